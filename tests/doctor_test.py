@@ -5,6 +5,7 @@ Needs $REQUEUE_TEST_MINISTACK (endpoint URL, with IAM's simulator) and $REQUEUE_
 `tests/run doctor` provides both.
 """
 
+import http.server
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import unittest
 import zipfile
 
@@ -61,7 +63,7 @@ class Account:
             )
 
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
-        self.kms = client("kms")
+        self.kms, self.logs = client("kms"), client("logs")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -98,9 +100,10 @@ class Account:
             LoggingConfig={"LogFormat": "JSON"},
             Environment={"Variables": variables},
         )
+        self.functions.get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
 
     def mapping(self, function, queue, **settings):
-        self.functions.create_event_source_mapping(FunctionName=function, EventSourceArn=queue, **settings)
+        return self.functions.create_event_source_mapping(FunctionName=function, EventSourceArn=queue, **settings)["UUID"]
 
     def good(self, name):
         """Makes the resources of the template, without the property RecursiveLoop."""
@@ -111,7 +114,9 @@ class Account:
             name,
             {"Effect": "Allow", "Action": [*POLLER, "sqs:SendMessage"], "Resource": queue},
             {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": STORED},
+            {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"arn:aws:logs:*:*:log-group:/aws/lambda/{name}:*"},
         )
+        self.logs.create_log_group(logGroupName=f"/aws/lambda/{name}")
         variables = {
             "REQUEUE_TARGET_URL": "https://example.com/orders",
             "REQUEUE_TIMEOUT_SECONDS": "10",
@@ -262,6 +267,26 @@ class OnMinistack(unittest.TestCase):
         account.kms.disable_key(KeyId=key)
         self.assertEqual(levels(), ["danger", "danger"])
 
+    def test_consumers_of_the_queue_and_of_its_dead_letters_are_named(self):
+        account = self.account
+        account.good("shared")
+        account.allow_loop("shared")
+        account.function("rival", "arn:aws:iam::000000000000:role/none", 30)
+        queue, dead = (account.attributes(name)["QueueArn"] for name in ("shared", "shared-dead"))
+        rival, again = account.mapping("rival", queue), account.mapping("shared", dead)
+        redrive = json.dumps({"deadLetterTargetArn": queue, "maxReceiveCount": 5})
+        account.sqs.set_queue_attributes(QueueUrl=account.url("shared-dead"), Attributes={"RedrivePolicy": redrive})
+        _, findings, printed = doctor(MINISTACK, "--function", "shared")
+        for id, level, named in [
+            ("other-consumers", "warning", [":function:rival", rival]),
+            ("dead-letter-consumers", "danger", [":function:shared", again]),
+            ("redrive-cycle", "danger", [queue]),
+        ]:
+            found = findings["shared", id]
+            self.assertEqual(found["level"], level, found)
+            for name in named:
+                self.assertIn(name, json.dumps(found))
+
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
         status, findings, printed = doctor(MINISTACK, "--queue-url", self.account.url("worked-on"))
@@ -292,6 +317,7 @@ class OnMinistack(unittest.TestCase):
         self.account.functions.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
         variables = {"REQUEUE_TARGET_URL": "https://example.com/orders", "REQUEUE_RECURSIVE_LOOP": "Allow", "REQUEUE_DEAD_LETTER": "annotate"}
         self.account.functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+        self.account.functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
         self.account.sqs.set_queue_attributes(QueueUrl=self.account.url(name), Attributes={"VisibilityTimeout": "60"})
         command = [COMMAND, "doctor", "--function", name]
         done = subprocess.run(command, env={**KEYS, "AWS_ENDPOINT_URL": MINISTACK}, capture_output=True, text=True)
@@ -320,6 +346,8 @@ class OnMoto(unittest.TestCase):
         self.assertEqual((status, at(findings, "danger")), (0, set()), printed)
         unknown = {
             (None, "recursive-loop"): "lambda:GetFunctionRecursionConfig",
+            (None, "account-concurrency"): "lambda:GetAccountSettings",
+            (None, "log-permissions"): "iam:SimulatePrincipalPolicy",
             (None, "secret-permissions"): "iam:SimulatePrincipalPolicy",
             ("unasked", "queue-permissions"): "iam:SimulatePrincipalPolicy",
         }
@@ -328,6 +356,78 @@ class OnMoto(unittest.TestCase):
             self.assertIn(permission, findings[place]["found"])
         status, _, printed = doctor(MOTO, "--function", "unasked", "--strict")
         self.assertEqual(status, 3, printed)
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """An AWS that shows one function, and refuses all the rest."""
+
+    MAPPING = {
+        "UUID": "4e1f",
+        "EventSourceArn": "arn:aws:sqs:us-east-1:123456789012:hidden",
+        "FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:hidden",
+        "State": "Enabled",
+        "KMSKeyArn": "arn:aws:kms:us-east-1:123456789012:key/1",
+    }
+    # The response to GetEventSourceMapping.
+    whole = None
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path == "/2015-03-31/functions/hidden/configuration":
+            role = "arn:aws:iam::123456789012:role/hidden"
+            self.respond(200, {"FunctionName": "hidden", "Role": role, "VpcConfig": {"VpcId": "vpc-1", "SubnetIds": ["subnet-1"]}})
+        elif path == "/2015-03-31/event-source-mappings":
+            self.respond(200, {"EventSourceMappings": [self.MAPPING] if "FunctionName" in self.path else []})
+        elif path == "/2015-03-31/event-source-mappings/4e1f" and self.whole:
+            self.respond(200, {**self.MAPPING, **self.whole})
+        else:
+            self.respond(403, {"__type": "AccessDeniedException", "message": "no"})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.respond(403, {"__type": "AccessDeniedException", "message": "no"})
+
+    def respond(self, status, body):
+        body = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class OnRefusals(unittest.TestCase):
+    def setUp(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.addCleanup(setattr, Refusing, "whole", None)
+        self.endpoint = f"http://127.0.0.1:{server.server_port}"
+
+    def test_what_is_refused_is_unknown_and_not_ok(self):
+        status, findings, printed = doctor(self.endpoint, "--function", "hidden")
+        # Without a mapping's ReportBatchItemFailures, the function is in danger.
+        self.assertEqual(status, 3, printed)
+        of_function = ["function-state", "network", "recursive-loop", "reserved-concurrency", "account-concurrency", "log-permissions"]
+        of_queue = ["filter-members", "filter-wrapping", "maximum-concurrency", "queue", "queue-permissions"]
+        unknown = {(None, id) for id in of_function} | {("hidden", id) for id in of_queue}
+        self.assertEqual(at(findings, "unknown"), unknown, printed)
+        self.assertIn("lambda:GetEventSourceMapping on 4e1f was refused", findings["hidden", "filter-members"]["found"])
+
+    def test_filters_that_a_key_encrypts_are_seen_if_they_may_be(self):
+        pattern = json.dumps({"body": {"retryCount": [1]}})
+        for whole, level, found in [
+            ({"FilterCriteria": {"Filters": [{"Pattern": pattern}]}}, "danger", "a filter names retryCount"),
+            ({"FilterCriteriaError": {"ErrorCode": "DecryptAccessDenied"}}, "unknown", "kms:Decrypt"),
+            ({"FilterCriteria": None}, "ok", "no filter"),
+        ]:
+            Refusing.whole = whole
+            finding = doctor(self.endpoint, "--function", "hidden")[1]["hidden", "filter-members"]
+            self.assertEqual(finding["level"], level, finding)
+            self.assertIn(found, finding["found"])
 
 
 if __name__ == "__main__":

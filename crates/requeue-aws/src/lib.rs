@@ -163,7 +163,8 @@ pub async fn call<T: Send + Sync + 'static>(
     if let Some(protection) = sdk.stalled_stream_protection() {
         operation = operation.stalled_stream_protection(protection);
     }
-    operation.build().invoke(request).await.map(|Unprinted(read)| read)
+    // The future has some kilobytes, and callers await several of them at once.
+    Box::pin(operation.build().invoke(request)).await.map(|Unprinted(read)| read)
 }
 
 /// Posts an operation of AWS's JSON protocol, as in `AmazonSSM.GetParameter`.

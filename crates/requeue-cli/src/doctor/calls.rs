@@ -1,4 +1,4 @@
-//! The operations of Lambda, IAM and KMS that the doctor calls, and the fields of their responses that
+//! The operations of Lambda, IAM, KMS and CloudWatch Logs that the doctor calls, and the fields of their responses that
 //! it reads. Names as in the services' API references.
 
 use std::collections::HashMap;
@@ -22,6 +22,18 @@ pub(crate) struct FunctionConfiguration {
     pub(crate) kms_key_arn: Option<String>,
     pub(crate) environment: Option<Environment>,
     pub(crate) logging_config: Option<LoggingConfig>,
+    pub(crate) state: Option<String>,
+    pub(crate) state_reason: Option<String>,
+    pub(crate) last_update_status: Option<String>,
+    pub(crate) last_update_status_reason: Option<String>,
+    pub(crate) vpc_config: Option<VpcConfig>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct VpcConfig {
+    pub(crate) vpc_id: Option<String>,
+    pub(crate) subnet_ids: Option<Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -129,6 +141,41 @@ pub(crate) async fn reserved_concurrency(
     }
     let path = format!("/2019-09-30/functions/{}/concurrency", encoded(function));
     get(sdk, path).await.map(|output: Output| output.reserved_concurrent_executions)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct AccountLimit {
+    pub(crate) unreserved_concurrent_executions: Option<u32>,
+}
+
+pub(crate) async fn account_limit(sdk: &SdkConfig) -> Result<AccountLimit, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Output {
+        account_limit: AccountLimit,
+    }
+    let output = get(sdk, "/2016-08-19/account-settings".to_owned()).await;
+    output.map(|output: Output| output.account_limit)
+}
+
+/// Whether there is a log group of this name. Names are sorted, so the first page has it.
+pub(crate) async fn has_log_group(sdk: &SdkConfig, name: &str) -> Result<bool, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Output {
+        log_groups: Vec<LogGroup>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct LogGroup {
+        log_group_name: Option<String>,
+    }
+    let parameters = json!({ "logGroupNamePrefix": name });
+    let operation = "Logs_20140328.DescribeLogGroups";
+    let output: Output = call_json(sdk, Service::Logs, operation, &parameters).await?;
+    let mut names = output.log_groups.into_iter().filter_map(|group| group.log_group_name);
+    Ok(names.any(|group| group == name))
 }
 
 /// All mappings with this `FunctionName` or `EventSourceArn`.

@@ -43,11 +43,34 @@ pub(crate) struct Function {
     pub(crate) timeout: Duration,
     /// The ARN of its role.
     pub(crate) role: String,
+    pub(crate) state: State,
+    /// `None` if it is in no VPC of the customer.
+    pub(crate) vpc: Option<Vpc>,
     pub(crate) logs: Logs,
+    /// Whether the log group exists.
+    pub(crate) log_group: Known<bool>,
+    pub(crate) log_access: Known<Access>,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
+    /// The concurrency that the account leaves to all functions without a reserved one.
+    pub(crate) unreserved_concurrency: Known<u32>,
     /// The secrets in its settings.
     pub(crate) secrets: Vec<Secret>,
+}
+
+/// Whether Lambda can run the function, in Lambda's words.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) current: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) last_update: Option<String>,
+    pub(crate) last_update_reason: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Vpc {
+    pub(crate) id: String,
+    pub(crate) subnets: Vec<String>,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.
@@ -66,6 +89,13 @@ pub(crate) struct Logs {
     /// `INFO` and so on, if the format is JSON.
     pub(crate) level: Option<String>,
     pub(crate) group: Option<String>,
+}
+
+impl Logs {
+    /// The name of the function's log group.
+    pub(crate) fn group_of(&self, function: &str) -> String {
+        self.group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
+    }
 }
 
 /// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.
@@ -125,6 +155,17 @@ pub(crate) struct Reached {
     /// `None` if there is no role, or if it needs no permission here.
     pub(crate) access: Option<Known<Access>>,
     pub(crate) key: Option<EncryptionKey>,
+    /// All mappings from it.
+    pub(crate) consumers: Known<Vec<Consumer>>,
+}
+
+/// An event source mapping of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumer {
+    pub(crate) uuid: String,
+    /// The ARN of the function, with its alias or version.
+    pub(crate) function: String,
+    pub(crate) state: String,
 }
 
 #[derive(Clone, Debug)]

@@ -15,8 +15,9 @@ use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{QueueConfig, RecursiveLoop};
 use requeue_lambda::Config;
 
+use super::access_policy::account as account_of;
 use super::calls::{self, EventSourceMapping, FunctionConfiguration, KeyMetadata};
-use super::checks::{KEY, NO_KEY, SENDING, TAKING, is_alias, is_whole, reading};
+use super::checks::{KEY, LOGGING, NO_KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
     Access, AccessDecision, CustomerKey, Deployment, EncryptionKey, Function, FunctionSettings,
     Key, Known, Mapping, QueuePath, Reached, Secret, Unread, Valid,
@@ -186,7 +187,31 @@ impl Clients {
         let name = configuration.function_name.clone().unwrap_or_default();
         let recursion = calls::recursive_loop(&self.sdk, &name);
         let concurrency = calls::reserved_concurrency(&self.sdk, &name);
-        let (recursion, concurrency) = tokio::join!(recursion, concurrency);
+        let account = calls::account_limit(&self.sdk);
+        let role = configuration.role.clone().unwrap_or_default();
+        let logs = parse::logs(configuration);
+        let group = logs.group_of(&name);
+        let has_group = calls::has_log_group(&self.sdk, &group);
+        // The resource of an event is a log stream, and Lambda chooses its name.
+        let partition = role.split(':').nth(1).unwrap_or("aws");
+        let region = &self.region;
+        let stream = format!(
+            "arn:{partition}:logs:{region}:{}:log-group:{group}:log-stream:any",
+            account_of(&role)
+        );
+        let log_access = self.simulate(&role, &LOGGING, &stream);
+        let (recursion, concurrency, account, has_group, log_access) =
+            tokio::join!(recursion, concurrency, account, has_group, log_access);
+        let unreserved_concurrency =
+            account.map_err(|error| unread(ACCOUNT, &"*", &error)).and_then(|limit| {
+                limit.unreserved_concurrent_executions.ok_or_else(|| Unread {
+                    permission: ACCOUNT,
+                    resource: "*".to_owned(),
+                    code: "NoLimit".to_owned(),
+                    is_answered: false,
+                })
+            });
+        let log_group = has_group.map_err(|error| unread("logs:DescribeLogGroups", &group, &error));
         let recursive_loop = match recursion {
             Ok(Some(allow)) if allow == "Allow" => Ok(RecursiveLoop::Allow),
             Ok(_) => Ok(RecursiveLoop::Terminate),
@@ -194,11 +219,21 @@ impl Clients {
         };
         let reserved_concurrency =
             concurrency.map_err(|error| unread("lambda:GetFunctionConcurrency", &name, &error));
-        let logs = parse::logs(configuration);
-        let timeout = parse::timeout(configuration);
-        let role = configuration.role.clone().unwrap_or_default();
         let secrets = self.secrets(&role, settings).await;
-        Function { name, timeout, role, logs, recursive_loop, reserved_concurrency, secrets }
+        Function {
+            timeout: parse::timeout(configuration),
+            state: parse::state(configuration),
+            vpc: parse::vpc(configuration),
+            name,
+            role,
+            logs,
+            log_group,
+            log_access,
+            recursive_loop,
+            reserved_concurrency,
+            unreserved_concurrency,
+            secrets,
+        }
     }
 
     /// Asks whether `role` may read the secrets in the settings.
@@ -252,7 +287,13 @@ impl Clients {
             .get_queue_attributes()
             .queue_url(arn.url())
             .attribute_names(QueueAttributeName::All);
-        let attributes = match request.send().await {
+        let name = arn.to_string();
+        let consumers = calls::event_source_mappings(&self.sdk, "EventSourceArn", &name);
+        let (attributes, consumers) = tokio::join!(request.send(), consumers);
+        let consumers = consumers
+            .map(|mappings| mappings.iter().map(parse::consumer).collect())
+            .map_err(|error| unread("lambda:ListEventSourceMappings", &name, &error));
+        let attributes = match attributes {
             Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
             Err(error)
                 if error
@@ -272,7 +313,7 @@ impl Clients {
         // A queue's ARN has its partition; a URL has none.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
-        Reached { arn: own.unwrap_or(arn), queue, access: None, key }
+        Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }
     }
 
     /// The key by its name in the attributes of this queue.
@@ -363,6 +404,7 @@ impl Clients {
 }
 
 const CHECK: &str = "check the network, AWS_ENDPOINT_URL, and that there are";
+const ACCOUNT: &str = "lambda:GetAccountSettings";
 const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 const MANAGED_KEY: &str = "alias/aws/sqs";
 

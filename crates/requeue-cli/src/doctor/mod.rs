@@ -29,8 +29,9 @@ use crate::{Error, document, output};
 #[derive(clap::Args)]
 #[command(after_help = "Permissions: lambda:GetFunctionConfiguration, \
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
-                        lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
-                        iam:SimulatePrincipalPolicy. If a queue has a KMS key of your own: \
+                        lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
+                        sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy and \
+                        logs:DescribeLogGroups. If a queue has a KMS key of your own: \
                         kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
                         mapping: lambda:GetEventSourceMapping and kms:Decrypt. The command only \
                         reads. If a permission is \

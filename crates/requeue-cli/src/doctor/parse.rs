@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::calls::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
-    AllowedSources, FunctionSettings, Logs, Mapping, QueueAttributes, RedriveSettings, Unread,
-    Valid,
+    AllowedSources, Consumer, FunctionSettings, Logs, Mapping, QueueAttributes, RedriveSettings,
+    State, Unread, Valid, Vpc,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
@@ -95,6 +95,30 @@ pub(crate) fn logs(configuration: &FunctionConfiguration) -> Logs {
         level: logs.application_log_level.clone(),
         group: logs.log_group.clone(),
     })
+}
+
+pub(crate) fn state(configuration: &FunctionConfiguration) -> State {
+    State {
+        current: configuration.state.clone(),
+        reason: configuration.state_reason.clone(),
+        last_update: configuration.last_update_status.clone(),
+        last_update_reason: configuration.last_update_status_reason.clone(),
+    }
+}
+
+/// Lambda shows the configuration of no VPC with empty lists.
+pub(crate) fn vpc(configuration: &FunctionConfiguration) -> Option<Vpc> {
+    let vpc = configuration.vpc_config.as_ref()?;
+    let subnets = vpc.subnet_ids.clone().filter(|subnets| !subnets.is_empty())?;
+    Some(Vpc { id: vpc.vpc_id.clone().unwrap_or_default(), subnets })
+}
+
+pub(crate) fn consumer(mapping: &EventSourceMapping) -> Consumer {
+    Consumer {
+        uuid: mapping.uuid.clone().unwrap_or_default(),
+        function: mapping.function_arn.clone().unwrap_or_default(),
+        state: mapping.state.as_deref().unwrap_or("unknown").to_owned(),
+    }
 }
 
 pub(crate) fn timeout(configuration: &FunctionConfiguration) -> Duration {

@@ -6,10 +6,10 @@ use requeue::{DeadLetterMode, Mode};
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AllowedSources, QueueAttributes, Reached};
+use super::super::facts::{AllowedSources, Consumer, QueueAttributes, Reached};
 use super::super::remedy;
 use super::queue::LEAST_RECEIVES;
-use super::{LONGEST_RETENTION, days};
+use super::{LONGEST_RETENTION, days, is_polling};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -35,6 +35,18 @@ pub(super) const CHECKS: &[Check] = &[
         id: "dead-letter-retention",
         why: "SQS deletes a dead letter when its retention ends, even if nobody has looked at it.",
         look: retention,
+    },
+    Check {
+        id: "redrive-cycle",
+        why: "A dead-letter queue with a redrive policy of its own passes dead letters on. If it \
+              passes them to the source, they never rest.",
+        look: redrive_cycle,
+    },
+    Check {
+        id: "dead-letter-consumers",
+        why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
+              before a person has seen them.",
+        look: consumers,
     },
     Check {
         id: "annotate-receives",
@@ -170,6 +182,50 @@ fn retention(context: &Context<'_>) -> Checked {
         Diagnosis::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
     } else {
         Diagnosis::ok(compared)
+    })
+}
+
+fn redrive_cycle(context: &Context<'_>) -> Checked {
+    let (queue, arn) = attributes(context)?;
+    let source = context.source()?.arn.to_string();
+    let Some(redrive) = &queue.redrive else {
+        return Ok(Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name())));
+    };
+    let remedies = [remedy::queue_attribute(arn, "RedrivePolicy", "")];
+    let (name, target) = (arn.name(), &redrive.target);
+    Ok(if *target == source {
+        let found = format!("{name} passes dead letters back to {source}");
+        Diagnosis::danger(found, remedies)
+    } else {
+        Diagnosis::warning(format!("{name} passes dead letters on to {target}"), remedies)
+    })
+}
+
+fn consumers(context: &Context<'_>) -> Checked {
+    let reached = dead_letters(context)?;
+    let name = reached.arn.name();
+    let consumers = reached.consumers.as_ref()?.iter();
+    let consumers: Vec<&Consumer> =
+        consumers.filter(|consumer| is_polling(&consumer.state)).collect();
+    if consumers.is_empty() {
+        return Ok(Diagnosis::ok(format!("no mapping receives messages of {name}")));
+    }
+    let functions: Vec<&str> = consumers.iter().map(|consumer| &*consumer.function).collect();
+    let found = format!("{name} invokes {}", functions.join(", "));
+    let remedies = consumers.iter().map(|consumer| {
+        let options = format!("--uuid {} --no-enabled", consumer.uuid);
+        remedy::lambda(context, "update-event-source-mapping", &options)
+    });
+    // An ARN has the function's name before its alias or version.
+    let is_own = |consumer: &&Consumer| {
+        let own = context.function().map(|function| function.name.as_str());
+        consumer.function.split(':').nth(6) == own.ok()
+    };
+    Ok(if context.function().is_ok() && consumers.iter().any(is_own) {
+        let found = format!("{found}: the function receives the messages again that it gave up");
+        Diagnosis::danger(found, remedies)
+    } else {
+        Diagnosis::warning(found, remedies)
     })
 }
 

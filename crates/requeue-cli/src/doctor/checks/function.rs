@@ -2,10 +2,11 @@
 
 use requeue::{Mode, RecursiveLoop};
 
+use super::super::access_policy::account;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{FunctionSettings, Valid};
+use super::super::facts::{AccessDecision, FunctionSettings, State, Valid, Vpc};
 use super::super::remedy;
 use crate::policy_text::retries;
 use crate::table::span;
@@ -21,6 +22,18 @@ pub(super) const CHECKS: &[Check] = &[
         id: "mapping",
         why: "Only an event source mapping delivers messages of a queue to the function.",
         look: mapping,
+    },
+    Check {
+        id: "function-state",
+        why: "Lambda invokes a function only in the state Active, and runs the old code and \
+              configuration if an update has failed.",
+        look: state,
+    },
+    Check {
+        id: "network",
+        why: "In a VPC, a function reaches SQS only through an interface endpoint or a NAT \
+              gateway. Without one, no copy is sent, and each message waits for its timeout.",
+        look: network,
     },
     Check {
         id: "recursive-loop",
@@ -41,12 +54,28 @@ pub(super) const CHECKS: &[Check] = &[
         look: reserved_concurrency,
     },
     Check {
+        id: "account-concurrency",
+        why: "Functions without a reserved concurrency share the account's. If it is used up, \
+              Lambda throttles an invocation, and each of its messages has used up a receive.",
+        look: account_concurrency,
+    },
+    Check {
         id: "logs",
         why: "For each message that did not succeed at once, the log has a line at the level INFO, \
               with fields for Logs Insights.",
         look: logs,
     },
+    Check {
+        id: "log-permissions",
+        why: "The log has the lines that explain each retry, and CloudWatch reads the metrics from \
+              it.",
+        look: log_permissions,
+    },
 ];
+
+/// The actions of a function on its log group. The last one matters only if there is none.
+pub(crate) const LOGGING: [&str; 3] =
+    ["logs:CreateLogStream", "logs:PutLogEvents", "logs:CreateLogGroup"];
 
 /// The most retries that stay below the about 16 rounds of Lambda's loop detection. Messages that
 /// share an invocation need the rest.
@@ -152,6 +181,55 @@ fn mapping(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::ok(format!("invoked by {}", names.join(", "))))
 }
 
+fn state(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let State { current: state, reason, last_update, last_update_reason } = &function.state;
+    let told = |reason: &Option<String>| {
+        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
+    };
+    let show = [remedy::function(context, function, "get-function-configuration", "")];
+    let wait = |waiter| [remedy::function(context, function, &format!("wait {waiter}"), "")];
+    let found = match state.as_deref() {
+        Some(state) => format!("the state is {state}{}", told(reason)),
+        None => return unknown("Lambda's response has no State", show),
+    };
+    let updated = match last_update.as_deref() {
+        Some(status) => format!("the last update is {status}{}", told(last_update_reason)),
+        None => return unknown("Lambda's response has no LastUpdateStatus", show),
+    };
+    Ok(match (state.as_deref().unwrap_or_default(), last_update.as_deref().unwrap_or_default()) {
+        ("Failed", _) => Diagnosis::danger(found, show),
+        ("Pending", _) => Diagnosis::warning(found, wait("function-active-v2")),
+        ("Inactive", _) => Diagnosis::warning(found, show),
+        ("Active", "Successful") => Diagnosis::ok("Active, and the last update is Successful"),
+        ("Active", "Failed") => Diagnosis::warning(updated, show),
+        ("Active", "InProgress") => return unknown(&updated, wait("function-updated-v2")),
+        ("Active", _) => return unknown(&updated, show),
+        _ => return unknown(&found, show),
+    })
+}
+
+fn unknown(found: &str, remedies: impl IntoIterator<Item = String>) -> Checked {
+    Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
+}
+
+fn network(context: &Context<'_>) -> Checked {
+    let Some(Vpc { id, subnets }) = &context.function()?.vpc else {
+        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
+    };
+    let region = context.region();
+    let endpoint = format!(
+        "aws ec2 describe-vpc-endpoints --region {region} --filters Name=vpc-id,Values={id} \
+         Name=service-name,Values=com.amazonaws.{region}.sqs shows an interface endpoint for SQS"
+    );
+    let routes = format!(
+        "aws ec2 describe-route-tables --region {region} --filters \
+         Name=association.subnet-id,Values={} shows a route to a NAT gateway",
+        subnets.join(",")
+    );
+    unknown(&format!("whether the function reaches SQS from {id}"), [endpoint, routes])
+}
+
 fn recursive_loop(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let config = context.config()?;
@@ -210,6 +288,32 @@ fn mode(context: &Context<'_>) -> Checked {
             format!("REQUEUE_MODE is {}", other.as_str()),
             [remedy::variable("MODE", "requeue")],
         ),
+    })
+}
+
+fn account_concurrency(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    if let Some(reserved) = *function.reserved_concurrency.as_ref()? {
+        return Ok(Diagnosis::ok(format!("the function has a reserved concurrency of {reserved}")));
+    }
+    let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
+    let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
+    let needed = wanted.max(LEAST_RESERVED);
+    let free = *function.unreserved_concurrency.as_ref()?;
+    let compared = format!(
+        "the account has {free} for all functions without a reserved concurrency, and this \
+         function's mappings need {needed}"
+    );
+    Ok(if free < needed {
+        let raise = format!(
+            "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
+             --quota-code L-B99A9384 --desired-value 1000",
+            context.region()
+        );
+        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
+        Diagnosis::warning(compared, [raise, lower])
+    } else {
+        Diagnosis::ok(compared)
     })
 }
 
@@ -273,4 +377,43 @@ fn logs(context: &Context<'_>) -> Checked {
     } else {
         Diagnosis::ok(format!("JSON at the level {level}"))
     })
+}
+
+fn log_permissions(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let group = function.logs.group_of(&function.name);
+    let (access, exists) = (function.log_access.as_ref()?, *function.log_group.as_ref()?);
+    let [create_group, writing] = if exists { ["", ""] } else { [LOGGING[2], " and create it"] };
+    let needed: Vec<&str> =
+        LOGGING[..2].iter().copied().chain((!exists).then_some(create_group)).collect();
+    let missing = |decisions: &[AccessDecision]| -> Vec<&str> {
+        let of = |action: &&str| {
+            let decision = access.get(*action).copied().unwrap_or(AccessDecision::Depends);
+            decisions.contains(&decision)
+        };
+        needed.iter().copied().filter(of).collect()
+    };
+    let partition = function.role.split(':').nth(1).unwrap_or("aws");
+    let account = account(&function.role);
+    let resource =
+        format!("arn:{partition}:logs:{}:{account}:log-group:{group}:*", context.region());
+    let mut remedies = vec![remedy::grant(function, &needed, resource, "requeue-logs")];
+    if !exists {
+        let region = context.region();
+        let create =
+            format!("aws logs create-log-group --region {region} --log-group-name {group}");
+        remedies.push(format!("{create}, if the role may then write to it"));
+    }
+    let refused = missing(&[AccessDecision::Denied, AccessDecision::NotAllowed]);
+    if !refused.is_empty() {
+        let state = if exists { "" } else { ", which does not exist" };
+        let found = format!("the role may not {} on {group}{state}", refused.join(", "));
+        return Ok(Diagnosis::warning(found, remedies));
+    }
+    let depends = missing(&[AccessDecision::Depends]).join(", ");
+    if !depends.is_empty() {
+        let found = format!("conditions in the role's policies decide about {depends} on {group}");
+        return unknown(&found, remedies);
+    }
+    Ok(Diagnosis::ok(format!("the role may write to {group}{writing}")))
 }

@@ -6,7 +6,9 @@ use serde_json::Value;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::Consumer;
 use super::super::remedy;
+use super::is_polling;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -33,6 +35,12 @@ pub(super) const CHECKS: &[Check] = &[
         why: "Requeue wraps a body that is not a JSON object into one that carries its retry \
               state. Lambda deletes such a copy if it does not match the filter.",
         look: filter_wrapping,
+    },
+    Check {
+        id: "other-consumers",
+        why: "SQS gives each message to one consumer only. Another function receives a part of the \
+              messages, and of the copies that Requeue sends.",
+        look: other_consumers,
     },
     Check {
         id: "maximum-concurrency",
@@ -144,6 +152,27 @@ fn filter_wrapping(context: &Context<'_>) -> Checked {
             remedies,
         )
     })
+}
+
+fn other_consumers(context: &Context<'_>) -> Checked {
+    let own = context.mapping()?;
+    let consumers = context.source()?.consumers.as_ref()?;
+    let others: Vec<&Consumer> = consumers
+        .iter()
+        .filter(|consumer| consumer.uuid != own.uuid && is_polling(&consumer.state))
+        .collect();
+    if others.is_empty() {
+        return Ok(Diagnosis::ok("no other mapping receives messages of this queue"));
+    }
+    let functions: Vec<&str> = others.iter().map(|consumer| &*consumer.function).collect();
+    let disable = |consumer: &&Consumer| {
+        let options = format!("--uuid {} --no-enabled", consumer.uuid);
+        remedy::lambda(context, "update-event-source-mapping", &options)
+    };
+    Ok(Diagnosis::warning(
+        format!("the queue also invokes {}", functions.join(", ")),
+        others.iter().map(disable),
+    ))
 }
 
 fn maximum_concurrency(context: &Context<'_>) -> Checked {

@@ -23,6 +23,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 /// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
+pub(crate) use function::LOGGING;
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::{NO_KEY, QUEUE};
 pub(crate) use secrets::{is_whole, reading};
@@ -44,6 +45,11 @@ fn worst(looked: impl IntoIterator<Item = Checked>) -> Checked {
         Err(Skip::NotApplicable) => None,
     };
     looked.into_iter().max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+}
+
+/// Whether Lambda's poller receives messages for a mapping of this state.
+fn is_polling(state: &str) -> bool {
+    !matches!(state, "Disabled" | "Disabling" | "Deleting")
 }
 
 /// In the order of the output: first the checks of the function, then those of each queue.

@@ -2,6 +2,15 @@
 
 use super::*;
 
+fn passes_on(d: &mut Deployment, target: &str) {
+    let redrive = RedriveSettings { target: arn(target).to_string(), max_receive_count: 5 };
+    d.dead_letters().redrive = Some(redrive);
+}
+
+fn consumed(d: &mut Deployment, consumers: Known<Vec<Consumer>>) {
+    d.path().dead_letters.as_mut().unwrap().consumers = consumers;
+}
+
 pub(super) const ROWS: &[Row] = &[
     ("redrive-policy", |d| d.queue().redrive = None, Some(Danger)),
     (
@@ -45,6 +54,24 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Warning),
     ),
+    ("redrive-cycle", |d| passes_on(d, "orders"), Some(Danger)),
+    ("redrive-cycle", |d| passes_on(d, "older"), Some(Warning)),
+    ("redrive-cycle", |d| d.path().dead_letters.as_mut().unwrap().queue = refused(), None),
+    (
+        "dead-letter-consumers",
+        |d| consumed(d, Ok(vec![consumer("5a", "orders:live")])),
+        Some(Danger),
+    ),
+    ("dead-letter-consumers", |d| consumed(d, Ok(vec![consumer("5a", "audit")])), Some(Warning)),
+    (
+        "dead-letter-consumers",
+        |d| {
+            let other = Consumer { state: "Disabled".to_owned(), ..consumer("5a", "orders") };
+            consumed(d, Ok(vec![other]));
+        },
+        Some(Fine),
+    ),
+    ("dead-letter-consumers", |d| consumed(d, refused()), Some(Unknown)),
     ("annotate-receives", |d| d.receives(10), Some(Fine)),
     ("annotate-receives", |d| d.receives(11), Some(Warning)),
     (

@@ -2,7 +2,84 @@
 
 use super::*;
 
+/// The function's state, and that of its last update.
+fn state(d: &mut Deployment, state: &str, last_update: &str) {
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (current, last_update) = (given(state), given(last_update));
+    d.function().state = State { current, last_update, ..State::default() };
+}
+
+fn may_log(d: &mut Deployment, action: &str, decision: AccessDecision) {
+    d.function().log_access.as_mut().unwrap().insert(action.to_owned(), decision);
+}
+
 pub(super) const ROWS: &[Row] = &[
+    ("function-state", |d| state(d, "Failed", "Successful"), Some(Danger)),
+    ("function-state", |d| state(d, "Pending", "Successful"), Some(Warning)),
+    ("function-state", |d| state(d, "Inactive", "Successful"), Some(Warning)),
+    ("function-state", |d| state(d, "Active", "Failed"), Some(Warning)),
+    ("function-state", |d| state(d, "Active", "InProgress"), Some(Unknown)),
+    ("function-state", |d| state(d, "Active", ""), Some(Unknown)),
+    ("function-state", |d| state(d, "", "Successful"), Some(Unknown)),
+    ("function-state", |d| state(d, "Deactivating", "Successful"), Some(Unknown)),
+    (
+        "network",
+        |d| {
+            let subnets = vec!["subnet-1".to_owned()];
+            d.function().vpc = Some(Vpc { id: "vpc-1".to_owned(), subnets });
+        },
+        Some(Unknown),
+    ),
+    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
+    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
+    ("account-concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
+    (
+        "account-concurrency",
+        |d| {
+            d.function().unreserved_concurrency = Ok(9);
+            d.function().reserved_concurrency = Ok(Some(10));
+        },
+        Some(Fine),
+    ),
+    (
+        "account-concurrency",
+        |d| {
+            d.mapping().maximum_concurrency = None;
+            d.function().unreserved_concurrency = Ok(4);
+        },
+        Some(Warning),
+    ),
+    (
+        "log-permissions",
+        |d| may_log(d, "logs:PutLogEvents", AccessDecision::NotAllowed),
+        Some(Warning),
+    ),
+    (
+        "log-permissions",
+        |d| may_log(d, "logs:CreateLogStream", AccessDecision::Denied),
+        Some(Warning),
+    ),
+    (
+        "log-permissions",
+        |d| may_log(d, "logs:PutLogEvents", AccessDecision::Depends),
+        Some(Unknown),
+    ),
+    (
+        "log-permissions",
+        |d| may_log(d, "logs:CreateLogGroup", AccessDecision::NotAllowed),
+        Some(Fine),
+    ),
+    (
+        "log-permissions",
+        |d| {
+            may_log(d, "logs:CreateLogGroup", AccessDecision::NotAllowed);
+            d.function().log_group = Ok(false);
+        },
+        Some(Warning),
+    ),
+    ("log-permissions", |d| d.function().log_group = Ok(false), Some(Fine)),
+    ("log-permissions", |d| d.function().log_group = refused(), Some(Unknown)),
+    ("log-permissions", |d| d.function().log_access = refused(), Some(Unknown)),
     ("settings", |_| {}, Some(Fine)),
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
     (

@@ -62,6 +62,20 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
+    (
+        "other-consumers",
+        |d| d.path().source.consumers.as_mut().unwrap().push(consumer("5a", "audit")),
+        Some(Warning),
+    ),
+    (
+        "other-consumers",
+        |d| {
+            let other = Consumer { state: "Disabled".to_owned(), ..consumer("5a", "audit") };
+            d.path().source.consumers.as_mut().unwrap().push(other);
+        },
+        Some(Fine),
+    ),
+    ("other-consumers", |d| d.path().source.consumers = refused(), Some(Unknown)),
     ("maximum-concurrency", |d| d.mapping().maximum_concurrency = None, Some(Warning)),
     ("maximum-concurrency", |d| unbounded(d, 7), Some(Fine)),
     (

@@ -43,6 +43,14 @@ fn allowed(actions: &[&str]) -> Access {
     actions.iter().map(|action| ((*action).to_owned(), AccessDecision::Allowed)).collect()
 }
 
+fn consumer(uuid: &str, function: &str) -> Consumer {
+    Consumer {
+        uuid: uuid.to_owned(),
+        function: format!("arn:aws:lambda:eu-west-1:123456789012:function:{function}"),
+        state: "Enabled".to_owned(),
+    }
+}
+
 fn queue(retention: u64) -> QueueAttributes {
     QueueAttributes {
         visibility: secs(380),
@@ -89,6 +97,7 @@ fn good() -> Deployment {
         queue: Ok(Some(QueueAttributes { redrive: Some(redrive), ..queue(7 * DAY) })),
         access: Some(Ok(allowed(&all))),
         key: None,
+        consumers: Ok(vec![consumer("4e1f", "orders")]),
     };
     let redrive_allow = AllowedSources::Queues(vec![source.arn.to_string()]);
     let dead_letters = QueueAttributes { redrive_allow, ..queue(14 * DAY) };
@@ -106,13 +115,27 @@ fn good() -> Deployment {
         name: "orders".to_owned(),
         timeout: secs(60),
         role: "arn:aws:iam::123456789012:role/service/orders-Role".to_owned(),
+        state: State {
+            current: Some("Active".to_owned()),
+            last_update: Some("Successful".to_owned()),
+            ..State::default()
+        },
+        vpc: None,
+        log_group: Ok(true),
+        log_access: Ok(allowed(&LOGGING)),
+        unreserved_concurrency: Ok(1_000),
         logs: Logs { is_json: true, level: Some("INFO".to_owned()), group: None },
         recursive_loop: Ok(RecursiveLoop::Allow),
         reserved_concurrency: Ok(None),
         secrets: Vec::new(),
     };
-    let dead_letters =
-        Reached { arn: arn("dead"), queue: Ok(Some(dead_letters)), access: None, key: None };
+    let dead_letters = Reached {
+        arn: arn("dead"),
+        queue: Ok(Some(dead_letters)),
+        access: None,
+        key: None,
+        consumers: Ok(Vec::new()),
+    };
     Deployment {
         region: "eu-west-1".to_owned(),
         function: Some(function),
@@ -200,6 +223,7 @@ impl Parts for Deployment {
             queue,
             access: Some(Ok(allowed(&[SENDING]))),
             key: None,
+            consumers: Ok(Vec::new()),
         });
     }
 
@@ -297,7 +321,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 23);
+    assert_eq!(findings.len(), 30);
 }
 
 #[test]
