@@ -118,7 +118,7 @@ async fn retried(table: &mut Table) {
     let cpu = ours.cpu_of(&ten, ROUNDS).await;
     let reference = by_hand.cpu_of(&ten, ROUNDS).await;
     table.row(
-        "processor time of each of them",
+        "processor time of 10 of 10 retried, each",
         "µs",
         cpu * 1e5,
         Some(reference * 1e5),
@@ -178,7 +178,13 @@ async fn delivered(table: &mut Table) {
         invocations(&mut function, &event(10, 100), 20).await;
         most.push(mib(&function));
     }
-    table.row("most memory of it", "MiB", median(most), None, Bound::AtMost(9.0));
+    table.row(
+        "most memory of requeue-lambda, 10 delivered by HTTP",
+        "MiB",
+        median(most),
+        None,
+        Bound::AtMost(9.0),
+    );
 
     let prompt = http::Server::start(|_| async { http::status(StatusCode::OK) }).await;
     let url = prompt.url();
@@ -200,7 +206,7 @@ async fn delivered(table: &mut Table) {
         Some(bare),
         Bound::Times(2.5 / 1.2),
     );
-    table.row("start of the one by hand to its first response", "ms", by_hand, None, Bound::None);
+    table.row("start to the first response of the one by hand", "ms", by_hand, None, Bound::None);
 }
 
 /// The first retry of a process. It includes credentials, client, certificates, connection and TLS,
@@ -243,9 +249,21 @@ async fn first_retry(table: &mut Table) {
     let [ours, by_hand] = took.map(median);
     table.row("first retry after start, over TLS", "ms", ours, Some(by_hand), Bound::AtMost(15.0));
     let [ours, by_hand] = cpu.map(median);
-    table.row("processor time of it", "ms", ours, Some(by_hand), Bound::None);
+    table.row(
+        "processor time of the first retry after start",
+        "ms",
+        ours,
+        Some(by_hand),
+        Bound::None,
+    );
     let requests = sqs.requests() / (STARTS * 2) as f64;
-    table.row("requests to SQS for it", "", requests, None, Bound::Exactly(2.0));
+    table.row(
+        "requests to SQS for the first retry after start",
+        "",
+        requests,
+        None,
+        Bound::Exactly(2.0),
+    );
 }
 
 async fn large(table: &mut Table) {
@@ -271,7 +289,7 @@ async fn large(table: &mut Table) {
             let mut bare = Function::start(&example("bare"), &sqs, &[]).await;
             invocations(&mut bare, &event, 6).await;
             table.row(
-                "after seven of them, beside the bare handler",
+                "memory after seven batches of 10,000, beside the bare handler",
                 "MiB",
                 mib(&function),
                 Some(mib(&bare)),

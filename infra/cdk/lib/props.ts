@@ -226,13 +226,13 @@ export interface RetryQueueProps {
    */
   readonly monitoring?: 'alarms-and-dashboard' | 'alarms' | 'none';
   /**
-   * An alarm goes off if more messages than this wait for a batch. Those that wait for the time of
+   * An alarm fires when more messages than this wait to be received. Those that wait for the time of
    * their retry do not count.
    * @default 5000
    */
   readonly maxQueueDepth?: number;
   /**
-   * An alarm goes off if a message is older than this, all its retries included. Raise it if the
+   * An alarm fires when a message is older than this, all its retries included. Raise it if the
    * policy usually waits longer, for example for a daily quota.
    * @default Duration.minutes(15)
    */

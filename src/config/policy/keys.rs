@@ -28,7 +28,7 @@ table! {
     JITTER_PERCENTAGE, "jitterPercentage", Number = SHARE,
         "Another name for the jitter {\"proportional\": p}: 0.1 shortens a delay by up to a tenth. Not allowed beside jitter.";
     TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-        "Requeue plans no retry for later than this after the first receive. A class may have its own value.";
+        "The age, counted from the first receive, up to which Requeue retries a message. A class may have its own value.";
     MAX_RETRY_AFTER, "maxRetryAfterSeconds", Seconds = AGE,
         "The longest delay that a failure may name (Retry-After). Requeue cuts longer ones.";
     MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
