@@ -402,7 +402,7 @@ fn the_policies_in_the_documents_are_accepted() {
     let policies: Vec<&str> = documents
         .filter(|document| document.contains("preset") || document.contains("rules"))
         .collect();
-    assert_eq!(policies.len(), 2);
+    assert_eq!(policies.len(), 3);
     for document in policies {
         assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");
     }
