@@ -77,8 +77,14 @@ def run(*command, **environment):
 
 def build_application():
     """`sam build`; the directory with the built template."""
-    architecture = ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
-    run("sam", "build", "--template", "template.yaml", "--build-dir", BUILD, *architecture)
+    architecture = "      Architectures: [arm64]\n"
+    source = (ROOT / "template.yaml").read_text()
+    if source.count(architecture) != 1:
+        raise RuntimeError(f"template.yaml has {source.count(architecture)} times: {architecture}")
+    # The function runs on this machine.
+    template = ROOT / "target" / "template.yaml"
+    template.write_text(source.replace(architecture, architecture.replace("arm64", ARCHITECTURE)))
+    run("sam", "build", "--template", template, "--base-dir", ROOT, "--build-dir", BUILD)
     return BUILD
 
 
@@ -283,7 +289,6 @@ class Deployed(unittest.TestCase):
         cls.addClassCleanup(cls.target.close)
         secret = aws("secretsmanager").create_secret(Name="orders", SecretString=json.dumps({"token": TOKEN}))["ARN"]
         parameters = {
-            "Architecture": ARCHITECTURE,
             "TargetUrl": cls.target.url,
             "Headers": json.dumps({"Authorization": f"Bearer {secret}:token::"}),
             "AttributeHeaders": "trace=X-Trace",
@@ -297,8 +302,8 @@ class Deployed(unittest.TestCase):
         }
         overrides = [f"{name}={json.dumps(str(value))}" for name, value in parameters.items()]
         run(
-            *("sam", "deploy", "--template", built / "template.yaml", "--stack-name", "requeue", "--resolve-s3"),
-            *("--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--region", "us-east-1"),
+            *("sam", "deploy", "--template", built / "template.yaml", "--stack-name", "requeue", "--region", "us-east-1"),
+            *("--config-file", ROOT / "samconfig.toml", "--no-confirm-changeset"),
             *("--parameter-overrides", *overrides),
             AWS_ENDPOINT_URL=ENDPOINT,
             AWS_ACCESS_KEY_ID="test",

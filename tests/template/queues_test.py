@@ -1,10 +1,18 @@
 """The properties of the queues, the mapping and the function in the template."""
 
+import tomllib
 import unittest
 
+from aws_lambda_builders.workflows.rust_cargo.actions import RustCargoLambdaBuildAction
 from stack import KEY, ROOT, TOPIC, cloudformation, deployed, lint, template, translated
 
 DAY = 86_400
+
+
+class Cargo:
+    """The program that SAM found."""
+
+    binary_path = "cargo"
 
 
 class Queues(unittest.TestCase):
@@ -124,7 +132,21 @@ class Queues(unittest.TestCase):
         self.assertEqual(metadata["BuildProperties"]["Binary"], "requeue-lambda")
         self.assertTrue((ROOT / "crates" / "requeue-lambda" / "src" / "main.rs").exists())
         self.assertEqual(self.properties("Function")["Runtime"], "provided.al2023")
-        self.assertEqual(self.properties("Function")["Architectures"], ["arm64"])
+
+    def test_sam_compiles_for_the_architecture_that_it_deploys(self):
+        # A literal, since a parameter has a value in `sam build` and another one in `sam deploy`.
+        (architecture,) = self.source["Resources"]["Function"]["Properties"]["Architectures"]
+        self.assertEqual(self.properties("Function")["Architectures"], [architecture])
+        for name, options in [("arm64", ["--arm64"]), ("x86_64", [])]:
+            build = RustCargoLambdaBuildAction(".", {"cargo": Cargo}, None, None, "provided.al2023", name, "requeue-lambda")
+            command = ["cargo", "lambda", "build", "--release", *options, "--bin", "requeue-lambda"]
+            self.assertEqual(build.build_command(), command)
+        self.assertEqual(architecture, "arm64")
+
+    def test_sam_deploys_with_a_bucket(self):
+        config = tomllib.loads((ROOT / "samconfig.toml").read_text())
+        self.assertEqual(config, {"version": 0.1, "default": {"deploy": {"parameters": {
+            "resolve_s3": True, "capabilities": "CAPABILITY_IAM", "confirm_changeset": True}}}})
 
     def test_log_lines_are_json_and_kept_for_a_time(self):
         logging = self.properties("Function")["LoggingConfig"]

@@ -11,6 +11,17 @@ const BUILT = 'target/lambda/requeue-lambda';
 /** `e_machine` in the header of an ELF file. */
 const MACHINES: Readonly<Record<number, lambda.Architecture>> = { 0xb7: lambda.Architecture.ARM_64, 0x3e: lambda.Architecture.X86_64 };
 
+/** The user's code, or the build for the architecture. A build for another processor is refused. */
+export function codeFor(architecture: lambda.Architecture, given: lambda.Code | undefined): lambda.Code {
+  if (given === undefined) return builtCode(architecture);
+  const bootstrap = given instanceof lambda.AssetCode ? join(given.path, 'bootstrap') : undefined;
+  const built = bootstrap !== undefined && existsSync(bootstrap) ? machine(bootstrap) : undefined;
+  if (built !== undefined && built.name !== architecture.name) {
+    throw new Error(`${bootstrap} is built for ${built.name}, and architecture is ${architecture.name}: give architecture or code that fit`);
+  }
+  return given;
+}
+
 /** The build for the architecture, in the working directory or the nearest directory above it. */
 export function builtCode(architecture: lambda.Architecture): lambda.Code {
   const arm = architecture === lambda.Architecture.ARM_64;

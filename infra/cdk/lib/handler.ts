@@ -7,7 +7,7 @@ import * as iam from 'aws-cdk-lib/aws-iam';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
-import { builtCode } from './code.ts';
+import { codeFor } from './code.ts';
 import { handlerStatements, inlinePolicies, type Queues } from './permissions.ts';
 import type { Completed, RetryQueueProps } from './props.ts';
 import { handlerSettings, readyLambdaSettings } from './settings.ts';
@@ -26,7 +26,7 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
   return new lambda.Function(scope, 'Function', {
     description:
       'Sends each message of the queue to an HTTP endpoint and retries it by class of failure.',
-    code: props.code ?? builtCode(options.architecture),
+    code: codeFor(options.architecture, props.code),
     handler: 'bootstrap',
     runtime: lambda.Runtime.PROVIDED_AL2023,
     architecture: options.architecture,

@@ -1,7 +1,7 @@
 /** The construct refuses impossible options at synthesis, and names the option and the remedy. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CfnParameter, Duration, Lazy, type Stack } from 'aws-cdk-lib';
@@ -11,7 +11,7 @@ import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import * as ssm from 'aws-cdk-lib/aws-ssm';
 import { BOUNDS, FORMS, SECONDS } from '../lib/checks.ts';
-import { builtCode } from '../lib/code.ts';
+import { builtCode, codeFor } from '../lib/code.ts';
 import type { RetryQueueProps } from '../lib/index.ts';
 import { filled } from '../lib/shared.ts';
 import { ARM, build, deployed, made, samTemplate, scratch, X86 } from './world.ts';
@@ -155,6 +155,19 @@ test('the code is the nearest build above, for the same processor', (t) => {
   assert.throws(() => builtCode(X86_64), /bootstrap is built for arm64, and architecture is x86_64: run `cargo lambda build --release -p /);
   build(built, 1);
   assert.throws(() => builtCode(X86_64), /built for no processor of Lambda/);
+});
+
+test('code for another processor is refused, and the function gets the architecture of its code', () => {
+  const arm = lambda.Code.fromAsset(build(scratch(), ARM));
+  const x86 = lambda.Code.fromAsset(build(scratch(), X86));
+  assert.throws(() => codeFor(lambda.Architecture.X86_64, arm), /bootstrap is built for arm64, and architecture is x86_64: give architecture or code that fit$/);
+  assert.throws(() => made({ code: x86 }), /bootstrap is built for x86_64, and architecture is arm64/);
+  const { resources } = deployed(made({ architecture: lambda.Architecture.X86_64, code: x86 }));
+  assert.deepEqual(resources['Function']!.properties['Architectures'], ['x86_64']);
+  // A script is no build for a processor, and nothing is known of code in a bucket.
+  const script = scratch();
+  writeFileSync(join(script, 'bootstrap'), '#!/bin/sh\n');
+  codeFor(lambda.Architecture.ARM_64, lambda.Code.fromAsset(script));
 });
 
 test('a placeholder without a value is an error', () => {

@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Duration, type Stack } from 'aws-cdk-lib';
 import * as kms from 'aws-cdk-lib/aws-kms';
-import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
@@ -63,7 +62,6 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
   ],
   'with another size': [
     {
-      Architecture: 'x86_64',
       MemorySize: '512',
       FunctionTimeout: '300',
       BatchSize: '100',
@@ -74,7 +72,6 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
       MaxReceiveCount: '8',
     },
     () => ({
-      architecture: lambda.Architecture.X86_64,
       memorySize: 512,
       timeout: Duration.minutes(5),
       batchSize: 100,
