@@ -40,6 +40,7 @@ OTHERS = {
     "ParameterArns": ([PARAMETER], [f"{PARAMETER}:3", f"{PARAMETER}*", "/orders/signing"]),
     "SecretKmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), f"{KEY}*", "*"]),
     "KmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), "alias/aws/sqs", "*"]),
+    "OtherKmsKeyArns": ([KEY], [KEY.replace("key/", "alias/"), "*"]),
     "TopicArn": ([TOPIC, f"{TOPIC}.fifo", TOPIC.replace("aws", "aws-cn", 1)], [f"{TOPIC}:0f1e", TOPIC.replace("sns", "sqs"), "orders", "*"]),
     "AlarmTopicArn": ([TOPIC], [f"{TOPIC}.fifo", "pager"]),
     "AlarmEmail": (["operators@example.com"], ["operators", "a@b c", "a@b,c@d"]),

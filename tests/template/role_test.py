@@ -64,20 +64,29 @@ class Role(unittest.TestCase):
         }
         self.assertEqual(self.granted(), least)
         self.assertEqual(self.granted(DeadLetterMode="redrive"), least)
+        use = {"kms:GenerateDataKey", "kms:Decrypt"}
         for given, more in [
             ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
             ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
             ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
             ({"SecretKmsKeyArn": KEY}, {json.dumps(KEY): {"kms:Decrypt"}}),
-            ({"KmsKeyArn": KEY}, {json.dumps(KEY): {"kms:GenerateDataKey", "kms:Decrypt"}}),
+            ({"KmsKeyArn": KEY}, {json.dumps(KEY): use}),
+            ({"OtherKmsKeyArns": f"{KEY}2,{KEY}3"}, {json.dumps([f"{KEY}2", f"{KEY}3"]): use}),
+            ({"KmsKeyArn": KEY, "OtherKmsKeyArns": f"{KEY}2"}, {json.dumps(KEY): use, json.dumps([f"{KEY}2"]): use}),
         ]:
             self.assertEqual(self.granted(**given), {**least, **more})
 
     def test_no_statement_of_the_role_is_wide(self):
         statements = self.granted(**EVERYTHING)
-        self.assertEqual(len(statements), 7)
+        self.assertEqual(len(statements), 8)
         for resource, actions in statements.items():
             self.assertNotIn("*", resource + "".join(actions))
+
+    # IAM replaces a policy at once, but one policy after the other.
+    def test_all_keys_of_the_queues_are_in_one_policy(self):
+        policies = deployed(self.translated, KmsKeyArn=KEY, OtherKmsKeyArns=f"{KEY}2")["Role"]["Properties"]["Policies"]
+        named = [policy["PolicyName"] for policy in policies if "kms:" in json.dumps(policy)]
+        self.assertEqual(named, ["QueueKey"])
 
     def test_each_action_of_the_role_says_why(self):
         text = (ROOT / "template.yaml").read_text()

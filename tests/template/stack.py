@@ -29,6 +29,7 @@ EVERYTHING = {
     "ParameterArns": PARAMETER,
     "SecretKmsKeyArn": KEY.replace("1234abcd", "5678abcd"),
     "KmsKeyArn": KEY,
+    "OtherKmsKeyArns": KEY.replace("1234abcd", "9876abcd"),
     "TopicArn": TOPIC,
     "TopicOperations": "create,update",
     "AlarmEmail": "operators@example.com",
@@ -94,6 +95,10 @@ def reading(template, **given):
                 return value(yes if value(template["Conditions"][condition]) else no)
             case {"Fn::Not": [condition]}:
                 return not value(condition)
+            case {"Condition": str(name), **others} if not others:
+                return value(template["Conditions"][name])
+            case {"Fn::Or": conditions}:
+                return any(map(value, conditions))
             case {"Fn::And": conditions}:
                 return all(map(value, conditions))
             case {"Fn::Equals": [one, other]}:

@@ -51,7 +51,7 @@ function functionPolicy({ queue }: Queues, logGroupArn: string): iam.PolicyDocum
 function further(props: RetryQueueProps, { deadLetterQueue }: Queues): Record<string, iam.PolicyStatement> {
   return statements([
     // SQS encrypts the function's copies with it, and decrypts messages for the poller.
-    ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props)].flat()],
+    ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props), (props.otherEncryptionKeys ?? []).map((key) => key.keyArn)].flat()],
     // The function sends given-up messages there.
     ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' ? [deadLetterQueue.queueArn] : []],
   ]);

@@ -190,6 +190,12 @@ export interface RetryQueueProps {
    */
   readonly encryptionKey?: kms.IKey;
   /**
+   * Other keys that the function may use for the queues. Before `encryptionKey` changes, give the
+   * next key here. Afterwards give the previous one, until no message is left that it encrypts.
+   * @default - none
+   */
+  readonly otherEncryptionKeys?: readonly kms.IKey[];
+  /**
    * How long SQS hides a message after the function received it.
    * @default - AWS's rule: 6 × `timeout` + 20 s, or + `maxBatchingWindow` if that is longer
    */

@@ -92,6 +92,14 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
     }),
   ],
   'with a key for the queues': [{ KmsKeyArn: KEY }, (stack) => ({ encryptionKey: key(stack) })],
+  'with a key that the queues had': [{ OtherKmsKeyArns: KEY }, (stack) => ({ otherEncryptionKeys: [key(stack)] })],
+  'with a key for the queues and two others': [
+    { KmsKeyArn: KEY, OtherKmsKeyArns: `${KEY}2,${KEY}3` },
+    (stack) => ({
+      encryptionKey: key(stack),
+      otherEncryptionKeys: ['2', '3'].map((one) => kms.Key.fromKeyArn(stack, `Key${one}`, `${KEY}${one}`)),
+    }),
+  ],
   'with a topic': [{ TopicArn: TOPIC }, (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC) })],
   'with some messages of a topic': [
     { TopicArn: TOPIC, TopicOperations: 'create,update' },
@@ -137,7 +145,7 @@ function shape({ resources }: Resolved): unknown {
   const shaped = Object.entries(resources).flatMap(([id, { type, policies, properties }]) => {
     // Left out: the package, and the tags that SAM adds.
     const { Code: _code, Tags: _tags, Subscription: subscriptions, ...counted } = plain(properties) as Record<string, any>;
-    if (type === 'AWS::IAM::Role') counted['Policies'] = counted['Policies'].flatMap((policy: any) => policy.PolicyDocument.Statement).sort(byText);
+    if (type === 'AWS::IAM::Role') counted['Policies'] = counted['Policies'].flatMap((policy: any) => policy.PolicyDocument.Statement.flatMap(each)).sort(byText);
     if (type === 'AWS::CloudWatch::Dashboard') counted['DashboardBody'] = JSON.parse(counted['DashboardBody']);
     // A topic's subscriptions are properties of it, or resources.
     const apart = (subscriptions ?? []).map((one: object) => ({ type: 'AWS::SNS::Subscription', policies, counted: { ...one, TopicArn: `<${id}>` } }));
@@ -145,6 +153,9 @@ function shape({ resources }: Resolved): unknown {
   });
   return Object.fromEntries(shaped.map(([id, { type, policies, counted }]) => [id, { type, policies, counted }]));
 }
+
+/** A statement for each resource. */
+const each = (statement: any) => statement.Resource.map((one: unknown) => ({ ...statement, Resource: one }));
 
 const byText = (one: unknown, other: unknown) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1);
 
