@@ -86,6 +86,15 @@ class Queues(unittest.TestCase):
         made = {"Resources": deployed(self.translated, TargetUrl="https://api.example.com/orders", Fifo="true")}
         self.assertEqual(lint(made), "")
 
+    def test_the_page_says_how_long_the_name_of_a_stack_may_be(self):
+        # SQS allows 80 characters.
+        longest = {}
+        for given in ({}, {"Fifo": "true"}):
+            names = [self.properties(name, **given)["QueueName"]["Fn::Sub"] for name in ("Queue", "DeadLetterQueue")]
+            longest[given.get("Fifo", "false")] = 80 - max(len(name.removeprefix("${AWS::StackName}")) for name in names)
+        text = f"most {longest['false']} characters, {longest['true']} with `Fifo`"
+        self.assertIn(text, (ROOT / "docs/operate/deploy.md").read_text())
+
     def test_both_queues_are_encrypted_with_one_kind_of_key(self):
         for queue in ("Queue", "DeadLetterQueue"):
             for given, expected in [({}, {"SqsManagedSseEnabled": True}), ({"KmsKeyArn": KEY}, {"KmsMasterKeyId": KEY})]:
@@ -151,4 +160,6 @@ class Queues(unittest.TestCase):
     def test_log_lines_are_json_and_kept_for_a_time(self):
         logging = self.properties("Function")["LoggingConfig"]
         self.assertEqual((logging["LogFormat"], logging["LogGroup"]), ("JSON", {"Ref": "LogGroup"}))
+        # At WARN, Lambda writes the reports of invocations and starts that failed.
+        self.assertEqual((logging["ApplicationLogLevel"], logging["SystemLogLevel"]), ("INFO", "WARN"))
         self.assertEqual(self.properties("LogGroup", LogRetentionDays=7)["RetentionInDays"], 7)

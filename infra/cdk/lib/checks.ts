@@ -27,6 +27,7 @@ export interface Checked {
   readonly visibilityTimeout: Duration;
   readonly retentionPeriod: Duration;
   readonly maxReceiveCount: number;
+  readonly name?: string;
   readonly fifo?: boolean;
   readonly topic?: unknown;
   readonly topicOperations?: readonly string[];
@@ -165,6 +166,11 @@ function policies(policy: RetryPolicy | string | undefined): string[] {
 
 function together(options: Checked): string[] {
   const problems: string[] = [];
+  const { name } = options;
+  const letters = longestName(options.fifo);
+  if (name !== undefined && !Token.isUnresolved(name) && !(/^[A-Za-z0-9_-]+$/.test(name) && name.length <= letters)) {
+    problems.push(`name is ${JSON.stringify(name)}: give it 1 to ${letters} letters, digits, hyphens and underscores`);
+  }
   const timeout = seconds(options.timeout);
   const window = seconds(options.maxBatchingWindow);
 
@@ -213,6 +219,11 @@ function together(options: Checked): string[] {
     }
   }
   return problems;
+}
+
+/** The length of `name`. SQS allows 80 characters, and `-dead-letters` and `.fifo` follow the name. */
+export function longestName(fifo: boolean | undefined): number {
+  return 80 - '-dead-letters'.length - (fifo ? '.fifo'.length : 0);
 }
 
 /** Seconds of a function's timeout for a message, without the time for settling. */

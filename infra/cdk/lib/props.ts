@@ -172,7 +172,7 @@ export interface RetryQueueProps {
 
   /**
    * Prefix for the names of the queues and the log group: at most 67 letters, digits, hyphens and
-   * underscores. The queues have fixed names because they refer to each other. A change makes two
+   * underscores, 62 with `fifo`. The queues have fixed names because they refer to each other. A change makes two
    * new queues and leaves the old ones with their messages.
    * @default - a unique name from the stack's name and the construct's id
    */

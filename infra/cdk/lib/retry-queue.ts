@@ -13,7 +13,7 @@ import { EmailSubscription, SqsSubscription } from 'aws-cdk-lib/aws-sns-subscrip
 import * as sqs from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { alarms } from './alarms.ts';
-import { choiceProblems, problemsOf } from './checks.ts';
+import { choiceProblems, longestName, problemsOf } from './checks.ts';
 import { readyLambda, wire } from './handler.ts';
 import { completed, type RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
@@ -51,7 +51,7 @@ export class RetryQueue extends Construct {
       throw new Error(`RetryQueue ${this.node.path} cannot work:\n${problems.map((problem) => `  ${problem}`).join('\n')}`);
     }
 
-    const name = props.name ?? Names.uniqueResourceName(this, { maxLength: 67, separator: '-' });
+    const name = props.name ?? Names.uniqueResourceName(this, { maxLength: longestName(props.fifo), separator: '-' });
     const suffix = props.fifo ? '.fifo' : '';
     const queueName = `${name}-messages${suffix}`;
     const kind = {

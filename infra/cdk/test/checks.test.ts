@@ -45,6 +45,9 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ clientKey: 'arn:key' }, /clientKey has no certificate: give clientCertificate, or leave it out$/],
     [{ clientCertificate: 'arn:certificate' }, /clientCertificate has no private key.*: give clientKey, or leave it out$/],
     [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail cannot be notified, since monitoring is none: give monitoring alarms/],
+    [{ name: 'a'.repeat(68) }, /name is "a+": give it 1 to 67 letters, digits, hyphens and underscores$/],
+    [{ name: 'a'.repeat(63), fifo: true, deadLetterMode: 'direct' }, /name is "a+": give it 1 to 62 letters/],
+    [{ name: 'orders.new' }, /name is "orders\.new": give it 1 to 67 letters/],
     [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
   ];
@@ -61,6 +64,8 @@ test('options that contradict each other are refused, with the remedy', () => {
 
 test('options at the limit are accepted', () => {
   for (const props of [
+    { name: 'a'.repeat(67) },
+    { name: 'a'.repeat(62), fifo: true, deadLetterMode: 'direct' },
     { targetUrl: 'http://localhost:3000/orders' },
     { targetUrl: 'http://127.0.0.1' },
     { targetUrl: 'http://[::1]:80/' },
