@@ -53,7 +53,7 @@ RETRY_AFTER = 3
 TOKEN = "s3cret"
 
 # One text is only in the embedded SQS, the other only in the command line. Neither may be in a package.
-MARKERS = [b"Source queue must be configured as a Dead Letter Queue.", b"Runs one Lambda invocation with the SQS event in a file"]
+MARKERS = [b"Source queue must be configured as a Dead Letter Queue.", b"Run one Lambda invocation with the SQS event in a file"]
 
 
 def aws(service):
