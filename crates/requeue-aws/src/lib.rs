@@ -54,8 +54,6 @@ pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Service {
-    /// CloudWatch, for its alarms.
-    CloudWatch,
     /// Identity and Access Management, which is one service for all regions of a partition.
     Iam,
     /// Key Management Service.
@@ -74,7 +72,6 @@ impl Service {
     /// Its name in host names and signatures.
     const fn name(self) -> &'static str {
         match self {
-            Self::CloudWatch => "monitoring",
             Self::Iam => "iam",
             Self::Kms => "kms",
             Self::Lambda => "lambda",
@@ -87,7 +84,6 @@ impl Service {
     /// Its name in settings, as in `AWS_ENDPOINT_URL_SECRETS_MANAGER`.
     const fn id(self) -> &'static str {
         match self {
-            Self::CloudWatch => "CloudWatch",
             Self::Iam => "IAM",
             Self::Kms => "KMS",
             Self::Lambda => "Lambda",
@@ -101,7 +97,7 @@ impl Service {
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
         let body = answer.body().bytes().unwrap_or_default();
         match self {
-            Self::CloudWatch | Self::Iam => error_of_xml(body),
+            Self::Iam => error_of_xml(body),
             Self::Kms | Self::Lambda | Self::Logs | Self::SecretsManager | Self::Ssm => {
                 error_of_json(answer.headers().get("x-amzn-errortype"), body)
             }
