@@ -15,6 +15,7 @@ from samtranslator.yaml_helper import yaml_parse
 from stack import ROOT
 
 PAGE = (ROOT / "docs" / "operate" / "deploy.md").read_text()
+SAM_CONFIG = (ROOT / "samconfig.toml").read_text()
 # The line of the template before which a block of the page goes, and the block's indentation.
 PLACES = [
     ("      Role: !GetAtt Role.Arn\n", 6),
@@ -45,7 +46,8 @@ class DeployPageExamples(unittest.TestCase):
         words = shlex.split(command.replace("\\\n", ""))
         given = [
             words[words.index("--parameter-overrides") + 1 :],
-            tomllib.loads(config)["default"]["deploy"]["parameters"]["parameter_overrides"],
+            # The file ends with the section under which the page adds these lines.
+            tomllib.loads(SAM_CONFIG + config)["default"]["deploy"]["parameters"]["parameter_overrides"],
             [yaml_parse(file)],
         ]
         policies = [parameters(values) for values in given]
