@@ -78,6 +78,7 @@ class Dashboard(unittest.TestCase):
     def test_it_has_at_most_50_metrics(self):
         series = {(metric.namespace, metric.name, *metric.dimensions.items()) for metric in self.metrics}
         self.assertLessEqual(len(series), 50)
+        self.assertIn(f"This one has {len(series)} |", (ROOT / "docs" / "operate" / "cost.md").read_text())
 
     def test_it_has_four_rows(self):
         headings = [widget for widget in self.widgets if widget["type"] == "text"]
