@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 pub use requeue_sqs::Clock;
 pub(crate) use requeue_sqs::epoch_millis;
 use tokio::time::Instant;
@@ -73,6 +74,14 @@ pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         .checked_add(Duration::from_millis(millis))
         .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// The time as RFC 3339 has it, in UTC and with milliseconds. Times outside the years 1970 to 9999
+/// become the nearest time inside, so that the length never varies.
+pub(crate) fn timestamp_text(time: SystemTime) -> String {
+    let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);
+    let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+    format!("{timestamp:.3}")
 }
 
 #[cfg(test)]

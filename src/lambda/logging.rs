@@ -59,6 +59,9 @@ pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
 /// subscriber writes to the standard output by Lambda's logging controls (`AWS_LAMBDA_LOG_LEVEL`,
 /// `AWS_LAMBDA_LOG_FORMAT`). The hook does not log the text of panics.
 ///
+/// Each line in JSON has a `level` and an RFC 3339 `timestamp`. Lambda filters lines by both: it
+/// takes a line without a valid `timestamp` for INFO. A subscriber of your own needs both too.
+///
 /// [`run`](crate::run) calls this by itself; a `main` with a [`Worker`](crate::Worker) calls it
 /// first. `default` is the level if none is set. No level and no `RUST_LOG` shows the lines that
 /// [`may_be_logged`] keeps back.
@@ -87,7 +90,7 @@ pub fn init_logging_to<W: std::io::Write>(
     let is_asked_for = host.log_level.is_some() || host.has_rust_log;
     let level = host
         .log_level
-        .and_then(|level| level.parse().ok())
+        .and_then(|level| filter_of(&level))
         .unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     // That crate logs a line of a thousand characters for each provider without credentials. If
@@ -96,16 +99,15 @@ pub fn init_logging_to<W: std::io::Write>(
         filter = filter.add_directive(quiet);
     }
     // Colours, which a crate somewhere may have switched on, are noise in a log.
-    let lines = fmt()
-        .with_writer(writer)
-        .with_ansi(false)
-        .with_target(false)
-        .without_time()
-        .with_env_filter(filter);
+    let lines =
+        fmt().with_writer(writer).with_ansi(false).with_target(false).with_env_filter(filter);
     // If a line cannot be written and the standard error is gone too, a report of that would panic.
     let lines = lines.log_internal_errors(false);
     if host.logs_json {
-        // The innermost span is the last of `spans`.
+        // Lambda filters JSON lines by `level`, but takes each line without a valid RFC 3339
+        // `timestamp` for INFO. At WARN it would drop every error. Source: Lambda developer guide,
+        // "Log-level filtering". The timer of `fmt` writes such a `timestamp`. The innermost span
+        // is the last of `spans`.
         lines
             .json()
             .with_current_span(false)
@@ -114,9 +116,15 @@ pub fn init_logging_to<W: std::io::Write>(
             .with(filter_fn(may_be_logged))
             .init();
     } else {
-        lines.finish().with(filter_fn(may_be_logged)).init();
+        // CloudWatch Logs has the time of each line.
+        lines.without_time().finish().with(filter_fn(may_be_logged)).init();
     }
     log_panics_by_place();
+}
+
+/// The filter of a level of Lambda, which has one more than `tracing`.
+fn filter_of(level: &str) -> Option<LevelFilter> {
+    if level.eq_ignore_ascii_case("FATAL") { Some(LevelFilter::ERROR) } else { level.parse().ok() }
 }
 
 /// Installs a panic hook that logs the place of a panic. It does not log the text, which may quote

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::clock::timestamp_text;
 use crate::delay::{Delay, Wait};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
@@ -181,7 +182,7 @@ fn annotation(
         reason: reason.as_str(),
         detail: failure.map(Failure::reason),
         retry_count: delivery.retries(),
-        failed_at: wire::timestamp_text(at),
+        failed_at: timestamp_text(at),
     };
     serde_json::to_string(&annotation).expect("texts and a number are JSON")
 }

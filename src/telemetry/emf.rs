@@ -1,20 +1,23 @@
 //! CloudWatch's embedded metric format: one JSON object in one line of the standard output.
 //! CloudWatch reads the metrics that the object declares. This module knows no message.
 //!
+//! The value of a metric is a number or an array of numbers. Other writers of the format use an
+//! object with `Values` and `Counts` too, but the specification does not have it: CloudWatch may
+//! refuse such a line, which shows only in its metric `EMFValidationErrors`.
+//!
 //! Source: CloudWatch user guide, "Specification: Embedded metric format".
 
 use std::time::SystemTime;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Number;
 
 use crate::clock::epoch_millis;
 
 /// Most values of one metric in one line.
 const MAX_VALUES: usize = 100;
 
-/// One line.
-pub(super) struct Line<'a> {
+/// Metrics with the same dimensions.
+pub(super) struct Group<'a> {
     pub(super) namespace: &'a str,
     pub(super) time: SystemTime,
     pub(super) metrics: Vec<Metric>,
@@ -24,14 +27,11 @@ pub(super) struct Line<'a> {
     pub(super) dimensions: &'a [(&'a str, &'a str)],
 }
 
-/// A metric of a line.
-#[derive(serde::Serialize)]
-#[serde(rename_all = "PascalCase")]
+/// A metric and its values.
 pub(super) struct Metric {
     name: &'static str,
     unit: Unit,
-    #[serde(skip)]
-    value: Value,
+    values: Values,
 }
 
 #[derive(Clone, Copy, serde::Serialize)]
@@ -41,65 +41,86 @@ pub(super) enum Unit {
     Milliseconds,
 }
 
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-enum Value {
+enum Values {
     One(u64),
-    #[serde(rename_all = "PascalCase")]
-    Several {
-        values: Vec<Number>,
-        counts: Vec<usize>,
-    },
+    Several(Vec<u64>),
 }
 
 impl Metric {
     pub(super) fn count(name: &'static str, count: u64) -> Self {
-        Self { name, unit: Unit::Count, value: Value::One(count) }
+        Self { name, unit: Unit::Count, values: Values::One(count) }
     }
 
-    /// The values of several messages. Equal values are written once, with their number. If there
-    /// are more different values than a line may have, neighbours share their mean. Minimum,
-    /// maximum, number and sum stay the same.
-    pub(super) fn values(name: &'static str, unit: Unit, mut values: Vec<u64>) -> Self {
-        values.sort_unstable();
-        let same = values.chunk_by(|one, other| one == other);
-        let shared: Vec<&[u64]> = match &values[..] {
-            [only] => return Self { name, unit, value: Value::One(*only) },
-            [least, between @ .., greatest] if same.clone().count() > MAX_VALUES => {
-                let share = between.len().div_ceil(MAX_VALUES - 2);
-                let ends = [least, greatest].map(std::slice::from_ref);
-                between.chunks(share).chain(ends).collect()
-            }
-            _ => same.collect(),
-        };
-        let (values, counts) = shared.into_iter().map(|share| (mean(share), share.len())).unzip();
-        Self { name, unit, value: Value::Several { values, counts } }
+    /// The values of several messages.
+    pub(super) fn values(name: &'static str, unit: Unit, values: Vec<u64>) -> Self {
+        Self { name, unit, values: Values::Several(values) }
+    }
+
+    /// The values for each line.
+    fn parts(&self) -> std::slice::Chunks<'_, u64> {
+        match &self.values {
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Several(values) => values.as_slice(),
+        }
+        .chunks(MAX_VALUES)
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "sums of a batch are far below 2^53")]
-fn mean(values: &[u64]) -> Number {
-    let (sum, count) = (values.iter().sum::<u64>(), values.len() as u64);
-    if sum.is_multiple_of(count) {
-        return (sum / count).into();
+impl Group<'_> {
+    /// Appends one line, and further ones if a metric has more values than a line may have.
+    pub(super) fn write(&self, text: &mut Vec<u8>) {
+        let lines = self.metrics.iter().map(|metric| metric.parts().len()).max();
+        for line in 0..lines.unwrap_or_default() {
+            let part = |metric| Part::of(metric, line);
+            let metrics = self.metrics.iter().filter_map(part).collect();
+            let line = Line { group: self, metrics };
+            serde_json::to_writer(&mut *text, &line).expect("numbers and texts can be written");
+            text.push(b'\n');
+        }
     }
-    Number::from_f64(sum as f64 / count as f64).expect("a mean is finite")
+}
+
+/// One line.
+struct Line<'a> {
+    group: &'a Group<'a>,
+    metrics: Vec<Part<'a>>,
+}
+
+/// The values of a metric in one line.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Part<'a> {
+    name: &'static str,
+    unit: Unit,
+    #[serde(skip)]
+    values: &'a [u64],
+}
+
+impl<'a> Part<'a> {
+    fn of(metric: &'a Metric, line: usize) -> Option<Self> {
+        let values = metric.parts().nth(line)?;
+        Some(Self { name: metric.name, unit: metric.unit, values })
+    }
 }
 
 impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Group { namespace, time, properties, dimensions, .. } = *self.group;
         let directive = Directive {
-            namespace: self.namespace,
-            dimensions: [self.dimensions.iter().map(|(name, _)| *name).collect()],
+            namespace,
+            dimensions: [dimensions.iter().map(|(name, _)| *name).collect()],
             metrics: &self.metrics,
         };
-        let about = About { cloud_watch_metrics: [directive], timestamp: epoch_millis(self.time) };
+        let about = About { cloud_watch_metrics: [directive], timestamp: epoch_millis(time) };
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("_aws", &about)?;
-        for metric in &self.metrics {
-            line.serialize_entry(metric.name, &metric.value)?;
+        for Part { name, values, .. } in &self.metrics {
+            match values {
+                [only] => line.serialize_entry(name, only)?,
+                several => line.serialize_entry(name, several)?,
+            }
         }
-        for (name, text) in self.properties.iter().chain(self.dimensions) {
+        for (name, text) in properties.iter().chain(dimensions) {
             line.serialize_entry(name, text)?;
         }
         line.end()
@@ -119,5 +140,5 @@ struct About<'a> {
 struct Directive<'a> {
     namespace: &'a str,
     dimensions: [Vec<&'a str>; 1],
-    metrics: &'a [Metric],
+    metrics: &'a [Part<'a>],
 }

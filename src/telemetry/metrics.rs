@@ -5,8 +5,9 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use super::counts::Counts;
-use super::emf::{Line, Metric, Unit};
+use super::emf::{Group, Metric, Unit};
 use super::millis;
+use crate::clock::timestamp_text;
 use crate::disposition::Disposition;
 use crate::failure::FailureClass;
 use crate::report::{Outcome, Report};
@@ -16,8 +17,12 @@ const NAMESPACE: &str = "Requeue";
 const SERVICE: &str = "Service";
 const QUEUE: &str = "Queue";
 const CLASS: &str = "Class";
-/// The level of the line in the log.
+/// Lambda filters lines by their level, and AWS exempts no metrics from that. So a line has the
+/// level of the function's own filter, which always passes. Lambda takes a line without a valid
+/// RFC 3339 `timestamp` for INFO, whatever its level. Source: Lambda developer guide, "Log-level
+/// filtering".
 const LEVEL: &str = "level";
+const TIMESTAMP: &str = "timestamp";
 /// The dimension of messages whose record does not name its queue. Lambda's records all do.
 const UNKNOWN: &str = "unknown";
 
@@ -27,7 +32,8 @@ pub(super) fn emit(report: &Report, settings: &Metrics, now: SystemTime) {
     let _ = std::io::stdout().lock().write_all(&lines(report, settings, now));
 }
 
-/// A line for each queue, and one for each class of its failures.
+/// A line for each queue, and one for each class of its failures. A batch of more than 100 messages
+/// needs several.
 pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec<u8> {
     let mut figures: BTreeMap<(&str, Option<FailureClass>), Figures> = BTreeMap::new();
     for outcome in &report.outcomes {
@@ -38,19 +44,19 @@ pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec
         }
     }
     let mut lines = Vec::new();
+    let timestamp = timestamp_text(now);
     for ((queue, class), figures) in figures {
         let class = class.map(|class| (CLASS, class.as_str()));
         let mut dimensions = vec![(SERVICE, settings.service.as_str()), (QUEUE, queue)];
         dimensions.extend(class);
-        let line = Line {
+        let group = Group {
             namespace: NAMESPACE,
             time: now,
             metrics: if class.is_some() { figures.of_class() } else { figures.of_queue() },
-            properties: &[(LEVEL, &settings.level)],
+            properties: &[(LEVEL, &settings.level), (TIMESTAMP, &timestamp)],
             dimensions: &dimensions,
         };
-        serde_json::to_writer(&mut lines, &line).expect("numbers and texts can be written");
-        lines.push(b'\n');
+        group.write(&mut lines);
     }
     lines
 }

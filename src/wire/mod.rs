@@ -28,7 +28,7 @@ pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
 #[cfg(test)]
 pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;
-pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
+pub(crate) use self::stamp::{NotWrappable, Stamped, stamp};
 
 /// A received body, taken apart.
 #[derive(Debug, PartialEq)]

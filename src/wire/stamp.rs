@@ -2,12 +2,10 @@
 
 use std::time::SystemTime;
 
-use jiff::Timestamp;
-
 use super::json;
 use super::object::{BODY, Name, Object};
 use super::state_text;
-use crate::clock::epoch_millis;
+use crate::clock::timestamp_text;
 use crate::state::RetryState;
 
 /// How to treat a body that cannot hold the retry count itself, because it is no JSON object.
@@ -163,12 +161,4 @@ impl Stamped {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
-}
-
-/// Times outside the years 1970 to 9999 become the nearest time inside, so that the length never
-/// varies.
-pub(crate) fn timestamp_text(time: SystemTime) -> String {
-    let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);
-    let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-    format!("{timestamp:.3}")
 }

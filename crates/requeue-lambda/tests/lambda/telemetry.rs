@@ -1,5 +1,6 @@
 //! The telemetry of real processes: metrics, log lines of a message, and the messages themselves.
 
+use requeue_testkit::emf;
 use serde_json::Value;
 
 use crate::runtime_api::TRACE;
@@ -8,12 +9,34 @@ use crate::stage::{Stage, TIMEOUT, UNPROTECTED};
 /// The metrics of all messages in one batch, from a log.
 fn metrics(log: &str) -> Vec<Value> {
     let lines = log.lines().filter(|line| line.starts_with(r#"{"_aws""#));
-    lines.map(|line| serde_json::from_str(line).expect("JSON and nothing else")).collect()
+    lines.map(|line| Value::Object(emf::checked(line))).collect()
+}
+
+/// The levels of Lambda's logging controls.
+const LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+
+/// Whether Lambda sends a line to CloudWatch Logs. Lambda takes a line without `level`, or without a
+/// valid `timestamp`, for INFO. Source: Lambda developer guide, "Log-level filtering".
+fn passes(line: &str, filter: &str) -> bool {
+    let json: Value = serde_json::from_str(line).unwrap_or_default();
+    let level = json["level"].as_str().filter(|_| is_rfc_3339(&json["timestamp"]));
+    let rank = |level| LEVELS.iter().position(|known| *known == level);
+    level.and_then(rank).or(rank("INFO")) >= rank(filter)
+}
+
+/// `2024-11-02T16:51:31.587199Z`, with any number of decimals.
+fn is_rfc_3339(timestamp: &Value) -> bool {
+    let form = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "0");
+    let text = timestamp.as_str().and_then(|text| text.strip_suffix('Z')).unwrap_or_default();
+    let (time, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    form(time) == "0000-00-00T00:00:00"
+        && !decimals.is_empty()
+        && decimals.chars().all(|c| c.is_ascii_digit())
 }
 
 #[tokio::test]
 async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
-    for (format, level) in [("JSON", "INFO"), ("JSON", "ERROR"), ("Text", "")] {
+    for (format, level) in LEVELS.map(|level| ("JSON", level)).into_iter().chain([("Text", "")]) {
         let stage = Stage::new().await;
         let settings =
             [UNPROTECTED, ("AWS_LAMBDA_LOG_FORMAT", format), ("AWS_LAMBDA_LOG_LEVEL", level)];
@@ -38,11 +61,26 @@ async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
         let classes: Vec<&Value> = lines.iter().filter_map(|line| line.get("Class")).collect();
         assert_eq!(classes, ["temporary", "non-retryable"], "{log}");
         if format == "JSON" {
-            let levels = log
-                .lines()
-                .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["level"].clone());
-            assert!(levels.into_iter().all(|level| level.is_string()), "{log}");
+            for line in log.lines() {
+                let json: Value = serde_json::from_str(line).expect("JSON");
+                assert!(json["level"].is_string() && is_rfc_3339(&json["timestamp"]), "{line}");
+                assert!(passes(line, level), "{line} at {level}");
+            }
         }
+    }
+}
+
+#[tokio::test]
+async fn an_error_passes_at_every_level_that_shows_errors() {
+    for level in ["WARN", "ERROR", "FATAL"] {
+        let stage = Stage::new().await;
+        let mut function = stage.trouble(&[("AWS_LAMBDA_LOG_LEVEL", level)]).await;
+        stage.send(r#"{"do":"panic"}"#).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        let panic = log.lines().find(|line| line.contains(r#""message":"panic""#));
+        let panic = panic.unwrap_or_else(|| panic!("no panic is logged at {level}: {log}"));
+        assert_eq!(passes(panic, level), level != "FATAL", "{panic}");
     }
 }
 
