@@ -27,11 +27,18 @@ const MIN_RECEIVES: u32 = 5;
 /// The longest delay of one copy. A message may exceed its age budget by this.
 const LAST_WAIT: Duration = Duration::from_secs(900);
 
+/// The bytes of all environment variables of a function. Source: Lambda quotas.
+const ENVIRONMENT: usize = 4_096;
+/// The bytes of the other variables of `template.yaml`, with a target, a scope and four secrets by
+/// ARN.
+const OTHER_VARIABLES: usize = 600;
+
 /// The number of delays in a summary.
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let (policy, rules, queue) = document::read_all(&arguments.file)?;
+    let text = document::text(&arguments.file)?;
+    let (policy, rules, queue) = document::parse(&arguments.file, &text)?;
     outln!("the policy {} is valid:\n", document::name(&arguments.file))?;
     outln!("{}", summary(&policy))?;
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
@@ -66,7 +73,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if queue != QueueConfig::default() {
         outln!("{}", advice(&queue, &policy))?;
     }
+    if let Some(line) = too_large(&text) {
+        outln!("{line}")?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `size: …`, for a document that does not fit into the environment of a function.
+fn too_large(text: &str) -> Option<String> {
+    // Lambda counts names, values and their encoding. As a JSON string each quotation mark of the
+    // document takes two bytes.
+    let bytes = |text: &str| serde_json::json!({ "REQUEUE_POLICY": text.trim() }).to_string().len();
+    let (size, room) = (bytes(text), ENVIRONMENT - OTHER_VARIABLES);
+    if size <= room {
+        return None;
+    }
+    let elsewhere = "store it as a parameter and set REQUEUE_POLICY to its ARN, or put it into a \
+                     file of the function's package and set REQUEUE_POLICY to its path";
+    let compact = serde_json::from_str::<serde_json::Value>(text).ok()?.to_string();
+    let remedy = match bytes(&compact) {
+        fits if fits <= room => {
+            format!("remove the white space, which leaves {fits} bytes, or {elsewhere}")
+        }
+        _ => elsewhere.to_owned(),
+    };
+    Some(format!(
+        "size: {size} bytes as REQUEUE_POLICY, too large for Lambda: all variables of a function \
+         may take {ENVIRONMENT} bytes together, and the template's others take about \
+         {OTHER_VARIABLES}; {remedy}"
+    ))
 }
 
 /// Compares `queueConfig` with the needs of this policy and the rules of AWS.

@@ -17,17 +17,27 @@ pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
 
 /// As [`read`], with the document's `queueConfig`.
 pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
+    parse(path, &text(path)?)
+}
+
+/// The text of the document.
+pub(crate) fn text(path: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let read = if path.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
     } else {
         std::fs::read_to_string(path).map(|read| text = read)
     };
+    read.map_err(|error| format!("the policy {} cannot be read: {error}", name(path)))?;
+    Ok(text)
+}
+
+/// As [`read_all`], with the text of the file.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
     let name = name(path);
-    read.map_err(|error| format!("the policy {name} cannot be read: {error}"))?;
     let document = || {
         let mut settings = Settings::default();
-        settings.set_policy(&text)?;
+        settings.set_policy(text)?;
         Ok((settings.policy, settings.rules, text.parse()?))
     };
     Ok(document().map_err(|invalid: InvalidPolicy| {

@@ -1,5 +1,6 @@
 //! `requeue check`: the same verdict, in the same words, as at the start of the Lambda.
 
+use crate::documents::shows;
 use crate::run::{file, requeue, requeue_reading};
 
 const ARTICLE: &str = r#"
@@ -266,4 +267,33 @@ fn what_is_no_policy_is_refused_with_the_reason() {
         );
     }
     assert_eq!(requeue(&["check"]).status, 2, "a file is asked for");
+}
+
+/// Lambda counts the quotation marks of a document twice.
+#[test]
+fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
+    let rules = |count: usize| {
+        let rule = |n| serde_json::json!({ "match": { "words": format!("word {n:03}") }, "class": "TEMPORARY" });
+        serde_json::json!({ "rules": (100..100 + count).map(rule).collect::<Vec<_>>() })
+    };
+    let fits = rules(40);
+    let (spread, large) = (serde_json::to_string_pretty(&fits).unwrap(), rules(60).to_string());
+    let remedy = "store it as a parameter and set REQUEUE_POLICY to its ARN, or put it into a file \
+                  of the function's package and set REQUEUE_POLICY to its path\n";
+    let verdict = "too large for Lambda: all variables of a function may take 4096 bytes together, \
+                   and the template's others take about 600; ";
+    let said = |document: &str| {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        said.find("size: ").map(|at| said[at..].to_owned()).unwrap_or_default()
+    };
+    assert_eq!(said(&fits.to_string()), "");
+    let bytes =
+        |text: &str| text.len() + text.matches('"').count() + text.matches('\n').count() + 21;
+    let compact =
+        format!("remove the white space, which leaves {} bytes, or ", bytes(&fits.to_string()));
+    for (document, remedies) in [(&spread, compact + remedy), (&large, remedy.to_owned())] {
+        let size = format!("size: {} bytes as REQUEUE_POLICY, ", bytes(document));
+        assert_eq!(said(document), size + verdict + &remedies);
+    }
+    shows(said(&large).trim_end());
 }
