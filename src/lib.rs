@@ -175,6 +175,8 @@ pub use lambda::{
     BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
     init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_layered, run_with,
 };
+#[doc(hidden)]
+pub use lambda::{init_logging_in_lambda, log_start_error};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use processor::BatchProcessor;
 #[doc(inline)]

@@ -31,10 +31,10 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | The policy document: JSON, or the path of a file with it. | the keys in `docs/reference/policy.md` | the preset `standard` |
+    /// | `REQUEUE_POLICY` | The policy document: JSON, or the path of a file with it. `requeue-lambda` also takes the ARN of a parameter or secret with it. | the keys in `docs/reference/policy.md` | the preset `standard` |
     /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
-    /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | seconds, 0.001 to 900 | 30 |
-    /// | `REQUEUE_RESERVE_SECONDS` | Time that Requeue keeps at the end of an invocation for settling, at most a quarter of the invocation. | seconds, 0.001 to 900 | 5 |
+    /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | seconds, 0.001 to 5,400 | 30 |
+    /// | `REQUEUE_RESERVE_SECONDS` | Time that Requeue keeps at the end of an invocation for settling, at most a quarter of the invocation. | seconds, 0.001 to 5,400 | 5 |
     /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits for its next attempt: in a copy, or by its visibility. | `copy`, `visibility` | `copy` |
     /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that it carries the retry state. If not, the message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. A value that cannot be read makes the message non-retryable. | `on`, `off` | `on` |

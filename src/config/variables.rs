@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::host::{Host, PREFIX, environment};
 use super::policy::Json;
 
-/// Longest run of a Lambda function. Source: Lambda quotas.
-const MAX_SECONDS: f64 = 900.0;
+/// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
+/// minutes. Source: Lambda quotas.
+const MAX_SECONDS: f64 = 5_400.0;
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
 const HTTP_NAMES: [&str; 15] = [
@@ -98,6 +99,11 @@ impl Variables {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// Gives a variable another value.
+    pub fn set(&mut self, name: &str, value: String) {
+        self.values.insert(format!("{PREFIX}{name}"), value);
     }
 
     /// Notes a problem of a variable.

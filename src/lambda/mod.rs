@@ -70,12 +70,29 @@ where
     H: Handler<T>,
     T: Body,
 {
-    let settings = Settings::from_env()?;
+    let settings = Settings::from_env().inspect_err(|error| log_start_error(error))?;
     if config::is_in_lambda() {
         init_logging(tracing::Level::INFO);
         warn_of_http_settings();
     }
     run_with(handler, settings).await
+}
+
+/// As [`init_logging`], but only in Lambda. Public for `requeue-lambda` alone.
+#[doc(hidden)]
+pub fn init_logging_in_lambda() {
+    if config::is_in_lambda() {
+        init_logging(tracing::Level::INFO);
+    }
+}
+
+/// Logs an error for which the function ends before it takes an event. The text that a program
+/// prints at its end is plain, so Lambda takes it for INFO and drops it at WARN. Public for
+/// `requeue-lambda` alone.
+#[doc(hidden)]
+pub fn log_start_error(error: &dyn fmt::Display) {
+    init_logging_in_lambda();
+    tracing::error!(%error, "the function cannot start");
 }
 
 /// As [`run`], with settings that have been read already.
@@ -252,13 +269,16 @@ where
                     "the Runtime API names no deadline that an invocation can have: each invocation gets 15 minutes"
                 );
             });
-            LONGEST_RUN
+            USUAL_LONGEST_RUN
         })
     }
 }
 
-/// The longest run of a function. Source: Lambda quotas.
-const LONGEST_RUN: Duration = Duration::from_secs(900);
+/// The longest run of a function that an SQS queue invokes, which one on Lambda Managed Instances
+/// has. Source: Lambda quotas.
+const LONGEST_RUN: Duration = Duration::from_secs(5_400);
+/// The longest run of any other function. Source: Lambda quotas.
+const USUAL_LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The most by which the clocks of the Runtime API and of this process may differ.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 

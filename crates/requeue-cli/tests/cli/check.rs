@@ -273,7 +273,10 @@ fn what_is_no_policy_is_refused_with_the_reason() {
 #[test]
 fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
     let rules = |count: usize| {
-        let rule = |n| serde_json::json!({ "match": { "words": format!("word {n:03}") }, "class": "TEMPORARY" });
+        let rule = |n| {
+            let words = format!("word {n:03}");
+            serde_json::json!({ "match": { "words": words }, "class": "TEMPORARY" })
+        };
         serde_json::json!({ "rules": (100..100 + count).map(rule).collect::<Vec<_>>() })
     };
     let fits = rules(40);

@@ -607,6 +607,11 @@ fn the_limits_are_those_of_the_code() {
         ("src/queue/mod.rs", "RECEIVED_BEFORE.as_secs() - 15 * 60)", "41,940 s"),
         ("src/queue/mod.rs", "Duration::from_hours(14 * 24)", "14 days"),
         ("src/delivery.rs", "MAX_COPIES_IN_ROW: u32 = 10;", "`RecursiveLoop=Terminate` | 10 |"),
+        (
+            "src/lambda/mod.rs",
+            "const LONGEST_RUN: Duration = Duration::from_secs(5_400)",
+            "5,400 s on Lambda Managed Instances",
+        ),
         ("src/redrive.rs", "MAX_REDRIVES: u32 = 10;", "a message afresh | 10 |"),
         ("src/config/mod.rs", "MAX_CONCURRENCY: usize = 1_000", "10 by default, 1,000 at most"),
         (

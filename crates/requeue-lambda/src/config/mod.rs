@@ -31,9 +31,9 @@ mod tests;
 /// | `REQUEUE_SIGNING_SECRET` | Signs every request as Standard Webhooks specifies. Requeue never prints it. While one secret replaces another, give both, separated by a space. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
 /// | `REQUEUE_CLIENT_CERTIFICATE` | The certificate for a target over `https` that asks for one (mutual TLS), followed by its intermediate certificates. | PEM, or the ARN of a secret that holds it | none |
 /// | `REQUEUE_CLIENT_KEY` | The private key of that certificate. Requeue never prints it. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
-/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | seconds, 0.001 to 900 | 5 |
-/// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response, once there is a connection. | seconds, 0.001 to 900 | what is left of `REQUEUE_TIMEOUT_SECONDS` |
-/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target and its proxies keep theirs: Node 5 s, nginx 75 s, an Application Load Balancer 60 s. | seconds, 0.001 to 900 | 4 |
+/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | seconds, 0.001 to 5,400 | 5 |
+/// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response, once there is a connection. | seconds, 0.001 to 5,400 | what is left of `REQUEUE_TIMEOUT_SECONDS` |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target and its proxies keep theirs: Node 5 s, nginx 75 s, an Application Load Balancer 60 s. | seconds, 0.001 to 5,400 | 4 |
 /// | `REQUEUE_HTTP_VERSION` | The version of HTTP: the best that the target offers over TLS, or HTTP/1.1 alone. | `auto`, `1.1` | `auto` |
 ///
 /// Read from the environment as well, by [`load`](Self::load), are `HTTPS_PROXY` and `NO_PROXY` as
@@ -68,7 +68,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the environment of this process, and fetches the secrets that it names by ARN.
+    /// Reads the environment of this process, and fetches the secrets and the policy document that
+    /// it names by ARN.
     ///
     /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and
     /// by AWS's standard environment (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`,
@@ -166,6 +167,7 @@ impl Reader {
     }
 
     fn config(&mut self) -> Config {
+        self.stored_policy();
         let settings = Settings::read(&mut self.vars);
         let target_rules = self.target_rules();
         Config {

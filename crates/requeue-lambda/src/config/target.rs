@@ -206,8 +206,32 @@ impl Reader {
     pub(super) async fn with_secrets(self) -> Self {
         let mut first = Self::new(self.vars.clone());
         // The second reading reports the same problems, except for missing texts.
+        first.stored_policy();
         first.http();
         Self { texts: secrets::fetch(first.wanted).await, ..self }
+    }
+
+    /// Puts a policy document that is stored at an ARN into the place of that ARN.
+    pub(super) fn stored_policy(&mut self) {
+        const NAME: &str = "POLICY";
+        let Some(value) = self.vars.get(NAME) else { return };
+        let arn = value.trim();
+        if !arn.starts_with("arn:") {
+            return;
+        }
+        let document = match self.secret(arn) {
+            Ok(None) => return,
+            Ok(Some(document)) if document.starts_with('{') => Ok(document),
+            Ok(Some(_)) => {
+                let problem = "the stored text is not a JSON object; store the policy document";
+                Err(Some(format!("{arn}: {problem}")))
+            }
+            Err(problem) => Err(problem),
+        };
+        if let Err(Some(problem)) = &document {
+            self.vars.problem(NAME, format_args!("cannot be read: {problem}"));
+        }
+        self.vars.set(NAME, document.unwrap_or_default());
     }
 
     /// `text`, with each ARN of a secret replaced by the secret. A fetched text is not searched for

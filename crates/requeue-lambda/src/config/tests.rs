@@ -139,21 +139,21 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
         ("METHOD", "GET"),
         ("CONTENT_TYPE", "text/plain\r\nX: y"),
         ("CONNECT_TIMEOUT_SECONDS", "0"),
-        ("READ_TIMEOUT_SECONDS", "901"),
+        ("READ_TIMEOUT_SECONDS", "5401"),
         ("IDLE_TIMEOUT_SECONDS", "soon"),
         ("HTTP_VERSION", "2"),
         ("CONCURRENCY", "0"),
     ]);
     let expected = [
         "REQUEUE_CONCURRENCY is `0`: must be a whole number from 1 to 1000",
-        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: must be a number of seconds from 0.001 to 900",
+        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: must be a number of seconds from 0.001 to 5400",
         "REQUEUE_CONTENT_TYPE is not a media type: invalid value of header content-type",
         "REQUEUE_HEADERS has `Host`: header host cannot be set",
         "REQUEUE_HEADERS has `X A`: invalid header name",
         "REQUEUE_HTTP_VERSION is `2`: must be one of auto, 1.1",
-        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: must be a number of seconds from 0.001 to 900",
+        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: must be a number of seconds from 0.001 to 5400",
         "REQUEUE_METHOD is `GET`: must be one of POST, PUT, PATCH",
-        "REQUEUE_READ_TIMEOUT_SECONDS is `901`: must be a number of seconds from 0.001 to 900",
+        "REQUEUE_READ_TIMEOUT_SECONDS is `5401`: must be a number of seconds from 0.001 to 5400",
         "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must begin with whsec_",
     ];
     assert_eq!(told.err(), Some(refused(&expected)));
@@ -406,6 +406,32 @@ mod named_secrets {
                 "{header} {signing}"
             );
         }
+    }
+
+    #[test]
+    fn a_policy_may_be_stored_as_well() {
+        let retries = |text| {
+            read(&[("POLICY", PARAMETER)], &[(PARAMETER, text)])
+                .map(|config| config.settings.policy.max_retries)
+        };
+        assert_eq!(retries(Ok(" {\"maxRetries\": 7}\n")), Ok(7));
+        let refused = |problem: &str| Err(refused(&[&format!("REQUEUE_POLICY {problem}")]));
+        let of = |problem: &str| format!("cannot be read: {PARAMETER}: {problem}");
+        assert_eq!(
+            retries(Ok("{\"maxRetrys\": 7}")),
+            refused("maxRetrys is unknown; did you mean maxRetries?")
+        );
+        let denied = FetchError { code: "AccessDeniedException".to_owned(), remedy: None };
+        assert_eq!(retries(Err(denied)), refused(&of("AccessDeniedException")));
+        let no_object = of("the stored text is not a JSON object; store the policy document");
+        for text in ["policy.json", "[]"] {
+            assert_eq!(retries(Ok(text)), refused(&no_object));
+        }
+        let not_fetched = read(&[("POLICY", PARAMETER)], &[]).map(|_| 0);
+        assert_eq!(not_fetched, refused(&of(super::super::target::NOT_FETCHED)));
+        let vars = [(format!("{PREFIX}POLICY"), PARAMETER)];
+        let (_, stored) = Config::from_vars_without_secrets(vars).expect("all is well");
+        assert_eq!(stored, [PARAMETER.to_owned()].into());
     }
 
     #[test]

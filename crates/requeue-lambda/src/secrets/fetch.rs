@@ -58,10 +58,12 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                 call_json(&at(region), Service::SecretsManager, operation, &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
-            response.secret_string.ok_or_else(|| FetchError {
+            let text = response.secret_string.ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
                 remedy: Some("it has no text: store it as SecretString".to_owned()),
-            })
+            })?;
+            log(arn, response.version_id.as_deref());
+            Ok(text)
         }
         Stored::Parameter { arn, region } => {
             let parameters = json!({ "Name": arn, "WithDecryption": true });
@@ -69,15 +71,24 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                 call_json(&at(region), Service::Ssm, "AmazonSSM.GetParameter", &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
-            response.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
+            let parameter = response.parameter.unwrap_or_default();
+            let text = parameter.value.ok_or_else(unreadable)?;
+            log(arn, parameter.version.map(|version| version.to_string()).as_deref());
+            Ok(text)
         }
     }
+}
+
+/// Says which version of a stored text this process has, until it ends.
+fn log(arn: &str, version: Option<&str>) {
+    tracing::info!(arn, version, "fetched a stored setting");
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct SecretResponse {
     secret_string: Option<String>,
+    version_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -86,10 +97,11 @@ struct ParameterResponse {
     parameter: Option<Parameter>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Parameter {
     value: Option<String>,
+    version: Option<u64>,
 }
 
 fn fetch_error(error: &CallError, action: &str) -> FetchError {

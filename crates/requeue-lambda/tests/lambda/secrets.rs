@@ -189,13 +189,20 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
             (stage.trouble(&settings).await, &alone[..]),
         ] {
             let (code, output) = function.ended().await;
-            assert_eq!((code, output.trim_end()), (Some(1), expected.join("\n  ").as_str()));
+            assert_eq!((code, ending(&output)), (Some(1), expected.join("\n  ").as_str()));
         }
     }
 }
 
 const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
 const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
+
+/// The text that a program prints at its end, after one line in the log.
+fn ending(output: &str) -> &str {
+    let (line, ending) = output.split_once('\n').expect("two lines");
+    assert!(line.contains(r#""message":"the function cannot start""#), "{output}");
+    ending.trim_end()
+}
 
 /// Starts the function with a service that gives this response to each request.
 async fn refused(status: u16, answer: &'static str) -> String {
@@ -212,6 +219,32 @@ async fn refused(status: u16, answer: &'static str) -> String {
     assert_eq!(code, Some(1), "{output}");
     assert!(!output.contains("canary"), "{output}");
     output
+}
+
+#[tokio::test]
+async fn a_stored_policy_counts_and_the_log_says_its_version() {
+    const STORED: &str = r#"{"Parameter": {"Value": "{\"errorConfigs\": {\"TEMPORARY\": {\"maxRetries\": 0}}}", "Version": 17}}"#;
+    let service = http::Server::start(|_| async {
+        Response::builder().status(200).body(Full::from(STORED)).unwrap()
+    });
+    let service = service.await;
+    let url = service.url();
+    let settings = [("AWS_ENDPOINT_URL_SSM", url.as_str()), ("REQUEUE_POLICY", PARAMETER)];
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&settings).await;
+    stage.send(r#"{"answer":"unavailable"}"#).await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    let log = function.stop().await;
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines: Vec<Value> = lines.map(|line| line["fields"].clone()).collect();
+    let of = |message: &str| {
+        let line = lines.iter().find(|line| line["message"] == message);
+        line.unwrap_or_else(|| panic!("no {message} in {log}"))
+    };
+    let fetched = of("fetched a stored setting");
+    assert_eq!([&fetched["arn"], &fetched["version"]], [PARAMETER, "17"], "{log}");
+    let message = of("message");
+    assert_eq!([&message["disposition"], &message["why"]], ["dead-letter", "retries-exhausted"]);
 }
 
 #[tokio::test]
@@ -240,7 +273,7 @@ async fn a_refusal_names_what_the_role_needs() {
             format!("REQUEUE_HEADERS has `Authorization`: {SECRET}: {code}{secret}"),
             format!("REQUEUE_HEADERS has `X-Key`: {PARAMETER}: {code}{parameter}"),
         ];
-        assert_eq!(output.trim_end(), expected.join("\n  "), "{answer}");
+        assert_eq!(ending(&output), expected.join("\n  "), "{answer}");
     }
     for status in [200, 400] {
         let output = refused(status, "canary").await;

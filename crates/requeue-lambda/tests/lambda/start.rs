@@ -25,6 +25,26 @@ async fn bad_settings_fail_at_start_with_every_problem_named() {
     }
 }
 
+/// At WARN, Lambda drops the text that a program prints at its end, since plain text counts as
+/// INFO.
+#[tokio::test]
+async fn an_error_of_the_start_is_a_line_of_the_level_error() {
+    let stage = Stage::new().await;
+    let settings = [("AWS_LAMBDA_LOG_LEVEL", "ERROR"), ("REQUEUE_CONCURRENCY", "0")];
+    for function in [stage.requeue_lambda(&settings).await, stage.trouble(&settings).await] {
+        let (_, output) = function.ended().await;
+        let line = output.lines().next().unwrap_or_default();
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(
+            [&line["level"], &line["fields"]["message"]],
+            ["ERROR", "the function cannot start"]
+        );
+        let error = line["fields"]["error"].as_str().unwrap_or_default();
+        assert!(error.contains("REQUEUE_CONCURRENCY is `0`: must be "), "{line}");
+        assert!(line["timestamp"].is_string(), "{line}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
     let stage = Stage::new().await;

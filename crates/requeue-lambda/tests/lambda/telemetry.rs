@@ -15,8 +15,8 @@ fn metrics(log: &str) -> Vec<Value> {
 /// The levels of Lambda's logging controls.
 const LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
 
-/// Whether Lambda sends a line to CloudWatch Logs. Lambda takes a line without `level`, or without a
-/// valid `timestamp`, for INFO. Source: Lambda developer guide, "Log-level filtering".
+/// Whether Lambda sends a line to CloudWatch Logs. Lambda takes a line without `level`, or without
+/// a valid `timestamp`, for INFO. Source: Lambda developer guide, "Log-level filtering".
 fn passes(line: &str, filter: &str) -> bool {
     let json: Value = serde_json::from_str(line).unwrap_or_default();
     let level = json["level"].as_str().filter(|_| is_rfc_3339(&json["timestamp"]));

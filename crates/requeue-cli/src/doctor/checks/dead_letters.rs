@@ -208,8 +208,7 @@ fn consumers(context: &Context<'_>) -> Checked {
     let consumers: Vec<&Consumer> =
         consumers.filter(|consumer| is_polling(&consumer.state)).collect();
     if consumers.is_empty() {
-        let found = format!("no mapping of your account receives messages of {name}");
-        return Ok(Diagnosis::ok(found));
+        return Ok(Diagnosis::ok(format!("no mapping receives messages of {name}")));
     }
     let functions: Vec<&str> = consumers.iter().map(|consumer| &*consumer.function).collect();
     let found = format!("{name} invokes {}", functions.join(", "));

@@ -162,8 +162,7 @@ fn other_consumers(context: &Context<'_>) -> Checked {
         .filter(|consumer| consumer.uuid != own.uuid && is_polling(&consumer.state))
         .collect();
     if others.is_empty() {
-        let found = "no other mapping of your account receives messages of this queue";
-        return Ok(Diagnosis::ok(found));
+        return Ok(Diagnosis::ok("no other mapping receives messages of this queue"));
     }
     let functions: Vec<&str> = others.iter().map(|consumer| &*consumer.function).collect();
     let disable = |consumer: &&Consumer| {
