@@ -197,10 +197,13 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
 const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
 const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
 
-/// The text that a program prints at its end, after one line in the log.
+/// The text that a program prints at its end, after its lines in the log.
 fn ending(output: &str) -> &str {
-    let (line, ending) = output.split_once('\n').expect("two lines");
-    assert!(line.contains(r#""message":"the function cannot start""#), "{output}");
+    let at = output.find("\nError: ").unwrap_or_else(|| panic!("no error in {output}"));
+    let (log, ending) = output.split_at(at + 1);
+    assert!(log.lines().all(|line| line.starts_with(r#"{"timestamp":"#)), "{output}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(last.contains(r#""message":"the function cannot start""#), "{output}");
     ending.trim_end()
 }
 
