@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role,
+/// The unique id of an IAM principal, by which SQS names a message's sender: `AROA…` for a role,
 /// `AIDA…` for a user, the account id for the root user. SQS adds the session's name after a colon.
-/// That name is left out, since anyone who assumes the role chooses it.
+/// `Principal` leaves that name out, since anyone who assumes the role chooses it.
 ///
 /// ```
 /// use requeue::Principal;
@@ -20,13 +20,15 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The longest id that is read. Those of IAM have 21 characters.
+    /// The longest id that Requeue reads. IAM's own ids have 21 characters.
     const MAX_LEN: usize = 32;
 }
 
-/// The text is no id of a principal: 12 to 32 capital letters and digits.
+/// The text is not the id of a principal, which has 12 to 32 capital letters and digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")]
+#[error(
+    "must be the id of a principal: 12 to 32 capital letters and digits, such as a role's AROA…"
+)]
 #[non_exhaustive]
 pub struct InvalidPrincipal;
 

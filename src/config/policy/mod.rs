@@ -25,25 +25,25 @@
 //! ```
 //!
 //! Every key may be left out. The table of keys is `keys.rs`, their bounds are `bounds.rs`, and
-//! `infra/policy.schema.json` is the same for editors.
+//! `infra/policy.schema.json` has both for editors.
 //!
 //! - A value of a class overrides the global one, and the global one overrides the preset's. A
 //!   preset replaces the whole table of classes. `DEFAULT` is the entry of each class that has none
-//!   of its own; it adds nothing to an entry.
-//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds of
-//!   which the last one repeats. A list names its own longest delay, so only a `maxDelay` of the
-//!   same class bounds it.
-//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for
-//!   which `jitterPercentage` is another name.
+//!   of its own; it adds nothing to a class's own entry.
+//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds,
+//!   whose last value repeats. A list names its own longest delay, so only a `maxDelay` of the same
+//!   class bounds the list.
+//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`. At
+//!   the top level, `"jitterPercentage": share` means the same as that object.
 //! - `sqsCalls` sets how calls to SQS are tried again. No other key and no preset changes it. It is
-//!   an object, here with its defaults, or `"off"`, which means one attempt. `receiveCalls` is the
-//!   same for the receives of a worker, which never gives up.
+//!   an object, here with its defaults, or `"off"`, which means one attempt. `receiveCalls` is
+//!   such an object for the receives of a worker. It cannot be `"off"`: a worker never gives up.
 //! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, bound the pauses and
 //!   circuits of downstream services; `"off"` switches either off. No preset changes them.
 //! - `queueConfig` is checked and reported, and changes nothing: see [`QueueConfig`].
 //! - `rules` give failures their class; [`Rules`] describes their conditions.
-//! - Numbers of seconds may have fractions. A contradiction within a class is refused, such as a
-//!   `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
+//! - Numbers of seconds may have fractions. A contradiction within a class is refused, for example
+//!   a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
 //!   policy's has no effect and is not refused: `requeue check` reports it.
 
 use std::fmt;
@@ -53,7 +53,7 @@ use crate::classify::Rules;
 use crate::policy::{Preset, RetryPolicy};
 use crate::settings::Settings;
 
-// Each imports only those after it.
+// Each module imports only modules that stand below it.
 #[cfg(test)]
 mod schema;
 mod resolve;
@@ -119,7 +119,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// All problems of the document. The settings are unchanged then.
+    /// All problems of the document. The settings then stay unchanged.
     ///
     /// ```
     /// use requeue::Settings;
@@ -155,7 +155,7 @@ impl FromStr for Rules {
 impl FromStr for QueueConfig {
     type Err = InvalidPolicy;
 
-    /// Reads the `queueConfig` of a policy document; a document without one names nothing.
+    /// Reads the `queueConfig` of a policy document. Without that key, every value is `None`.
     ///
     /// # Errors
     ///
@@ -179,8 +179,8 @@ pub struct InvalidPolicy {
 }
 
 impl InvalidPolicy {
-    /// One sentence for each problem: the path of the key, its value, and what is allowed. There is
-    /// at least one.
+    /// One sentence for each problem: the path of the key, its value, and what is allowed. The
+    /// list is never empty.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -255,7 +255,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
         sqs_calls: sqs_calls.unwrap_or(built_in.sqs_calls),
         receive_calls: receive_calls.unwrap_or(built_in.receive_calls),
     };
-    // An entry that serves no class, since all have their own, is checked all the same.
+    // If every class has its own entry, `DEFAULT` serves none. It is checked nevertheless.
     if [Class::RateLimit, Class::Quota, Class::Temporary]
         .into_iter()
         .all(|class| own(class).is_some())
@@ -265,7 +265,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
     Some((policy, rules, queue))
 }
 
-/// The entries of `errorConfigs`. One that cannot be read counts as an unsound one without values.
+/// The entries of `errorConfigs`. An unreadable entry counts as unsound, and has no values.
 fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Entry)> {
     let Some(json) = section.json(keys::CLASSES.name) else {
         return Vec::new();
@@ -282,7 +282,7 @@ fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Ent
         let path = section.path_to(name);
         if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
             problems.push(format!(
-                "{path} is a second entry for a class, which has {} already: remove one of them",
+                "{path} is a second entry for the class of {}: remove one of them",
                 earlier.path
             ));
         }

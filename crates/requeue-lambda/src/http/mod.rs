@@ -1,9 +1,9 @@
 //! Delivery over HTTP: the handler sends each message to one fixed URL, and the response decides
-//! whether it was delivered.
+//! whether the message was delivered.
 //!
-//! It trusts the target with messages and with nothing else. It follows no redirect, decompresses
-//! nothing, and bounds the size and the time of a response. It knows nothing of queues and decides
-//! no retry; the library classifies responses.
+//! The handler trusts the target with messages and with nothing else. It follows no redirect,
+//! decompresses nothing, and bounds the size and the time of a response. It knows nothing of queues
+//! and decides no retry; the library classifies responses.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -55,8 +55,8 @@ pub use url::{TargetUrl, TargetUrlError};
 
 /// The message attribute that names the body's media type.
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
-/// The longest timeout. A timeout that stands for "none" becomes this one, so that it can be added
-/// to any instant.
+/// The longest timeout. It replaces a timeout that stands for "none", so that the sum with any
+/// instant is in range.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The part of a response's body that Requeue reads. It is enough for all error descriptions of
 /// providers.
@@ -67,24 +67,25 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
 /// Any 2xx is a success as soon as its status arrives; the body is not awaited. Any other response
-/// becomes a [`Failure`] as [`Failure::from_response`] describes, from the part of its body that
-/// arrives within 2 s after its head. Without a response (no connection, no name, no trust, no
-/// time), the failure is temporary.
+/// becomes a [`Failure`], as [`Failure::from_response`] describes. Requeue reads the part of its
+/// body that arrives within 2 s after the head. Without a response (no connection, unknown host
+/// name, untrusted certificate, timeout), the failure is temporary.
 ///
 /// # Sent twice
 ///
-/// Requeue resends a request once, at once and on a new connection, if the first connection
+/// Requeue sends a request a second time, immediately and on a new connection, in two cases:
 ///
-/// - had delivered a response before, and was closed before a byte of this one came. This happens
-///   when the target closes a connection while Lambda has frozen the environment. The target may
-///   have worked on the request, so Requeue resends only requests with an `Idempotency-Key`, which
-///   messages without an id lack. Over HTTP/2 it resends nothing while any response on the
-///   connection has begun and not ended, because that might be an interim response to this request;
-/// - did not process it, as a signal of the target or of HTTP shows: `REFUSED_STREAM`, `GOAWAY`,
-///   `HTTP_1_1_REQUIRED` (all later connections are then HTTP/1.1).
+/// - The connection had delivered a response before, and was closed before the first byte of this
+///   response. This happens when the target closes a connection while Lambda has frozen the
+///   environment. The target may have worked on the request, so Requeue resends only requests with
+///   an `Idempotency-Key`. A message without an id has no such key. Over HTTP/2, Requeue resends
+///   nothing while any response on the connection has begun and not ended: that response might be
+///   an interim response to this request.
+/// - A signal of the target or of HTTP shows that the target did not process the request:
+///   `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (all later connections are then HTTP/1.1).
 ///
-/// An event of the level `INFO` reports it. If the second request fails too, its failure counts,
-/// because the first one says nothing about the target.
+/// An event of the level `INFO` reports the second request. If that request fails too, its failure
+/// counts, because the first failure says nothing about the target.
 ///
 /// A clone shares the connections.
 ///
@@ -134,7 +135,7 @@ impl HttpTarget {
     ///
     /// # Errors
     ///
-    /// If the target is `https`, and there are no root certificates or the proxy's URL is not that
+    /// For an `https` target: if there are no root certificates, or if the proxy's URL is not that
     /// of an HTTP proxy.
     pub fn new(url: TargetUrl, settings: HttpSettings) -> io::Result<Self> {
         let connectors = connector::for_url(&url, &settings)?;
@@ -170,7 +171,7 @@ impl<C: Connector> HttpTarget<C> {
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {
-            // Assembled for each attempt, since a signature contains its time.
+            // Assembled for each attempt, since a signature contains the time of signing.
             let headers = request_headers::assemble(&self.settings, &delivery)?;
             let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
             let request = Unaddressed {
@@ -283,8 +284,9 @@ impl<C> fmt::Debug for HttpTarget<C> {
     }
 }
 
-/// Reads the beginning of a body, until this time or until the handler is about to be cancelled.
-/// Returns `true` after a complete body: only then can the connection take the next message.
+/// Reads the beginning of a body, until the time `until` or the last poll before the handler is
+/// cancelled. Returns `true` after a complete body: only then can the connection take the next
+/// message.
 async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant) -> bool {
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {

@@ -351,7 +351,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
-            "errorConfigs.QUOTA_EXCEEDED is a second entry for a class, which has errorConfigs.QUOTA already: remove one of them",
+            "errorConfigs.QUOTA_EXCEEDED is a second entry for the class of errorConfigs.QUOTA: remove one of them",
         ),
         (r#"{"preset": "fast"}"#, r#"preset is `"fast"`: must be standard, high-volume, critical"#),
         (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: must be an object"),
