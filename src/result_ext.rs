@@ -22,15 +22,15 @@ use crate::failure::{Evidence, Failure};
 /// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
 /// ```
 ///
-/// The trait is implemented for [`Result`] alone, so that it can grow.
+/// Only [`Result`] implements the trait, so later versions can add methods to it.
 pub trait ResultExt<T, E>: Sized + sealed::Sealed {
     /// The downstream service limits the rate: [`Failure::rate_limit`].
     fn rate_limit(self) -> Result<T, Failure>;
     /// An allowance is used up: [`Failure::quota`].
     fn quota(self) -> Result<T, Failure>;
-    /// It may work later: [`Failure::temporary`].
+    /// The call may work later: [`Failure::temporary`].
     fn temporary(self) -> Result<T, Failure>;
-    /// It will never work: [`Failure::non_retryable`].
+    /// The call will never work: [`Failure::non_retryable`].
     fn non_retryable(self) -> Result<T, Failure>;
     /// The class that the rules and the built-in tables find: [`Failure::classified`]. Takes every
     /// error that is `Send` and `Sync`, also boxed errors and strings.

@@ -31,7 +31,7 @@
 //! # fn main() { a_rate_limit_is_retried_and_a_refusal_is_not() }
 //! ```
 //!
-//! It needs tokio's feature `test-util`, and `requeue`'s feature `embedded`:
+//! The module needs tokio's feature `test-util`, and `requeue`'s feature `embedded`:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -73,7 +73,7 @@ const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY_SECS: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
 const BATCH_SIZE: usize = 10;
-/// No handler that ends needs so many batches in a test.
+/// The limit of [`World::run_until_empty`]. A handler that finishes its messages needs fewer.
 const MOST_BATCHES: usize = 100_000;
 
 const EXISTS: &str = "the queue exists";
@@ -164,7 +164,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         }
     }
 
-    /// Sends a message with this body as JSON when awaited, and returns its id.
+    /// Sends a message when awaited, with this body as JSON, and returns the message's id.
     ///
     /// # Panics
     ///
@@ -173,7 +173,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.send_text(serde_json::to_string(&body).expect("a body that is JSON"))
     }
 
-    /// Sends a message with this body when awaited, and returns its id.
+    /// Sends a message when awaited, with this body, and returns the message's id.
     pub fn send_text(&self, body: impl Into<String>) -> SendRequest<'_> {
         SendRequest {
             sqs: &self.sqs,
@@ -254,7 +254,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     ///
     /// # Panics
     ///
-    /// If it did not.
+    /// If the handler did not succeed with it.
     #[track_caller]
     pub fn assert_done(&self, id: &str) {
         let last = self.outcomes(id).last();
@@ -267,7 +267,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     ///
     /// # Panics
     ///
-    /// If either is not so.
+    /// If the message is not there, or the reason does not contain `words`.
     #[track_caller]
     pub fn assert_dead(&self, id: &str, words: &str) {
         let is_it = |message: &MessageView| {

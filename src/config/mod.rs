@@ -32,19 +32,19 @@ impl Settings {
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
     /// | `REQUEUE_POLICY` | The policy document: JSON, or the path of a file with it. `requeue-lambda` also takes the ARN of a parameter or secret with it. | the keys in `docs/reference/policy.md` | the preset `standard` |
-    /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
+    /// | `REQUEUE_CONCURRENCY` | The highest number of handlers at once. | 1 to 1,000 | 10 |
     /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | seconds, 0.001 to 5,400 | 30 |
     /// | `REQUEUE_RESERVE_SECONDS` | Time that Requeue keeps at the end of an invocation for settling, at most a quarter of the invocation. | seconds, 0.001 to 5,400 | 5 |
     /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits for its next attempt: in a copy, or by its visibility. | `copy`, `visibility` | `copy` |
-    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that it carries the retry state. If not, the message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
+    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that the body carries the retry state. With `never`, such a message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. A value that cannot be read makes the message non-retryable. | `on`, `off` | `on` |
-    /// | `REQUEUE_TRUSTED_SENDERS` | The senders whose retry fields in a body Requeue believes, by SQS's `SenderId`. The list needs `own`, the principal of this process, or its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: everybody's are believed |
-    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue: moved by SQS as it is, moved by SQS as a copy that says why, or sent there by the function as such a copy. | `redrive`, `annotate`, `direct` | `redrive` |
-    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode it stops the start. | URL of an SQS queue | none: needed by `direct` |
+    /// | `REQUEUE_TRUSTED_SENDERS` | Requeue believes the retry fields in a body from these senders alone, by SQS's `SenderId`. The list has to name the principal of this process, as `own` or by its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: Requeue believes every sender |
+    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` |
+    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode, the variable stops the start. | URL of an SQS queue | none: needed by `direct` |
     /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures: it sends nothing, pauses nothing, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The dimension `Service` of the metrics. | 1 to 255 printable ASCII characters, not all blank; the first is not a colon | the function's name; `requeue` elsewhere |
-    /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row, because Lambda cuts it off after about 16. | `Allow`, `Terminate` | `Terminate` |
+    /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row, because Lambda cuts the message off after about 16. | `Allow`, `Terminate` | `Terminate` |
     ///
     /// The other variables that begin with `REQUEUE_` are for HTTP delivery, by `requeue-lambda`
     /// and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)

@@ -30,8 +30,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "retention",
-        why: "If the retention of a waiting message ends, SQS deletes it silently, and not to the \
-              dead-letter queue.",
+        why: "If the retention of a waiting message ends, SQS deletes the message silently, and \
+              does not move it to the dead-letter queue.",
         look: retention,
     },
     Check {
@@ -54,8 +54,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "receives-for-retries",
-        why: "With visibility, every receive counts as a retry, so SQS dead-letters the message \
-              before its retries are used up.",
+        why: "With visibility, every receive counts as a retry. If `maxReceiveCount` is too low, \
+              SQS dead-letters the message before its retries are used up.",
         look: receives_for_retries,
     },
     Check {
@@ -69,8 +69,8 @@ pub(super) const CHECKS: &[Check] = &[
 pub(crate) const QUEUE: &str = "queue";
 /// The state of a key that KMS does not know.
 pub(crate) const NO_KEY: &str = "NotFound";
-/// The recommended visibility timeout in function timeouts. Source: Lambda developer guide,
-/// "Configuring SQS queue".
+/// The recommended visibility timeout, as a multiple of the function's timeout. Source: Lambda
+/// developer guide, "Configuring SQS queue".
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 pub(super) const LEAST_RECEIVES: u32 = 5;
@@ -157,7 +157,7 @@ fn visibility_timeout(context: &Context<'_>) -> Checked {
     })
 }
 
-/// A worker extends the visibility timeout of its messages, unless that is 0.
+/// A worker extends the visibility timeout of its messages, unless the timeout is 0.
 fn worker_visibility(
     context: &Context<'_>,
     visibility: Duration,
@@ -169,8 +169,8 @@ fn worker_visibility(
         Diagnosis::danger("0 s, so SQS delivers every message again while its handler runs", enough)
     } else if visibility < timeout {
         let found = format!(
-            "{}, but a handler may run for {}; if the worker cannot extend it, SQS delivers the \
-             message twice",
+            "{}, but a handler may run for {}; if the worker cannot extend the timeout, SQS \
+             delivers the message twice",
             span(visibility),
             span(timeout)
         );
@@ -202,9 +202,9 @@ fn retention(context: &Context<'_>) -> Checked {
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
-    // Each copy starts its retention anew. So a queue that outlasts every single wait loses a
-    // message only in a backlog.
-    let found = format!("{compared}, which is longer");
+    // Each copy starts its retention anew. So a queue whose retention exceeds every single wait
+    // loses a message only in a backlog.
+    let found = format!("{compared}, so the retention is too short");
     Ok(if context.waits_in_place()? || retention <= LONGEST_DELAY {
         Diagnosis::danger(found, [remedy])
     } else {
@@ -237,7 +237,8 @@ fn max_receive_count(context: &Context<'_>) -> Checked {
     Ok(if count < 2 {
         Diagnosis::danger(
             format!(
-                "maxReceiveCount is {count}, so the first such incident dead-letters the message"
+                "maxReceiveCount is {count}, so one throttled invocation, crash or timeout \
+                 dead-letters the message"
             ),
             remedies,
         )
@@ -317,10 +318,10 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
     let found = if shares_batches && count > most {
         format!(
             "{compared}; in batches of {batch_size}, an earlier message of a group uses up \
-             receives of later ones, so {needed} are needed"
+             receives of later ones, so at least {needed} receives are needed"
         )
     } else {
-        format!("{compared}, so {needed} are needed")
+        format!("{compared}, so at least {needed} receives are needed")
     };
     Ok(Diagnosis::warning(found, remedies))
 }
