@@ -1,5 +1,5 @@
-//! The operations of Lambda, IAM, KMS and CloudWatch Logs that the doctor calls, and the fields of their responses that
-//! it reads. Names as in the services' API references.
+//! The operations of Lambda, IAM, KMS and CloudWatch Logs that the doctor calls, and the fields of
+//! their responses that it reads. Names as in the services' API references.
 
 use std::collections::HashMap;
 

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
 use requeue_testkit::repository;
 use serde_json::Value;
 
-use crate::documents::{says, text};
+use crate::documents::{code_below, says, text};
 use crate::run::{file, requeue, requeue_with};
 
 /// The part of a page below a heading of this level or a lower one.
@@ -478,22 +477,6 @@ fn log_lines(code: &str) -> Vec<(&'static str, String, BTreeSet<String>)> {
         }
     }
     lines
-}
-
-/// The code of a directory without its tests.
-fn code_below(directory: &Path) -> String {
-    let mut code = String::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap();
-        if path.is_dir() && name != "tests" {
-            code += &code_below(&path);
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
-            let file = fs::read_to_string(&path).unwrap();
-            code += file.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        }
-    }
-    code
 }
 
 #[test]

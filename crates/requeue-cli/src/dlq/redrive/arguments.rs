@@ -13,9 +13,9 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                queues.\n\n\
                                A message stays here if SQS moved it here from another queue than \
                                that of --source-queue-url. The same holds for a message that \
-                               claims to come from another queue than its destination. Anybody who may send to the \
-                               queue can write such a claim, so a claim never chooses a \
-                               destination. --to sends all chosen messages to one queue, whatever \
+                               claims to come from another queue than its destination. Anybody \
+                               who may send to the queue can write such a claim, so a claim never \
+                               chooses a destination. --to sends all chosen messages to one queue, whatever \
                                they claim.\n\n\
                                The command sends at most ten copies in a request, waits until SQS \
                                confirms each one, and only then deletes its message here. An \

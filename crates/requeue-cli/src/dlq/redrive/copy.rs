@@ -40,6 +40,13 @@ pub(crate) struct Tally {
     pub(crate) fatal: Option<Error>,
 }
 
+impl Tally {
+    /// The messages that stay because they were not chosen, or because the limit left them unseen.
+    pub(crate) fn left_unchosen(&self) -> u64 {
+        self.not_chosen.saturating_add(self.beyond_limit)
+    }
+}
+
 pub(crate) struct Copier<'a> {
     pub(crate) sqs: &'a Sqs,
     pub(crate) from: &'a QueueArn,

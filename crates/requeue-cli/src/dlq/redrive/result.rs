@@ -56,7 +56,7 @@ impl RedriveResult {
                 copied_not_deleted: &copies.not_deleted,
                 left: &copies.left,
                 failed: &copies.failed,
-                not_chosen: copies.not_chosen.saturating_add(copies.beyond_limit),
+                not_chosen: copies.left_unchosen(),
                 arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
                 not_reached: &self.unseen,
@@ -80,7 +80,7 @@ impl RedriveResult {
         for (to, count) in &copies.copied {
             line(format!("{} copied to {to}", messages(*count)));
         }
-        match copies.not_chosen.saturating_add(copies.beyond_limit) {
+        match copies.left_unchosen() {
             0 => {}
             left => {
                 let about = if copies.beyond_limit > 0 { "about " } else { "" };

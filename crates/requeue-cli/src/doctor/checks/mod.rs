@@ -52,16 +52,20 @@ fn is_polling(state: &str) -> bool {
     !matches!(state, "Disabled" | "Disabling" | "Deleting")
 }
 
-/// In the order of the output: first the checks of the function, then those of each queue.
+/// The checks of the function, in the order of the output.
+const OF_FUNCTION: [&[Check]; 2] = [function::CHECKS, secrets::CHECKS];
+
+/// The checks of each queue, in the order of the output, behind those of the function.
+const OF_QUEUE: [&[Check]; 4] =
+    [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
+
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };
-    let of_function = function::CHECKS.iter().chain(secrets::CHECKS);
     let mut findings: Vec<Finding> =
-        of_function.filter_map(|check| check.finding(&whole)).collect();
-    let tables = [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
+        OF_FUNCTION.into_iter().flatten().filter_map(|check| check.finding(&whole)).collect();
     for path in &deployment.paths {
         let context = Context { deployment, path: Some(path) };
-        let checks = tables.iter().flat_map(|table: &&[Check]| table.iter());
+        let checks = OF_QUEUE.into_iter().flatten();
         findings.extend(checks.filter_map(|check| check.finding(&context)));
     }
     findings
