@@ -1,0 +1,123 @@
+/** Deployments by the template and by the construct, of which each pair must be the same. */
+
+import { Duration, type Stack } from 'aws-cdk-lib';
+import * as kms from 'aws-cdk-lib/aws-kms';
+import * as logs from 'aws-cdk-lib/aws-logs';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
+import * as sns from 'aws-cdk-lib/aws-sns';
+import * as ssm from 'aws-cdk-lib/aws-ssm';
+import type { RetryQueueProps } from '../lib/index.ts';
+
+const SECRET = 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf';
+const PARAMETER = 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing';
+const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab';
+const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
+
+const key = (stack: Stack) => kms.Key.fromKeyArn(stack, 'Key', KEY);
+
+/** Parameters of the template, and the options with the same meaning. */
+export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<RetryQueueProps>]> = {
+  'with nothing but the target': [{}, () => ({})],
+  'with the texts of each option': [
+    {
+      Method: 'PUT',
+      ContentType: 'text/csv',
+      MessageTimeout: '20',
+      MessageConcurrency: '5',
+      Headers: `{"Authorization":"Bearer ${SECRET}:token::","X-Source":"orders"}`,
+      AttributeHeaders: 'tenant=X-Tenant,trace=X-Trace',
+      SigningSecret: PARAMETER,
+      ClientCertificate: `${SECRET}:certificate::`,
+      ClientKey: `${SECRET}:key::`,
+      Policy: '{"preset":"critical","errorConfigs":{"QUOTA":{"backoff":[300,900]}}}',
+      Scope: 'tenant',
+      Strategy: 'visibility',
+      DeadLetterMode: 'redrive',
+      Mode: 'report',
+    },
+    () => ({
+      method: 'PUT',
+      contentType: 'text/csv',
+      messageTimeout: Duration.seconds(20),
+      messageConcurrency: 5,
+      headers: { Authorization: `Bearer ${SECRET}:token::`, 'X-Source': 'orders' },
+      attributeHeaders: { tenant: 'X-Tenant', trace: 'X-Trace' },
+      signingSecret: PARAMETER,
+      clientCertificate: `${SECRET}:certificate::`,
+      clientKey: `${SECRET}:key::`,
+      policy: { preset: 'critical', errorConfigs: { QUOTA: { backoff: [300, 900] } } },
+      scope: 'tenant',
+      strategy: 'visibility',
+      deadLetterMode: 'redrive',
+      mode: 'report',
+    }),
+  ],
+  'with the options at their defaults': [
+    { Method: 'POST', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', Monitoring: 'alarms-and-dashboard' },
+    () => ({ method: 'POST', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, monitoring: 'alarms-and-dashboard' }),
+  ],
+  'with another size': [
+    {
+      MemorySize: '512',
+      FunctionTimeout: '300',
+      BatchSize: '100',
+      BatchingWindow: '5',
+      MaximumConcurrency: '50',
+      LogRetentionDays: '7',
+      MessageRetentionPeriod: '864000',
+      MaxReceiveCount: '8',
+    },
+    () => ({
+      memorySize: 512,
+      timeout: Duration.minutes(5),
+      batchSize: 100,
+      maxBatchingWindow: Duration.seconds(5),
+      maxConcurrency: 50,
+      logRetention: logs.RetentionDays.ONE_WEEK,
+      retentionPeriod: Duration.days(10),
+      maxReceiveCount: 8,
+    }),
+  ],
+  'with FIFO queues': [{ Fifo: 'true', DeadLetterMode: 'direct' }, () => ({ fifo: true, deadLetterMode: 'direct' })],
+  'with dead letters that the function sends': [{ DeadLetterMode: 'direct' }, () => ({ deadLetterMode: 'direct' })],
+  'with secrets, parameters and their key': [
+    { SecretArns: SECRET, ParameterArns: PARAMETER, SecretKmsKeyArn: KEY },
+    (stack) => ({
+      secrets: [secretsmanager.Secret.fromSecretAttributes(stack, 'Secret', { secretCompleteArn: SECRET, encryptionKey: key(stack) })],
+      parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)],
+    }),
+  ],
+  'with a key for the queues': [{ KmsKeyArn: KEY }, (stack) => ({ encryptionKey: key(stack) })],
+  'with a key that the queues had': [{ OtherKmsKeyArns: KEY }, (stack) => ({ otherEncryptionKeys: [key(stack)] })],
+  'with a key for the queues and two others': [
+    { KmsKeyArn: KEY, OtherKmsKeyArns: `${KEY}2,${KEY}3` },
+    (stack) => ({
+      encryptionKey: key(stack),
+      otherEncryptionKeys: ['2', '3'].map((one) => kms.Key.fromKeyArn(stack, `Key${one}`, `${KEY}${one}`)),
+    }),
+  ],
+  'with a topic': [{ TopicArn: TOPIC }, (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC) })],
+  'with some messages of a topic': [
+    { TopicArn: TOPIC, TopicOperations: 'create,update' },
+    (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC), topicOperations: ['create', 'update'] }),
+  ],
+  'without alarms': [{ Monitoring: 'none' }, () => ({ monitoring: 'none' })],
+  'without a dashboard, and with notifications of alarms': [
+    {
+      Monitoring: 'alarms',
+      MaxQueueDepth: '10',
+      MaxMessageAgeSeconds: '3600',
+      AlarmEmail: 'ops@example.com',
+      AlarmTopicArn: TOPIC,
+      RunbookUrl: 'https://wiki.example.com/requeue',
+    },
+    (stack) => ({
+      monitoring: 'alarms',
+      maxQueueDepth: 10,
+      maxMessageAge: Duration.hours(1),
+      alarmEmail: 'ops@example.com',
+      alarmTopic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC),
+      runbookUrl: 'https://wiki.example.com/requeue',
+    }),
+  ],
+};
