@@ -13,6 +13,8 @@ export interface Watched {
   readonly queue: sqs.IQueue;
   readonly deadLetterQueue: sqs.IQueue;
   readonly function: lambda.Function;
+  /** The alias that the mapping invokes. */
+  readonly alias?: string;
   readonly timeout: Duration;
   readonly maxQueueDepth: number;
   readonly maxMessageAge: Duration;
@@ -27,7 +29,7 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
   const name = watched.function.functionName;
   const logGroup = logGroupName(watched.function);
   const tail = (since: string) => `\`aws logs tail ${logGroup} --since ${since}\``;
-  const doctor = `\`requeue doctor --function ${name}\``;
+  const doctor = `\`requeue doctor --function ${name}${watched.alias ? `:${watched.alias}` : ''}\``;
   const metric = (metricName: string, statistic: string, period: Duration) =>
     new cloudwatch.Metric({
       namespace: 'Requeue',

@@ -4,6 +4,8 @@
  */
 
 import { type Duration, Token } from 'aws-cdk-lib';
+import type * as kms from 'aws-cdk-lib/aws-kms';
+import type * as lambda from 'aws-cdk-lib/aws-lambda';
 import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
 
@@ -36,6 +38,17 @@ export interface Checked {
   readonly maxMessageAge: Duration;
   readonly alarmEmail?: string;
   readonly alarmTopic?: unknown;
+  readonly handler?: lambda.Function;
+  readonly vpc?: unknown;
+  readonly vpcSubnets?: unknown;
+  readonly securityGroups?: unknown;
+  readonly encryptionKey?: kms.IKey;
+  readonly otherEncryptionKeys?: readonly kms.IKey[];
+  readonly environmentKmsKey?: kms.IKey;
+  readonly logKmsKey?: kms.IKey;
+  readonly permissionsBoundary?: unknown;
+  readonly rolePath?: string;
+  readonly deployment?: unknown;
 }
 
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
@@ -106,6 +119,14 @@ const OF_THE_READY_LAMBDA = [
   'memorySize',
   'timeout',
   'logRetention',
+  'reserveConcurrency',
+  'vpc',
+  'vpcSubnets',
+  'securityGroups',
+  'tracing',
+  'codeSigningConfig',
+  'environmentKmsKey',
+  'logKmsKey',
 ] as const satisfies readonly (keyof RetryQueueProps)[];
 
 /** The problems with the choice between the ready Lambda and a user's function. */
@@ -201,6 +222,12 @@ function together(options: Checked): string[] {
   if (options.clientKey !== undefined && options.clientCertificate === undefined) {
     problems.push('clientKey has no certificate: give clientCertificate, or leave it out');
   }
+  for (const name of ['vpcSubnets', 'securityGroups'] as const) {
+    if (options[name] !== undefined && options.vpc === undefined) {
+      problems.push(`${name} belongs to a VPC, and vpc is not given: give vpc, or leave it out`);
+    }
+  }
+  problems.push(...keys(options), ...roles(options));
   if (options.topicOperations?.length && !options.topic) {
     problems.push('topicOperations filters the messages of a topic, and topic is not given: give topic, or leave it out');
   }
@@ -217,6 +244,37 @@ function together(options: Checked): string[] {
           `totalTimeoutSeconds + ${LONGEST_DELAY} s, here ${age + LONGEST_DELAY} s, or shorten that timeout`,
       );
     }
+  }
+  return problems;
+}
+
+/** IAM knows a key by its ARN only, and so does CloudWatch Logs. */
+function keys(options: Checked): string[] {
+  const all = {
+    encryptionKey: [options.encryptionKey],
+    otherEncryptionKeys: options.otherEncryptionKeys ?? [],
+    environmentKmsKey: [options.environmentKmsKey],
+    logKmsKey: [options.logKmsKey],
+  };
+  return Object.entries(all)
+    .filter(([, given]) => given.some((key) => key !== undefined && 'aliasName' in key && !managedByAws(key)))
+    .map(([name]) => `${name} is an alias, which no policy of a role can name: give the key itself, for example by kms.Key.fromLookup`);
+}
+
+/** All roles of the account may use these keys through their service, without a policy. */
+function managedByAws(key: object): boolean {
+  return (key as { readonly aliasName: string }).aliasName.startsWith('alias/aws/');
+}
+
+function roles(options: Checked): string[] {
+  const problems: string[] = [];
+  const { rolePath } = options;
+  if (rolePath !== undefined && !Token.isUnresolved(rolePath) && !(/^\/([!-~]+\/)?$/.test(rolePath) && rolePath.length <= 512)) {
+    problems.push(`rolePath is ${JSON.stringify(rolePath)}: begin and end it with a slash, for example /service/, at most 512 characters`);
+  }
+  if (options.handler && !options.deployment) {
+    const given = (['permissionsBoundary', 'rolePath'] as const).filter((name) => options[name] !== undefined);
+    problems.push(...given.map((name) => `${name} is for roles that the construct makes, and with handler it makes none: set it at the handler's role`));
   }
   return problems;
 }

@@ -2,7 +2,7 @@
  * The function's code: the output of cargo-lambda.
  */
 
-import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 
@@ -11,8 +11,17 @@ const BUILT = 'target/lambda/requeue-lambda';
 /** `e_machine` in the header of an ELF file. */
 const MACHINES: Readonly<Record<number, lambda.Architecture>> = { 0xb7: lambda.Architecture.ARM_64, 0x3e: lambda.Architecture.X86_64 };
 
-/** The user's code, or the build for the architecture. A build for another processor is refused. */
-export function codeFor(architecture: lambda.Architecture, given: lambda.Code | undefined): lambda.Code {
+/**
+ * The user's code, or the build for the architecture. Refused are a build for another processor, and
+ * a directory if the code must be signed.
+ */
+export function codeFor(architecture: lambda.Architecture, given: lambda.Code | undefined, isSigned = false): lambda.Code {
+  if (isSigned && (given === undefined || (given instanceof lambda.AssetCode && statSync(given.path).isDirectory()))) {
+    throw new Error(
+      `codeSigningConfig asks for signed code, and ${given?.path ?? `${BUILT}, the default of code,`} is a directory, which CDK packs without a ` +
+        "signature: give code the signed zip, for example code: lambda.Code.fromBucketV2(bucket, 'signed.zip')",
+    );
+  }
   if (given === undefined) return builtCode(architecture);
   const bootstrap = given instanceof lambda.AssetCode ? join(given.path, 'bootstrap') : undefined;
   const built = bootstrap !== undefined && existsSync(bootstrap) ? machine(bootstrap) : undefined;

@@ -2,8 +2,9 @@
  * The function that handles the messages: the ready Lambda, or the user's.
  */
 
-import { RemovalPolicy } from 'aws-cdk-lib';
+import { ArnFormat, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import * as iam from 'aws-cdk-lib/aws-iam';
+import type * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
@@ -14,19 +15,25 @@ import { handlerSettings, readyLambdaSettings } from './settings.ts';
 
 /** The ready Lambda, with a role and a log group. */
 export function readyLambda(scope: Construct, name: string, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
+  const logGroupName = `/aws/lambda/${name}`;
+  if (props.logKmsKey) allowLogs(scope, props.logKmsKey, logGroupName);
   const logGroup = new logs.LogGroup(scope, 'LogGroup', {
-    logGroupName: `/aws/lambda/${name}`,
+    logGroupName,
+    encryptionKey: props.logKmsKey,
     retention: props.logRetention ?? logs.RetentionDays.ONE_MONTH,
     removalPolicy: RemovalPolicy.DESTROY,
   });
   const role = new iam.Role(scope, 'Role', {
     assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
+    path: props.rolePath,
     inlinePolicies: inlinePolicies(props, queues, logGroup),
+    // For Lambda's network interfaces.
+    managedPolicies: props.vpc && [iam.ManagedPolicy.fromAwsManagedPolicyName('service-role/AWSLambdaENIManagementAccess')],
   });
   return new lambda.Function(scope, 'Function', {
     description:
       'Sends each message of the queue to an HTTP endpoint and retries it by class of failure.',
-    code: codeFor(options.architecture, props.code),
+    code: codeFor(options.architecture, props.code, props.codeSigningConfig !== undefined),
     handler: 'bootstrap',
     runtime: lambda.Runtime.PROVIDED_AL2023,
     architecture: options.architecture,
@@ -42,14 +49,46 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     applicationLogLevelV2: lambda.ApplicationLogLevel.INFO,
     systemLogLevelV2: lambda.SystemLogLevel.WARN,
     environment: readyLambdaSettings(scope, options, queues.deadLetterQueue),
+    environmentEncryption: props.environmentKmsKey,
+    codeSigningConfig: props.codeSigningConfig,
+    tracing: props.tracing,
+    vpc: props.vpc,
+    vpcSubnets: props.vpcSubnets,
+    securityGroups: props.securityGroups && [...props.securityGroups],
+    reservedConcurrentExecutions: props.reserveConcurrency ? options.maxConcurrency : undefined,
+    // The version before stays, so that the alias can point there again.
+    currentVersionOptions: props.deployment && { removalPolicy: RemovalPolicy.RETAIN },
   });
 }
 
 /**
- * The variables that constructs have set on each function. A construct for another queue must not
- * change them.
+ * Allows the key to CloudWatch Logs, for this log group. By the group's name: its ARN would make key
+ * and group refer to each other. Source: CloudWatch Logs user guide, "Encrypt log data in CloudWatch
+ * Logs using AWS Key Management Service".
  */
-const SET = new WeakMap<lambda.Function, Record<string, string>>();
+function allowLogs(scope: Construct, key: kms.IKey, logGroupName: string): void {
+  const stack = Stack.of(scope);
+  const arn = stack.formatArn({ service: 'logs', resource: 'log-group', resourceName: logGroupName, arnFormat: ArnFormat.COLON_RESOURCE_NAME });
+  key.addToResourcePolicy(
+    new iam.PolicyStatement({
+      principals: [new iam.ServicePrincipal(`logs.${stack.region}.${stack.urlSuffix}`)],
+      actions: ['kms:Encrypt', 'kms:Decrypt', 'kms:ReEncrypt*', 'kms:GenerateDataKey*', 'kms:Describe*'],
+      resources: ['*'],
+      conditions: { ArnEquals: { 'kms:EncryptionContext:aws:logs:arn': arn } },
+    }),
+  );
+}
+
+/** A function with queues of constructs. */
+interface Wired {
+  /** The variables that the constructs have set. A construct for another queue must not change them. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** The sum for all its queues. */
+  readonly maxConcurrency: number;
+  readonly isGradual: boolean;
+}
+
+const WIRED = new WeakMap<lambda.Function, Wired>();
 
 /** Lets the user's function handle the messages. */
 export function wire(scope: Construct, handler: lambda.Function, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
@@ -57,18 +96,38 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
     ...handlerSettings(scope, options, queues.deadLetterQueue),
     ...(props.messageTimeout && { REQUEUE_TIMEOUT_SECONDS: String(props.messageTimeout.toSeconds({ integral: false })) }),
   };
-  const before = SET.get(handler) ?? settings;
-  const differ = [...new Set([...Object.keys(before), ...Object.keys(settings)])].filter((name) => before[name] !== settings[name]);
-  if (differ.length > 0) {
-    throw new Error(
-      `RetryQueue ${scope.node.path} cannot work:\n  ${differ.join(' and ')} would differ between the handler's queues, ` +
-        'and a function has one value for all its queues: give both queues the same options, or each a function of its own',
-    );
-  }
-  SET.set(handler, settings);
+  const before = WIRED.get(handler);
+  const wired = { settings, maxConcurrency: (before?.maxConcurrency ?? 0) + options.maxConcurrency, isGradual: props.deployment !== undefined };
+  const resource = handler.node.defaultChild as lambda.CfnFunction;
+  const problem = (before && misfit(before, wired)) ?? shortage(wired.maxConcurrency, resource.reservedConcurrentExecutions);
+  if (problem !== undefined) throw new Error(`RetryQueue ${scope.node.path} cannot work:\n  ${problem}`);
+  WIRED.set(handler, wired);
   for (const [name, value] of Object.entries(settings)) handler.addEnvironment(name, value);
   // As for the ready Lambda.
-  (handler.node.defaultChild as lambda.CfnFunction).recursiveLoop = lambda.RecursiveLoop.ALLOW;
+  resource.recursiveLoop = lambda.RecursiveLoop.ALLOW;
   for (const statement of handlerStatements(props, queues)) handler.addToRolePolicy(statement);
   return handler;
+}
+
+function misfit(before: Wired, wired: Wired): string | undefined {
+  const names = new Set([...Object.keys(before.settings), ...Object.keys(wired.settings)]);
+  const differ = [...names].filter((name) => before.settings[name] !== wired.settings[name]);
+  if (differ.length > 0) {
+    return (
+      `${differ.join(' and ')} would differ between the handler's queues, ` +
+      'and a function has one value for all its queues: give both queues the same options, or each a function of its own'
+    );
+  }
+  if (before.isGradual || wired.isGradual) {
+    return 'deployment is for a function of one queue, and handler has another: give each queue a function of its own, or leave deployment out';
+  }
+  return undefined;
+}
+
+function shortage(needed: number, reserved: number | undefined): string | undefined {
+  if (reserved === undefined || Token.isUnresolved(reserved) || Token.isUnresolved(needed) || needed <= reserved) return undefined;
+  return (
+    `maxConcurrency of the handler's queues is ${needed} in all, and the handler reserves ${reserved} executions: Lambda would throttle the ` +
+    `others, and throttles may cost messages all their receives: reserve at least ${needed}, or lower maxConcurrency`
+  );
 }

@@ -26,6 +26,8 @@ export function inlinePolicies(props: RetryQueueProps, queues: Queues, logGroup:
     ['Secrets', ['secretsmanager:GetSecretValue'], secrets.map((secret) => secret.secretFullArn ?? `${secret.secretArn}-??????`)],
     ['Parameters', ['ssm:GetParameter'], parameters.map((parameter) => parameter.parameterArn)],
     ['SecretKey', ['kms:Decrypt'], [...new Set([...secrets, ...parameters].flatMap(keyOf))]],
+    // Lambda decrypts the variables for the function.
+    ['EnvironmentKey', ['kms:Decrypt'], props.environmentKmsKey ? [props.environmentKmsKey.keyArn] : []],
   ]);
   const documents = { ...further(props, queues), ...own };
   return {

@@ -3,6 +3,9 @@
  */
 
 import { Duration } from 'aws-cdk-lib';
+import type * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import type * as ec2 from 'aws-cdk-lib/aws-ec2';
+import type * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import type * as logs from 'aws-cdk-lib/aws-logs';
@@ -169,6 +172,76 @@ export interface RetryQueueProps {
    * @default logs.RetentionDays.ONE_MONTH
    */
   readonly logRetention?: logs.RetentionDays;
+  /**
+   * Reserves exactly `maxConcurrency` executions for the function. No other function can use them
+   * up, and the function never has more. Lambda refuses it if fewer than 100 executions of the
+   * account would be left for all other functions.
+   * @default false
+   */
+  readonly reserveConcurrency?: boolean;
+  /**
+   * Whether Lambda counts the events that the mapping polls, filters out, invokes the function with,
+   * deletes and drops. CloudWatch bills these metrics as custom metrics.
+   * @default false
+   */
+  readonly mappingMetrics?: boolean;
+  /**
+   * The VPC of the function. The function needs a way from there to SQS, and to AWS's services for
+   * its secrets: a NAT gateway or interface endpoints.
+   * @default - the function is in no VPC of yours
+   */
+  readonly vpc?: ec2.IVpc;
+  /**
+   * The subnets of `vpc` for the function.
+   * @default - the private subnets
+   */
+  readonly vpcSubnets?: ec2.SubnetSelection;
+  /**
+   * The security groups of the function. They must let it reach SQS and the endpoint by HTTPS.
+   * @default - a new one, which allows all outbound traffic
+   */
+  readonly securityGroups?: readonly ec2.ISecurityGroup[];
+  /**
+   * Whether X-Ray traces the function. The role may then send traces.
+   * @default - no traces
+   */
+  readonly tracing?: lambda.Tracing;
+  /**
+   * Lambda accepts only code that a profile of this configuration signed. Give the signed zip in
+   * `code`: CDK signs no directory.
+   * @default - code needs no signature
+   */
+  readonly codeSigningConfig?: lambda.ICodeSigningConfig;
+  /**
+   * The KMS key that encrypts the function's variables. The role may decrypt with it.
+   * @default - AWS manages the key
+   */
+  readonly environmentKmsKey?: kms.IKey;
+  /**
+   * The KMS key that encrypts the log group. The construct allows the key to CloudWatch Logs for
+   * this log group. The policy of an imported key is yours: without that statement, the creation of
+   * the log group fails.
+   * @default - CloudWatch Logs manages the key
+   */
+  readonly logKmsKey?: kms.IKey;
+  /**
+   * Permissions boundary of each role that the construct makes.
+   * @default - none
+   */
+  readonly permissionsBoundary?: iam.IManagedPolicy;
+  /**
+   * Path of each role that the construct makes, for example `/service/`.
+   * @default '/'
+   */
+  readonly rolePath?: string;
+  /**
+   * Publishes a version of each change. CodeDeploy moves the alias `live` there in these steps, and
+   * back to the version before if an invocation of the new one fails as a whole. For example
+   * `codedeploy.LambdaDeploymentConfig.CANARY_10PERCENT_5MINUTES`. A function that handles several
+   * queues cannot have it.
+   * @default - each change is for all messages at once
+   */
+  readonly deployment?: codedeploy.ILambdaDeploymentConfig;
 
   /**
    * Prefix for the names of the queues and the log group: at most 67 letters, digits, hyphens and
@@ -195,6 +268,12 @@ export interface RetryQueueProps {
    * @default - none
    */
   readonly otherEncryptionKeys?: readonly kms.IKey[];
+  /**
+   * Whether the policies of both queues, and of the topic for `alarmEmail`, deny every request
+   * without TLS.
+   * @default false
+   */
+  readonly enforceTls?: boolean;
   /**
    * How long SQS hides a message after the function received it.
    * @default - AWS's rule: 6 × `timeout` + 20 s, or + `maxBatchingWindow` if that is longer

@@ -5,6 +5,7 @@
 import { Duration, Names, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
+import type * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import type * as logs from 'aws-cdk-lib/aws-logs';
@@ -14,6 +15,7 @@ import * as sqs from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { alarms } from './alarms.ts';
 import { choiceProblems, longestName, problemsOf } from './checks.ts';
+import { type Gradual, gradual, LIVE } from './deployment.ts';
 import { readyLambda, wire } from './handler.ts';
 import { completed, type RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
@@ -35,6 +37,10 @@ export class RetryQueue extends Construct {
   readonly deadLetterQueue: sqs.Queue;
   /** The function that calls the endpoint, or `handler`. */
   readonly function: lambda.Function;
+  /** The alias `live`, with the option `deployment`. */
+  readonly alias: lambda.Alias | undefined;
+  /** CodeDeploy's group for the alias. `addAlarm` makes a further alarm roll back. */
+  readonly deploymentGroup: codedeploy.LambdaDeploymentGroup | undefined;
   /** The alarms, unless `monitoring` is `none`. */
   readonly alarms: readonly cloudwatch.Alarm[];
   /** The topic that notifies `alarmEmail`. */
@@ -59,6 +65,7 @@ export class RetryQueue extends Construct {
       fifo: props.fifo || undefined,
       encryption: props.encryptionKey ? sqs.QueueEncryption.KMS : sqs.QueueEncryption.SQS_MANAGED,
       encryptionMasterKey: props.encryptionKey,
+      enforceSSL: props.enforceTls,
       // A deleted stack, and a change of name, leave both queues: their messages are accepted work,
       // and SQS cannot bring them back. A creation that fails leaves none.
       removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
@@ -79,23 +86,28 @@ export class RetryQueue extends Construct {
     });
     const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue };
     this.function = props.handler ? wire(this, props.handler, props, options, queues) : readyLambda(this, name, props, options, queues);
+    const gradually: Partial<Gradual> = props.deployment ? gradual(this, this.function, props.deployment, options) : {};
+    this.alias = gradually.alias;
+    this.deploymentGroup = gradually.deploymentGroup;
     // An SqsEventSource would grant the role more than it needs.
     new lambda.EventSourceMapping(this, 'Messages', {
-      target: this.function,
+      target: this.alias ?? this.function,
       eventSourceArn: this.queue.queueArn,
       batchSize: options.batchSize,
       maxBatchingWindow: options.maxBatchingWindow,
       // Without it, Lambda takes every response for success and deletes the failed messages.
       reportBatchItemFailures: true,
       maxConcurrency: options.maxConcurrency,
+      metricsConfig: props.mappingMetrics ? { metrics: [lambda.MetricType.EVENT_COUNT] } : undefined,
     });
+    if (props.permissionsBoundary) iam.PermissionsBoundary.of(this).apply(props.permissionsBoundary);
 
     if (props.topic) this.subscribe(props.topic, props.topicOperations ?? []);
-    this.alarmTopic = props.alarmEmail === undefined ? undefined : this.makeAlarmTopic(props.alarmEmail);
+    this.alarmTopic = props.alarmEmail === undefined ? undefined : this.makeAlarmTopic(props.alarmEmail, props.enforceTls);
     this.alarms =
       options.monitoring === 'none'
         ? []
-        : alarms(this, { ...options, queue: this.queue, deadLetterQueue: this.deadLetterQueue, function: this.function });
+        : alarms(this, { ...options, ...queues, function: this.function, alias: this.alias && LIVE });
     const told = [this.alarmTopic, props.alarmTopic].filter((topic) => topic !== undefined).map((topic) => new SnsAction(topic));
     for (const alarm of this.alarms) {
       alarm.addAlarmAction(...told);
@@ -127,10 +139,10 @@ export class RetryQueue extends Construct {
     subscription?.node.addDependency(this.deadLetterQueue);
   }
 
-  private makeAlarmTopic(address: string): sns.Topic {
+  private makeAlarmTopic(address: string, enforceSSL: boolean | undefined): sns.Topic {
     // Not encrypted with KMS: an alarm holds nothing of a message, and a mistake in the key's
     // policy would silence the alarms.
-    const topic = new sns.Topic(this, 'AlarmTopic');
+    const topic = new sns.Topic(this, 'AlarmTopic', { enforceSSL });
     topic.addSubscription(new EmailSubscription(address));
     topic.addToResourcePolicy(
       new iam.PolicyStatement({

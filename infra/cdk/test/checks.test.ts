@@ -72,6 +72,7 @@ test('options at the limit are accepted', () => {
     { targetUrl: 'http://orders.internal/', allowHttp: true },
     { visibilityTimeout: seconds(360) },
     { visibilityTimeout: seconds(365), maxBatchingWindow: seconds(5) },
+    { timeout: seconds(900), visibilityTimeout: seconds(5400) },
     { batchSize: 10 },
     { batchSize: 11, maxBatchingWindow: seconds(1) },
     { messageTimeout: seconds(55) },
@@ -118,7 +119,10 @@ test('numbers and texts may be known only at deployment, durations not', () => {
 });
 
 test('bounds and forms are those of the template', () => {
-  const parameters = samTemplate().Parameters as Record<string, { MinValue?: number; MaxValue?: number; AllowedPattern?: string }>;
+  const parameters = samTemplate().Parameters as Record<
+    string,
+    { MinValue?: number; MaxValue?: number; AllowedPattern?: string; AllowedValues?: string[] }
+  >;
   const all = { ...BOUNDS, ...SECONDS };
   const same: Record<string, string> = {
     messageTimeout: 'MessageTimeout',
@@ -136,6 +140,9 @@ test('bounds and forms are those of the template', () => {
     // The template accepts whole seconds only.
     assert.deepEqual([Math.ceil(least), most], [MinValue, MaxValue], option);
   }
+  // The template offers a choice of timeouts, up to Lambda's limit.
+  const { AllowedValues: timeouts } = parameters['FunctionTimeout']!;
+  assert.equal(SECONDS.timeout[1], Math.max(...timeouts!.map(Number)));
   for (const [option, [form]] of Object.entries(FORMS)) {
     const { AllowedPattern: pattern } = parameters[option.replace(/^./, (letter) => letter.toUpperCase())]!;
     const text = form.source.slice(1, -1).replaceAll('\\/', '/');

@@ -9,7 +9,14 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after } from 'node:test';
 import { App, CfnResource, Stack } from 'aws-cdk-lib';
+import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import * as ec2 from 'aws-cdk-lib/aws-ec2';
+import * as iam from 'aws-cdk-lib/aws-iam';
+import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as s3 from 'aws-cdk-lib/aws-s3';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
+import * as sns from 'aws-cdk-lib/aws-sns';
 import { Template as Assertions } from 'aws-cdk-lib/assertions';
 import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
 import { type Resolved, resolved, type Template } from './resolved.ts';
@@ -64,6 +71,39 @@ export function deployed({ stack, construct, template }: ReturnType<typeof made>
     ]),
   );
   return resolved(template().toJSON() as Template, { stackName: stack.stackName, names });
+}
+
+/** Every option that adds a resource or a permission. */
+export function everything(stack: Stack): Partial<RetryQueueProps> {
+  const key = new kms.Key(stack, 'Key', { enableKeyRotation: true });
+  const vpc = ec2.Vpc.fromVpcAttributes(stack, 'Vpc', {
+    vpcId: 'vpc-0a1b2c3d4e5f60718',
+    availabilityZones: ['eu-west-1a', 'eu-west-1b'],
+    privateSubnetIds: ['subnet-0a1b2c3d4e5f60718', 'subnet-1a2b3c4d5e6f70819'],
+  });
+  return {
+    deadLetterMode: 'direct',
+    encryptionKey: key,
+    enforceTls: true,
+    topic: new sns.Topic(stack, 'Topic', { enforceSSL: true, masterKey: key }),
+    secrets: [secretsmanager.Secret.fromSecretNameV2(stack, 'Secret', 'orders')],
+    vpc,
+    tracing: lambda.Tracing.ACTIVE,
+    environmentKmsKey: key,
+    logKmsKey: key,
+    codeSigningConfig: lambda.CodeSigningConfig.fromCodeSigningConfigArn(
+      stack,
+      'Signing',
+      'arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-1234567890abcdef0',
+    ),
+    code: lambda.Code.fromBucketV2(s3.Bucket.fromBucketName(stack, 'Signed', 'signed-code'), 'requeue.zip'),
+    permissionsBoundary: iam.ManagedPolicy.fromManagedPolicyArn(stack, 'Boundary', 'arn:aws:iam::123456789012:policy/developers'),
+    rolePath: '/service/',
+    reserveConcurrency: true,
+    mappingMetrics: true,
+    deployment: codedeploy.LambdaDeploymentConfig.CANARY_10PERCENT_5MINUTES,
+    alarmEmail: 'ops@example.com',
+  };
 }
 
 let translated: Template | undefined;

@@ -1,0 +1,70 @@
+/**
+ * Gradual deployment: an alias for the mapping, which CodeDeploy moves from version to version.
+ */
+
+import { Duration } from 'aws-cdk-lib';
+import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
+import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import * as iam from 'aws-cdk-lib/aws-iam';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+import type { Construct } from 'constructs';
+import type { Completed } from './props.ts';
+
+/** The alias that the event source mapping invokes. */
+export const LIVE = 'live';
+
+/** The alias, and the group that CodeDeploy moves it by. */
+export interface Gradual {
+  readonly alias: lambda.Alias;
+  readonly deploymentGroup: codedeploy.LambdaDeploymentGroup;
+}
+
+/** Makes CodeDeploy move the alias to each new version. */
+export function gradual(
+  scope: Construct,
+  made: lambda.Function,
+  deploymentConfig: codedeploy.ILambdaDeploymentConfig,
+  options: Completed,
+): Gradual {
+  const version = made.currentVersion;
+  const alias = new lambda.Alias(scope, 'Alias', { aliasName: LIVE, version });
+  const deploymentGroup = new codedeploy.LambdaDeploymentGroup(scope, 'Deployment', {
+    alias,
+    deploymentConfig,
+    alarms: [newVersionAlarm(scope, alias, options.runbookUrl)],
+    role: new iam.Role(scope, 'DeploymentRole', {
+      assumedBy: new iam.ServicePrincipal('codedeploy.amazonaws.com'),
+      path: options.rolePath,
+    }),
+  });
+  // The alarm must watch the new version before the alias moves there. CloudFormation does not
+  // order by an update policy, which alone names the group.
+  alias.node.addDependency(deploymentGroup);
+  return { alias, deploymentGroup };
+}
+
+/**
+ * The alarm that rolls back. It watches the new version only: CodeDeploy stops a deployment if an
+ * alarm is on, so an alarm on the version before would stop its repair too. Lambda has this metric
+ * while the alias points to two versions.
+ */
+function newVersionAlarm(scope: Construct, alias: lambda.Alias, runbookUrl: string): cloudwatch.Alarm {
+  const { functionName } = alias.lambda;
+  return new cloudwatch.Alarm(scope, 'NewVersionErrorsAlarm', {
+    alarmDescription:
+      `CodeDeploy rolls back by this alarm: invocations of a new version of ${functionName} failed as a whole, and ` +
+      `the alias ${LIVE} points to the version before again. Runbook (your copy, or in Requeue's repository): ` +
+      `${runbookUrl}#function-errors`,
+    metric: new cloudwatch.Metric({
+      namespace: 'AWS/Lambda',
+      metricName: 'Errors',
+      dimensionsMap: { FunctionName: functionName, Resource: `${functionName}:${LIVE}`, ExecutedVersion: alias.version.version },
+      statistic: 'Sum',
+      period: Duration.minutes(1),
+    }),
+    threshold: 0,
+    evaluationPeriods: 1,
+    comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+    treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
+  });
+}

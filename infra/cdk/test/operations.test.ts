@@ -1,0 +1,265 @@
+/** Options that operations and security teams ask for. Without them, the template's test holds. */
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
+import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import * as ec2 from 'aws-cdk-lib/aws-ec2';
+import * as iam from 'aws-cdk-lib/aws-iam';
+import * as kms from 'aws-cdk-lib/aws-kms';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as sns from 'aws-cdk-lib/aws-sns';
+import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
+import type { Resolved, Template } from './resolved.ts';
+import { deployed, everything, lint, made, scratch } from './world.ts';
+
+const { CANARY_10PERCENT_5MINUTES } = codedeploy.LambdaDeploymentConfig;
+
+type Resource = Resolved['resources'][string];
+
+const of = (resources: Resolved['resources'], type: string): [string, Resource][] =>
+  Object.entries(resources).filter(([, resource]) => resource.type === type);
+
+/** All statements of the function's role. */
+function statements(resources: Resolved['resources']): any[] {
+  const { Policies: inline = [] } = resources['Role']!.properties as { Policies?: any[] };
+  const attached = of(resources, 'AWS::IAM::Policy').map(([, { properties }]) => properties as any);
+  assert.deepEqual(attached.flatMap(({ Roles }) => Roles), attached.map(() => '<Role>'));
+  return [...inline, ...attached].flatMap(({ PolicyDocument }) => PolicyDocument.Statement);
+}
+
+const statementsOf = (props: Parameters<typeof made>[0]) => statements(deployed(made(props)).resources);
+
+/** The statements that the options add to those of the default. */
+const added = (props: Parameters<typeof made>[0]) => {
+  const before = statementsOf({}).map((statement) => JSON.stringify(statement));
+  return statementsOf(props).filter((statement) => !before.includes(JSON.stringify(statement)));
+};
+
+test('with every option, cfn-lint finds nothing', () => {
+  const path = join(scratch(), 'template.json');
+  writeFileSync(path, JSON.stringify(made(everything).template().toJSON()));
+  assert.equal(lint(path), '');
+});
+
+test('both queues deny requests without TLS, and SNS may still deliver', () => {
+  const deny = (queue: string) => ({
+    Action: 'sqs:*',
+    Condition: { Bool: { 'aws:SecureTransport': 'false' } },
+    Effect: 'Deny',
+    Principal: { AWS: '*' },
+    Resource: `<${queue}.Arn>`,
+  });
+  const policies = (props: Parameters<typeof made>[0]) =>
+    Object.fromEntries(
+      of(deployed(made(props)).resources, 'AWS::SQS::QueuePolicy').map(([, { properties }]) => {
+        const { Queues: [queue], PolicyDocument } = properties as { Queues: [string]; PolicyDocument: { Statement: { Effect: string }[] } };
+        return [queue, PolicyDocument.Statement];
+      }),
+    );
+  assert.deepEqual(policies({ enforceTls: true }), { '<Queue>': [deny('Queue')], '<DeadLetterQueue>': [deny('DeadLetterQueue')] });
+  const topic = (stack: Stack) => ({ enforceTls: true, topic: new sns.Topic(stack, 'Topic') });
+  for (const all of Object.values(policies(topic))) assert.deepEqual(all.map(({ Effect }) => Effect).sort(), ['Allow', 'Deny']);
+  assert.deepEqual(policies({}), {});
+});
+
+test('the key of the log group allows CloudWatch Logs, for this group only', () => {
+  const { resources } = deployed(made((stack) => ({ name: 'orders', logKmsKey: new kms.Key(stack, 'Key') })));
+  const [[key, { properties }] = assert.fail()] = of(resources, 'AWS::KMS::Key');
+  assert.equal(resources['LogGroup']!.properties['KmsKeyId'], `<${key}.Arn>`);
+  const { Statement: [account, logs, ...more] } = properties['KeyPolicy'] as { Statement: any[] };
+  assert.equal(account.Action, 'kms:*');
+  assert.deepEqual(logs.Principal, { Service: 'logs.eu-west-1.amazonaws.com' });
+  assert.deepEqual(logs.Condition, {
+    ArnEquals: { 'kms:EncryptionContext:aws:logs:arn': 'arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/orders' },
+  });
+  assert.deepEqual(more, []);
+});
+
+test('the role may decrypt the variables with their key', () => {
+  const props = (stack: Stack) => ({ environmentKmsKey: new kms.Key(stack, 'Key') });
+  const { resources } = deployed(made(props));
+  const [[key] = assert.fail()] = of(resources, 'AWS::KMS::Key');
+  assert.equal(resources['Function']!.properties['KmsKeyArn'], `<${key}.Arn>`);
+  assert.deepEqual(added(props), [{ Action: 'kms:Decrypt', Effect: 'Allow', Resource: `<${key}.Arn>` }]);
+});
+
+test('the role may send traces', () => {
+  const { resources } = deployed(made({ tracing: lambda.Tracing.ACTIVE }));
+  assert.deepEqual(resources['Function']!.properties['TracingConfig'], { Mode: 'Active' });
+  assert.deepEqual(added({ tracing: lambda.Tracing.ACTIVE }), [
+    { Action: ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'], Effect: 'Allow', Resource: '*' },
+  ]);
+  assert.deepEqual(added({ tracing: lambda.Tracing.DISABLED }), []);
+});
+
+test('the function is in private subnets of the VPC, with a security group of its own unless given', () => {
+  const { resources } = deployed(made((stack) => ({ vpc: new ec2.Vpc(stack, 'Vpc') })));
+  const { SubnetIds: subnets, SecurityGroupIds: groups } = resources['Function']!.properties['VpcConfig'] as Record<string, string[]>;
+  assert.equal(subnets!.length, 2);
+  for (const subnet of subnets!) assert.match(subnet, /PrivateSubnet/);
+  assert.deepEqual(groups, ['<FunctionSecurityGroup.GroupId>']);
+  assert.deepEqual(resources['Role']!.properties['ManagedPolicyArns'], ['arn:aws:iam::aws:policy/service-role/AWSLambdaENIManagementAccess']);
+});
+
+test('the reserved concurrency is the maximum concurrency of the mapping', () => {
+  const reserved = (props: Partial<RetryQueueProps>) => deployed(made(props)).resources['Function']!.properties['ReservedConcurrentExecutions'];
+  assert.equal(reserved({ reserveConcurrency: true }), '10');
+  assert.equal(reserved({ reserveConcurrency: true, maxConcurrency: 50 }), '50');
+  assert.equal(reserved({ reserveConcurrency: false }), undefined);
+});
+
+test('the mapping counts events', () => {
+  const { resources } = deployed(made({ mappingMetrics: true }));
+  assert.deepEqual(resources['Messages']!.properties['MetricsConfig'], { Metrics: ['EventCount'] });
+});
+
+test('every role has the boundary and the path', () => {
+  const { resources } = deployed(
+    made((stack) => ({
+      permissionsBoundary: iam.ManagedPolicy.fromManagedPolicyArn(stack, 'Boundary', 'arn:aws:iam::123456789012:policy/developers'),
+      rolePath: '/service/',
+      deployment: CANARY_10PERCENT_5MINUTES,
+    })),
+  );
+  const roles = of(resources, 'AWS::IAM::Role');
+  assert.deepEqual(roles.map(([id]) => id).sort(), ['DeploymentRole', 'Role']);
+  for (const [, { properties }] of roles) {
+    assert.equal(properties['PermissionsBoundary'], 'arn:aws:iam::123456789012:policy/developers');
+    assert.equal(properties['Path'], '/service/');
+  }
+});
+
+test('CodeDeploy moves the alias of the mapping, and an alarm on the new version moves it back', () => {
+  const all = made({ name: 'orders', deployment: CANARY_10PERCENT_5MINUTES, maxConcurrency: 3 });
+  const { resources } = deployed(all);
+  const [[version, { properties: published, policies }] = assert.fail()] = of(resources, 'AWS::Lambda::Version');
+  assert.equal(published['FunctionName'], '<Function>');
+  assert.equal(policies.deletion, 'Retain');
+  assert.equal(policies.updateReplace, 'Retain');
+  assert.deepEqual(resources['Alias']!.properties, { Name: 'live', FunctionName: '<Function>', FunctionVersion: `<${version}.Version>` });
+  assert.equal(resources['Messages']!.properties['FunctionName'], '<Alias.6>:live');
+
+  const group = resources['Deployment']!.properties as Record<string, any>;
+  assert.equal(group['DeploymentConfigName'], 'CodeDeployDefault.LambdaCanary10Percent5Minutes');
+  assert.deepEqual(group['AutoRollbackConfiguration'].Events.sort(), ['DEPLOYMENT_FAILURE', 'DEPLOYMENT_STOP_ON_ALARM']);
+  assert.deepEqual(group['AlarmConfiguration'], { Alarms: [{ Name: '<NewVersionErrorsAlarm>' }], Enabled: true });
+  const alarm = resources['NewVersionErrorsAlarm']!.properties as { Dimensions: { Name: string; Value: string }[] };
+  assert.deepEqual(Object.fromEntries(alarm.Dimensions.map(({ Name, Value }) => [Name, Value])), {
+    FunctionName: '<Function>',
+    Resource: '<Function>:live',
+    ExecutedVersion: `<${version}.Version>`,
+  });
+
+  // The update policy names the group, and the alias waits for it and for the alarm.
+  const raw = (all.template().toJSON() as Template).Resources as Record<string, any>;
+  const [alias] = Object.values(raw).filter(({ Type }) => Type === 'AWS::Lambda::Alias');
+  const [groupId] = Object.entries(raw).find(([, { Type }]) => Type === 'AWS::CodeDeploy::DeploymentGroup')!;
+  assert.deepEqual(alias.UpdatePolicy.CodeDeployLambdaAliasUpdate.DeploymentGroupName, { Ref: groupId });
+  assert.ok(alias.DependsOn.includes(groupId));
+  // The command in the alarms finds the mapping.
+  assert.match(resources['ThrottlesAlarm']!.properties['AlarmDescription'] as string, /`requeue doctor --function <Function>:live` compares/);
+  assert.equal(all.construct.alias?.aliasName, 'live');
+});
+
+test('a change of the function makes a new version, and another construct none', () => {
+  const version = (props: Partial<RetryQueueProps>) => {
+    const { stack, template } = made({ deployment: CANARY_10PERCENT_5MINUTES, ...props });
+    template();
+    return stack.node.findAll().filter(CfnResource.isCfnResource).filter(({ cfnResourceType }) => cfnResourceType === 'AWS::Lambda::Version').map((one) => stack.resolve(one.logicalId))[0];
+  };
+  assert.equal(version({}), version({ retentionPeriod: Duration.days(8) }));
+  assert.notEqual(version({}), version({ mode: 'report' }));
+});
+
+test('a handler of your own is deployed gradually too', () => {
+  const { resources } = deployed(
+    made((stack) => ({
+      targetUrl: undefined,
+      code: undefined,
+      deployment: CANARY_10PERCENT_5MINUTES,
+      rolePath: '/service/',
+      handler: handler(stack),
+    })),
+  );
+  assert.equal(resources['Messages']!.properties['FunctionName'], '<Alias.6>:live');
+  assert.equal(resources['DeploymentRole']!.properties['Path'], '/service/');
+});
+
+test('a tag reaches everything that can have one', () => {
+  const all = made(everything);
+  Tags.of(all.construct).add('team', 'shop');
+  const { resources } = deployed(all);
+  const own = all.construct.node.findAll().filter(CfnResource.isCfnResource).map(({ cfnResourceType }) => cfnResourceType);
+  const tagged = Object.values(resources).filter(({ properties: { Tags: tags } }) => JSON.stringify(tags)?.includes('"team"')).map(({ type }) => type);
+  const untagged = [...new Set(own)].filter((type) => !tagged.includes(type)).sort();
+  assert.deepEqual(untagged, [
+    'AWS::IAM::Policy',
+    'AWS::Lambda::Alias',
+    'AWS::Lambda::Version',
+    'AWS::SNS::Subscription',
+    'AWS::SNS::TopicPolicy',
+    'AWS::SQS::QueuePolicy',
+  ]);
+});
+
+test('impossible options are refused, with the remedy', () => {
+  const key = (stack: Stack) => kms.Alias.fromAliasName(stack, 'Alias', 'alias/orders');
+  const signing = (stack: Stack) => lambda.CodeSigningConfig.fromCodeSigningConfigArn(stack, 'Signing', SIGNING);
+  const table: [(stack: Stack) => Partial<RetryQueueProps>, RegExp][] = [
+    [(stack) => ({ securityGroups: [ec2.SecurityGroup.fromSecurityGroupId(stack, 'Group', 'sg-1')] }), /securityGroups belongs to a VPC, .*: give vpc, or leave it out$/],
+    [() => ({ vpcSubnets: { subnetType: ec2.SubnetType.PRIVATE_ISOLATED } }), /vpcSubnets belongs to a VPC/],
+    [(stack) => ({ encryptionKey: key(stack) }), /encryptionKey is an alias, .*: give the key itself/],
+    [(stack) => ({ otherEncryptionKeys: [key(stack)] }), /otherEncryptionKeys is an alias/],
+    [(stack) => ({ environmentKmsKey: new kms.Alias(stack, 'A', { aliasName: 'alias/a', targetKey: new kms.Key(stack, 'K') }) }), /environmentKmsKey is an alias/],
+    [(stack) => ({ logKmsKey: key(stack) }), /logKmsKey is an alias/],
+    [() => ({ rolePath: 'service' }), /rolePath is "service": begin and end it with a slash/],
+    [() => ({ rolePath: '/a b/' }), /rolePath is "\/a b\/"/],
+    [() => ({ rolePath: `/${'a'.repeat(511)}/` }), /at most 512 characters$/],
+    [(stack) => ({ codeSigningConfig: signing(stack) }), /codeSigningConfig asks for signed code, and \S+ is a directory, .*: give code the signed zip/],
+    [(stack) => ({ codeSigningConfig: signing(stack), code: undefined }), /and target\/lambda\/requeue-lambda, the default of code, is a directory/],
+    [(stack) => ({ ...OWN, handler: handler(stack), rolePath: '/service/' }), /rolePath is for roles that the construct makes, .*: set it at the handler's role$/],
+    [(stack) => ({ ...OWN, handler: handler(stack), tracing: lambda.Tracing.ACTIVE }), /tracing is an option for targetUrl only, .*, and set it at the handler$/],
+    [(stack) => ({ ...OWN, handler: handler(stack, 9) }), /maxConcurrency of the handler's queues is 10 in all, and the handler reserves 9 executions: .*: reserve at least 10/],
+  ];
+  for (const [props, problem] of table) {
+    assert.throws(() => made(props), (error: Error) => {
+      assert.match(error.message.split('\n').at(-1)!, problem);
+      return true;
+    });
+  }
+});
+
+test('options at the limit are accepted', () => {
+  for (const props of [
+    () => ({ rolePath: '/' }),
+    () => ({ rolePath: `/${'a'.repeat(510)}/` }),
+    (stack: Stack) => ({ encryptionKey: kms.Alias.fromAliasName(stack, 'Alias', 'alias/aws/sqs') }),
+    (stack: Stack) => ({ ...OWN, handler: handler(stack, 10) }),
+  ]) {
+    made(props);
+  }
+});
+
+test('the queues of a handler share its reserved concurrency, and only one queue may be deployed gradually', () => {
+  const { stack } = made();
+  const own = handler(stack, 20);
+  new RetryQueue(stack, 'First', { handler: own });
+  new RetryQueue(stack, 'Second', { handler: own });
+  assert.throws(() => new RetryQueue(stack, 'Third', { handler: own }), /maxConcurrency of the handler's queues is 30 in all, and the handler reserves 20/);
+  assert.throws(
+    () => new RetryQueue(stack, 'Fourth', { handler: own, deployment: CANARY_10PERCENT_5MINUTES }),
+    /RetryQueue requeue\/Fourth cannot work:\n {2}deployment is for a function of one queue, .*: give each queue a function of its own, or leave deployment out$/,
+  );
+});
+
+const SIGNING = 'arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-1234567890abcdef0';
+const OWN = { targetUrl: undefined, code: undefined };
+
+function handler(stack: Stack, reservedConcurrentExecutions?: number): lambda.Function {
+  const code = lambda.Code.fromInline('exports.handler = () => {}');
+  const timeout = Duration.seconds(60);
+  return new lambda.Function(stack, 'Charge', { runtime: lambda.Runtime.NODEJS_22_X, handler: 'index.handler', code, timeout, reservedConcurrentExecutions });
+}
