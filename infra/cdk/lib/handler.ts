@@ -9,6 +9,7 @@ import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import type { Construct } from 'constructs';
 import { codeFor } from './code.ts';
+import { warnIfCutOff } from './network.ts';
 import { handlerStatements, inlinePolicies, type Queues } from './permissions.ts';
 import type { Completed, RetryQueueProps } from './props.ts';
 import { handlerSettings, readyLambdaSettings } from './settings.ts';
@@ -23,6 +24,7 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     retention: props.logRetention ?? logs.RetentionDays.ONE_MONTH,
     removalPolicy: RemovalPolicy.DESTROY,
   });
+  if (props.vpc) warnIfCutOff(scope, props.vpc, props.vpcSubnets);
   const role = new iam.Role(scope, 'Role', {
     assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
     path: props.rolePath,

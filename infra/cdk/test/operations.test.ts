@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
+import { Annotations, Match } from 'aws-cdk-lib/assertions';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as ec2 from 'aws-cdk-lib/aws-ec2';
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -102,6 +103,27 @@ test('the function is in private subnets of the VPC, with a security group of it
   for (const subnet of subnets!) assert.match(subnet, /PrivateSubnet/);
   assert.deepEqual(groups, ['<FunctionSecurityGroup.GroupId>']);
   assert.deepEqual(resources['Role']!.properties['ManagedPolicyArns'], ['arn:aws:iam::aws:policy/service-role/AWSLambdaENIManagementAccess']);
+});
+
+test('subnets without a way to SQS are named in a warning', () => {
+  const warnings = (endpoint: 'SQS' | 'SNS' | undefined, subnetType: ec2.SubnetType) => {
+    const { stack } = made((stack) => {
+      const vpc = new ec2.Vpc(stack, 'Vpc', { natGateways: subnetType === ec2.SubnetType.PRIVATE_ISOLATED ? 0 : 1, subnetConfiguration: [
+        { name: 'Public', subnetType: ec2.SubnetType.PUBLIC },
+        { name: 'Function', subnetType },
+      ] });
+      return { vpc, vpcSubnets: { subnetType } };
+    });
+    // Made after the construct, so that only the synthesis can know it.
+    const vpc = stack.node.findChild('Vpc') as ec2.Vpc;
+    if (endpoint) new ec2.InterfaceVpcEndpoint(stack, 'Endpoint', { vpc, service: ec2.InterfaceVpcEndpointAwsService[endpoint] });
+    return Annotations.fromStack(stack).findWarning('*', Match.stringLikeRegexp('no route out of the VPC')).length;
+  };
+  const { PRIVATE_ISOLATED, PRIVATE_WITH_EGRESS } = ec2.SubnetType;
+  assert.equal(warnings(undefined, PRIVATE_ISOLATED), 1);
+  assert.equal(warnings('SNS', PRIVATE_ISOLATED), 1);
+  assert.equal(warnings('SQS', PRIVATE_ISOLATED), 0);
+  assert.equal(warnings(undefined, PRIVATE_WITH_EGRESS), 0);
 });
 
 test('the reserved concurrency is the maximum concurrency of the mapping', () => {
