@@ -6,7 +6,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 export interface Template {
-  readonly Parameters?: Record<string, { readonly Type: string; readonly Default?: unknown }>;
+  readonly Parameters?: Record<string, { readonly Type: string; readonly Default?: unknown; readonly AllowedValues?: readonly unknown[]; readonly AllowedPattern?: string; readonly MinValue?: number; readonly MaxValue?: number }>;
   readonly Mappings?: Record<string, Record<string, Record<string, unknown>>>;
   readonly Conditions?: Record<string, unknown>;
   readonly Resources: Record<string, Resource>;

@@ -1,0 +1,103 @@
+# A gradual deployment, if var.deployment names one: each apply publishes a version, and CodeDeploy
+# moves the alias to it. Terraform leaves the alias where CodeDeploy moved it.
+
+resource "aws_lambda_alias" "live" {
+  count            = var.deployment == "" ? 0 : 1
+  name             = "live"
+  description      = "The version that handles the queue's messages. CodeDeploy moves it."
+  function_name    = aws_lambda_function.function.function_name
+  function_version = aws_lambda_function.function.version
+
+  lifecycle {
+    ignore_changes = [function_version, routing_config]
+  }
+}
+
+resource "aws_codedeploy_app" "function" {
+  count            = var.deployment == "" ? 0 : 1
+  name             = var.name
+  compute_platform = "Lambda"
+  tags             = var.tags
+}
+
+resource "aws_codedeploy_deployment_group" "live" {
+  count                  = var.deployment == "" ? 0 : 1
+  app_name               = aws_codedeploy_app.function[0].name
+  deployment_group_name  = "live"
+  deployment_config_name = "CodeDeployDefault.Lambda${var.deployment}"
+  service_role_arn       = aws_iam_role.deployment[0].arn
+  tags                   = var.tags
+
+  deployment_style {
+    deployment_type   = "BLUE_GREEN"
+    deployment_option = "WITH_TRAFFIC_CONTROL"
+  }
+
+  auto_rollback_configuration {
+    enabled = true
+    events  = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM"]
+  }
+
+  # Only the alarms that a bad version sets off within minutes. Others, such as that on dead letters,
+  # may have lasted for days, and would stop every deployment.
+  alarm_configuration {
+    enabled = true
+    alarms  = [for section in ["error-rate", "function-errors", "send-unconfirmed"] : "${var.name}-${section}"]
+  }
+
+  # CodeDeploy refuses alarms that do not exist.
+  depends_on = [aws_cloudwatch_metric_alarm.alarm, aws_iam_role_policy_attachment.deployment]
+}
+
+resource "aws_iam_role" "deployment" {
+  count                = var.deployment == "" ? 0 : 1
+  name_prefix          = "${substr(var.name, 0, 30)}-deploy-"
+  path                 = var.role_path
+  permissions_boundary = var.permissions_boundary_arn == "" ? null : var.permissions_boundary_arn
+  tags                 = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect    = "Allow"
+        Principal = { Service = "codedeploy.amazonaws.com" }
+        Action    = "sts:AssumeRole"
+      }
+    ]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "deployment" {
+  count      = var.deployment == "" ? 0 : 1
+  role       = aws_iam_role.deployment[0].name
+  policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited"
+}
+
+locals {
+  deployments = [
+    for alias in aws_lambda_alias.live : jsonencode({
+      applicationName     = var.name
+      deploymentGroupName = "live"
+      revision = {
+        revisionType = "AppSpecContent"
+        appSpecContent = {
+          # Not by jsonencode alone, which writes the version 0.0 as 0.
+          content = "{\"version\":0.0,\"Resources\":${jsonencode([
+            {
+              (var.name) = {
+                Type = "AWS::Lambda::Function"
+                Properties = {
+                  Name           = var.name
+                  Alias          = alias.name
+                  CurrentVersion = alias.function_version
+                  TargetVersion  = aws_lambda_function.function.version
+                }
+              }
+            }
+          ])}}"
+        }
+      }
+    })
+  ]
+}

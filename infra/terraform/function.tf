@@ -1,0 +1,181 @@
+# The function, its settings, its log group and its event source mapping.
+
+locals {
+  # AWS's rule: 6 × function timeout + the longest batching window that the template allows. Lambda
+  # tries a throttled batch again, and SQS must not deliver it a second time meanwhile.
+  visibility_timeout = 6 * var.function_timeout + max(20, var.batching_window)
+
+  # The time for one message, without the function's reserve for settling.
+  longest_message = var.function_timeout - min(5, var.function_timeout / 4)
+
+  # The function gets an optional setting only if it differs from the function's own default.
+  settings = {
+    for name, value in {
+      REQUEUE_TARGET_URL            = var.target_url
+      REQUEUE_ALLOW_HTTP            = var.allow_http ? "true" : ""
+      REQUEUE_METHOD                = var.method == "POST" ? "" : var.method
+      REQUEUE_CONTENT_TYPE          = var.content_type
+      REQUEUE_TIMEOUT_SECONDS       = tostring(var.message_timeout)
+      REQUEUE_CONCURRENCY           = var.message_concurrency == 10 ? "" : tostring(var.message_concurrency)
+      REQUEUE_ATTRIBUTE_HEADERS     = join(",", [for attribute, header in var.attribute_headers : "${attribute}=${header}"])
+      REQUEUE_CLIENT_CERTIFICATE    = var.client_certificate
+      REQUEUE_POLICY                = var.policy
+      REQUEUE_SCOPE                 = var.scope
+      REQUEUE_STRATEGY              = var.strategy == "copy" ? "" : var.strategy
+      REQUEUE_DEAD_LETTER           = var.dead_letter_mode
+      REQUEUE_DEAD_LETTER_QUEUE_URL = var.dead_letter_mode == "direct" ? aws_sqs_queue.dead_letter_queue.id : ""
+      REQUEUE_MODE                  = var.mode == "requeue" ? "" : var.mode
+      REQUEUE_RECURSIVE_LOOP        = "Allow"
+    } : name => value if value != ""
+  }
+
+  # One by one, so that a plan hides these settings only.
+  headers        = nonsensitive(length(var.headers) > 0) ? { REQUEUE_HEADERS = jsonencode(var.headers) } : {}
+  signing_secret = nonsensitive(var.signing_secret != "") ? { REQUEUE_SIGNING_SECRET = var.signing_secret } : {}
+  client_key     = nonsensitive(var.client_key != "") ? { REQUEUE_CLIENT_KEY = var.client_key } : {}
+}
+
+resource "aws_cloudwatch_log_group" "function" {
+  name              = "/aws/lambda/${var.name}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.log_kms_key_arn == "" ? null : var.log_kms_key_arn
+  tags              = var.tags
+}
+
+resource "aws_lambda_function" "function" {
+  function_name = var.name
+  description   = "Sends each message of the queue to an HTTP endpoint and retries it by class of failure."
+  role          = aws_iam_role.function.arn
+  handler       = "bootstrap"
+  runtime       = "provided.al2023"
+  architectures = [var.architecture]
+  memory_size   = var.memory_size
+  timeout       = var.function_timeout
+  layers        = var.layers
+  kms_key_arn   = var.environment_kms_key_arn == "" ? null : var.environment_kms_key_arn
+  publish       = var.deployment != ""
+  tags          = var.tags
+
+  filename          = var.package == "" ? null : var.package
+  source_code_hash  = var.package == "" ? null : filebase64sha256(var.package)
+  s3_bucket         = var.package_object == null ? null : var.package_object.bucket
+  s3_key            = var.package_object == null ? null : var.package_object.key
+  s3_object_version = var.package_object == null ? null : var.package_object.version
+
+  code_signing_config_arn        = var.code_signing_config_arn == "" ? null : var.code_signing_config_arn
+  reserved_concurrent_executions = var.reserve_concurrency ? var.maximum_concurrency : -1
+
+  environment {
+    variables = merge(local.settings, local.headers, local.signing_secret, local.client_key, var.environment)
+  }
+
+  logging_config {
+    log_group             = aws_cloudwatch_log_group.function.name
+    log_format            = "JSON"
+    application_log_level = "INFO"
+    system_log_level      = "WARN"
+  }
+
+  dynamic "tracing_config" {
+    for_each = var.tracing ? [true] : []
+
+    content {
+      mode = "Active"
+    }
+  }
+
+  dynamic "vpc_config" {
+    for_each = length(var.subnet_ids) > 0 ? [true] : []
+
+    content {
+      subnet_ids         = var.subnet_ids
+      security_group_ids = var.security_group_ids
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = (var.package == "") != (var.package_object == null)
+      error_message = "The function has no code, or two: give either package, the path of a zip file, or package_object, a zip file in S3."
+    }
+
+    precondition {
+      condition     = var.message_timeout <= local.longest_message
+      error_message = "message_timeout is ${var.message_timeout} s, and function_timeout (${var.function_timeout} s) leaves ${local.longest_message} s for it, without the time for settling: give message_timeout ${local.longest_message} s at most, or a longer function_timeout."
+    }
+
+    precondition {
+      condition     = var.allow_http || length(regexall("^http://", var.target_url)) == 0 || length(regexall("^http://(localhost|127(\\.\\d{1,3}){3}|\\[::1\\])(:\\d+)?([/?].*)?$", var.target_url)) > 0
+      error_message = "target_url is an http URL, and http is for localhost, or with allow_http: give an https URL, for example https://api.example.com/orders."
+    }
+
+    precondition {
+      condition     = (var.client_certificate == "") == nonsensitive(var.client_key == "")
+      error_message = "client_certificate and client_key belong together: give both, or neither."
+    }
+
+    precondition {
+      condition     = (length(var.subnet_ids) > 0) == (length(var.security_group_ids) > 0)
+      error_message = "subnet_ids and security_group_ids belong together: give both, or neither."
+    }
+
+    precondition {
+      condition     = var.monitoring != "none" || (var.alarm_email == "" && var.alarm_topic_arn == "")
+      error_message = "alarm_email and alarm_topic_arn need alarms, and monitoring is none: set monitoring to alarms."
+    }
+
+    precondition {
+      condition     = var.monitoring != "none" || var.deployment == ""
+      error_message = "A gradual deployment rolls back by alarms, and monitoring is none: set monitoring to alarms."
+    }
+  }
+
+  # The function needs its role's permissions when it starts, and logs as soon as it runs.
+  depends_on = [aws_iam_role_policy.function, aws_iam_role_policy_attachment.network_interfaces]
+}
+
+# A retry is a message that the function sends to its own queue. By default, Lambda stops such a loop
+# after about 16 rounds and sends the message to the dead-letter queue. The retry policy bounds the
+# loop instead.
+resource "aws_lambda_function_recursion_config" "function" {
+  function_name  = aws_lambda_function.function.function_name
+  recursive_loop = "Allow"
+}
+
+resource "aws_lambda_event_source_mapping" "messages" {
+  function_name                      = var.deployment == "" ? aws_lambda_function.function.arn : aws_lambda_alias.live[0].arn
+  event_source_arn                   = aws_sqs_queue.queue.arn
+  batch_size                         = var.batch_size
+  maximum_batching_window_in_seconds = var.batching_window
+  tags                               = var.tags
+
+  # Without it, Lambda takes every response for success and deletes the failed messages.
+  function_response_types = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = var.maximum_concurrency
+  }
+
+  dynamic "metrics_config" {
+    for_each = var.mapping_metrics ? [true] : []
+
+    content {
+      metrics = ["EventCount"]
+    }
+  }
+
+  lifecycle {
+    precondition {
+      condition     = var.batch_size <= 10 || var.batching_window >= 1
+      error_message = "batch_size is ${var.batch_size}, and more than 10 need a batching window: give batching_window at least 1 second, or batch_size 10."
+    }
+
+    precondition {
+      condition     = !var.fifo || var.batching_window == 0
+      error_message = "batching_window is ${var.batching_window} s, and a FIFO queue has none: set it to 0."
+    }
+  }
+
+  # No message is handled while Lambda would still stop its retries.
+  depends_on = [aws_lambda_function_recursion_config.function]
+}

@@ -1,0 +1,101 @@
+# The function's role: the least that it needs.
+
+locals {
+  permissions = [
+    {
+      sid = "Queue"
+      actions = [
+        "sqs:ReceiveMessage",          # Lambda's poller
+        "sqs:GetQueueAttributes",      # Lambda's poller
+        "sqs:DeleteMessage",           # poller: completed messages; function: originals of copies
+        "sqs:SendMessage",             # the function: copies
+        "sqs:ChangeMessageVisibility", # the function: messages that wait by visibility
+      ]
+      resources = [aws_sqs_queue.queue.arn]
+    },
+    {
+      sid = "Logs"
+      actions = [
+        "logs:CreateLogStream", # one for each execution environment
+        "logs:PutLogEvents",    # the log lines
+      ]
+      resources = ["${aws_cloudwatch_log_group.function.arn}:*"]
+    },
+    {
+      sid = "QueueKey"
+      actions = [
+        "kms:GenerateDataKey", # SQS, for the function: to encrypt copies
+        "kms:Decrypt",         # SQS: messages for the poller, new data keys for the function
+      ]
+      resources = compact(concat([var.kms_key_arn], var.other_kms_key_arns))
+    },
+    {
+      sid       = "DeadLetters"
+      actions   = ["sqs:SendMessage"] # the function: given-up messages
+      resources = var.dead_letter_mode == "direct" ? [aws_sqs_queue.dead_letter_queue.arn] : []
+    },
+    {
+      sid       = "Secrets"
+      actions   = ["secretsmanager:GetSecretValue"] # the function's start: its secrets
+      resources = var.secret_arns
+    },
+    {
+      sid       = "Parameters"
+      actions   = ["ssm:GetParameter"] # the function's start: its parameters
+      resources = var.parameter_arns
+    },
+    {
+      sid       = "SecretKey"
+      actions   = ["kms:Decrypt"] # Secrets Manager and SSM, for the function: these secrets
+      resources = compact([var.secret_kms_key_arn])
+    },
+    {
+      sid       = "Tracing"
+      actions   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
+      resources = var.tracing ? ["*"] : [] # X-Ray has no narrower resource
+    },
+  ]
+}
+
+# A unique name that begins with the module's: a role's name must be unique in all regions.
+resource "aws_iam_role" "function" {
+  name_prefix          = "${substr(var.name, 0, 37)}-"
+  path                 = var.role_path
+  permissions_boundary = var.permissions_boundary_arn == "" ? null : var.permissions_boundary_arn
+  tags                 = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect    = "Allow"
+        Principal = { Service = "lambda.amazonaws.com" }
+        Action    = "sts:AssumeRole"
+      }
+    ]
+  })
+}
+
+# One policy, which IAM replaces at once: while a key changes, no moment is without either.
+resource "aws_iam_role_policy" "function" {
+  name = "requeue"
+  role = aws_iam_role.function.id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      for permission in local.permissions : {
+        Sid      = permission.sid
+        Effect   = "Allow"
+        Action   = permission.actions
+        Resource = permission.resources
+      } if length(permission.resources) > 0
+    ]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "network_interfaces" {
+  count      = length(var.subnet_ids) > 0 ? 1 : 0
+  role       = aws_iam_role.function.name
+  policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/service-role/AWSLambdaENIManagementAccess"
+}
