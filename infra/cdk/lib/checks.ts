@@ -6,7 +6,7 @@
 import { type Duration, Token } from 'aws-cdk-lib';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import type * as lambda from 'aws-cdk-lib/aws-lambda';
-import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
+import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
 
 /** The options that are checked, with the defaults filled in. */
@@ -31,6 +31,9 @@ export interface Checked {
   readonly maxReceiveCount: number;
   readonly name?: string;
   readonly fifo?: boolean;
+  readonly strategy?: 'copy' | 'visibility';
+  readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';
+  readonly mode?: 'requeue' | 'report';
   readonly topic?: unknown;
   readonly topicOperations?: readonly string[];
   readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
@@ -208,6 +211,9 @@ function together(options: Checked): string[] {
   if (options.fifo && window > 0) {
     problems.push(`maxBatchingWindow is ${window} s, and a FIFO queue allows none: leave it out`);
   }
+  if (options.fifo && (options.deadLetterMode ?? 'annotate') === 'annotate') {
+    problems.push('deadLetterMode is annotate, which writes no reason on a FIFO queue: give direct, or redrive for dead letters without reasons');
+  }
   const message = seconds(options.messageTimeout);
   const longest = longestMessage(timeout);
   if (message > longest) {
@@ -236,7 +242,9 @@ function together(options: Checked): string[] {
     problems.push(`${told.join(' and ')} cannot be notified, since monitoring is none: give monitoring alarms, or leave it out`);
   }
   if (!Token.isUnresolved(options.policy)) {
-    const age = longestAge(parsed(options.policy ?? {}));
+    const policy = parsed(options.policy ?? {});
+    problems.push(...receives(options, mostRetries(policy)));
+    const age = longestAge(policy);
     const retention = seconds(options.retentionPeriod);
     if (retention < age + LONGEST_DELAY) {
       problems.push(
@@ -246,6 +254,18 @@ function together(options: Checked): string[] {
     }
   }
   return problems;
+}
+
+/** If messages wait by their visibility timeout, each retry is a receive. `requeue doctor` has the same rule. */
+function receives({ fifo, strategy, mode, batchSize, maxReceiveCount }: Checked, retries: number): string[] {
+  if ((!fifo && strategy !== 'visibility') || mode === 'report' || Token.isUnresolved(maxReceiveCount)) return [];
+  // In a batch, an earlier message of a group uses up receives of later ones.
+  const needed = fifo && batchSize !== 1 ? 2 * retries : retries + 1;
+  if (maxReceiveCount >= needed) return [];
+  return [
+    `maxReceiveCount is ${maxReceiveCount}, and with ${fifo ? 'fifo' : 'strategy visibility'} each of the policy's ${retries} retries is a receive: ` +
+      `give maxReceiveCount ${needed}, or policy a lower maxRetries`,
+  ];
 }
 
 /** IAM knows a key by its ARN only, and so does CloudWatch Logs. */

@@ -29,8 +29,6 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
     path: props.rolePath,
     inlinePolicies: inlinePolicies(props, queues, logGroup),
-    // For Lambda's network interfaces.
-    managedPolicies: props.vpc && [iam.ManagedPolicy.fromAwsManagedPolicyName('service-role/AWSLambdaENIManagementAccess')],
   });
   return new lambda.Function(scope, 'Function', {
     description:

@@ -29,7 +29,7 @@ export function inlinePolicies(props: RetryQueueProps, queues: Queues, logGroup:
     // Lambda decrypts the variables for the function.
     ['EnvironmentKey', ['kms:Decrypt'], props.environmentKmsKey ? [props.environmentKmsKey.keyArn] : []],
   ]);
-  const documents = { ...further(props, queues), ...own };
+  const documents = { ...further(props, queues), ...own, ...(props.vpc && { NetworkInterfaces: networkInterfaces() }) };
   return {
     Function: functionPolicy(queues, logGroup.logGroupArn),
     ...Object.fromEntries(Object.entries(documents).map(([name, statement]) => [name, new iam.PolicyDocument({ statements: [statement] })])),
@@ -57,6 +57,26 @@ function further(props: RetryQueueProps, { deadLetterQueue }: Queues): Record<st
     // The function sends given-up messages there.
     ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' ? [deadLetterQueue.queueArn] : []],
   ]);
+}
+
+/**
+ * For Lambda, which connects the function to the VPC. The function's code cannot use it: its requests
+ * have the key of the condition, and Lambda's own lack it. The resources are not known before, and a
+ * shared subnet is of another account.
+ */
+function networkInterfaces(): iam.PolicyStatement {
+  return new iam.PolicyStatement({
+    actions: [
+      'ec2:CreateNetworkInterface',
+      'ec2:DescribeNetworkInterfaces',
+      'ec2:DescribeSubnets',
+      'ec2:DeleteNetworkInterface',
+      'ec2:AssignPrivateIpAddresses',
+      'ec2:UnassignPrivateIpAddresses',
+    ],
+    resources: ['*'],
+    conditions: { Null: { 'lambda:SourceFunctionArn': 'true' } },
+  });
 }
 
 /** The statements that have a resource, by their names. */

@@ -195,6 +195,9 @@ export const AGES: Readonly<Record<Preset, readonly [number, number, number]>> =
   critical: [600, 600, 600],
 };
 
+/** The `maxRetries` of the built-in policies. */
+export const RETRIES: Readonly<Record<Preset, number>> = { standard: 50, 'high-volume': 10, critical: 5 };
+
 /** The problems of a document, one sentence for each, with the path of the key. */
 export function policyProblems(policy: unknown): string[] {
   const schema = JSON.parse(shared('policy.schema.json')) as Schema;
@@ -203,14 +206,22 @@ export function policyProblems(policy: unknown): string[] {
 
 /** The longest age in seconds at which a message is still retried. The policy must be valid. */
 export function longestAge(policy: RetryPolicy): number {
-  const entries = policy.errorConfigs ?? {};
-  const classes = [
+  const ages = AGES[policy.preset ?? 'standard'];
+  return Math.max(...classes(policy).map((entry, index) => entry?.totalTimeoutSeconds ?? policy.totalTimeoutSeconds ?? ages[index]!));
+}
+
+/** The most retries of a message whose failures are all of one class. The policy must be valid. */
+export function mostRetries(policy: RetryPolicy): number {
+  const all = policy.maxRetries ?? RETRIES[policy.preset ?? 'standard'];
+  return Math.max(...classes(policy).map((entry) => Math.min(entry?.maxRetries ?? all, all)));
+}
+
+/** The entries for rate limit, quota and temporary. */
+function classes({ errorConfigs: entries = {} }: RetryPolicy): (ClassPolicy | undefined)[] {
+  const own = [
     entries.RATE_LIMIT ?? entries.RATE_LIMIT_EXCEEDED,
     entries.QUOTA ?? entries.QUOTA_EXCEEDED,
     entries.TEMPORARY ?? entries.TEMPORARY_ERROR,
   ];
-  const ages = AGES[policy.preset ?? 'standard'];
-  return Math.max(
-    ...classes.map((own, index) => (own ?? entries.DEFAULT)?.totalTimeoutSeconds ?? policy.totalTimeoutSeconds ?? ages[index]!),
-  );
+  return own.map((entry) => entry ?? entries.DEFAULT);
 }

@@ -112,7 +112,7 @@ export interface RetryQueueProps {
   /**
    * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
    * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
-   * be above the policy's `maxRetries`.
+   * be above the policy's `maxRetries`, and on a FIFO queue twice that number.
    * @default 'copy'
    */
   readonly strategy?: 'copy' | 'visibility';
@@ -251,8 +251,8 @@ export interface RetryQueueProps {
    */
   readonly name?: string;
   /**
-   * Whether both queues are FIFO queues. Then set `deadLetterMode` to `direct`: on a FIFO queue,
-   * `annotate` gives no reason, like `redrive`. A change makes two new queues and leaves the old ones
+   * Whether both queues are FIFO queues. Then set `deadLetterMode` to `direct`, or to `redrive` for
+   * dead letters without reasons, and `maxReceiveCount` to twice the policy's `maxRetries`. A change makes two new queues and leaves the old ones
    * with their messages.
    * @default false
    */

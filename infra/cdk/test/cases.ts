@@ -78,7 +78,10 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
       maxReceiveCount: 8,
     }),
   ],
-  'with FIFO queues': [{ Fifo: 'true', DeadLetterMode: 'direct' }, () => ({ fifo: true, deadLetterMode: 'direct' })],
+  'with FIFO queues': [
+    { Fifo: 'true', DeadLetterMode: 'direct', MaxReceiveCount: '100' },
+    () => ({ fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 }),
+  ],
   'with dead letters that the function sends': [{ DeadLetterMode: 'direct' }, () => ({ deadLetterMode: 'direct' })],
   'with secrets, parameters and their key': [
     { SecretArns: SECRET, ParameterArns: PARAMETER, SecretKmsKeyArn: KEY },

@@ -51,7 +51,7 @@ test('queues, alarms and dashboard are those of the ready Lambda', () => {
 });
 
 test('the function gets its settings and may use the queue, and nothing else', () => {
-  const around = wired({ Orders: { name: 'requeue', policy: { preset: 'critical' }, strategy: 'visibility', messageConcurrency: 4 } });
+  const around = wired({ Orders: { name: 'requeue', policy: { preset: 'critical' }, strategy: 'visibility', maxReceiveCount: 6, messageConcurrency: 4 } });
   const { Charge, ChargeServiceRoleDefaultPolicy } = resources(around);
   assert.equal(Charge!.properties['RecursiveLoop'], 'Allow');
   assert.deepEqual((Charge!.properties['Environment'] as { Variables: object }).Variables, {

@@ -18,8 +18,8 @@ const BY_DEFAULT = {
 
 /** With every option. */
 const WITH_EVERYTHING = {
-  'AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaENIManagementAccess] Role':
-    'AWS’s policy for a function in a VPC has the five actions for network interfaces. Lambda makes the interfaces, so their ARNs are not known before.',
+  'AwsSolutions-IAM5[Resource::*] Role':
+    'Lambda makes the network interfaces for the VPC, so their ARNs are not known before. A condition keeps the statement from the code.',
   'AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited] DeploymentRole':
     'AWS’s smaller policy for CodeDeploy, which CDK’s deployment group always attaches.',
   'AwsSolutions-IAM5[Resource::*] Role/DefaultPolicy': 'X-Ray knows no resources for PutTraceSegments and PutTelemetryRecords.',

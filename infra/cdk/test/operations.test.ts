@@ -96,13 +96,19 @@ test('the role may send traces', () => {
   assert.deepEqual(added({ tracing: lambda.Tracing.DISABLED }), []);
 });
 
+test('only Lambda itself may use the role for network interfaces', () => {
+  const [statement, ...more] = added((stack) => ({ vpc: new ec2.Vpc(stack, 'Vpc') }));
+  assert.deepEqual(more, []);
+  assert.equal(statement.Action.length, 6);
+  assert.deepEqual(statement.Condition, { Null: { 'lambda:SourceFunctionArn': 'true' } });
+});
+
 test('the function is in private subnets of the VPC, with a security group of its own unless given', () => {
   const { resources } = deployed(made((stack) => ({ vpc: new ec2.Vpc(stack, 'Vpc') })));
   const { SubnetIds: subnets, SecurityGroupIds: groups } = resources['Function']!.properties['VpcConfig'] as Record<string, string[]>;
   assert.equal(subnets!.length, 2);
   for (const subnet of subnets!) assert.match(subnet, /PrivateSubnet/);
   assert.deepEqual(groups, ['<FunctionSecurityGroup.GroupId>']);
-  assert.deepEqual(resources['Role']!.properties['ManagedPolicyArns'], ['arn:aws:iam::aws:policy/service-role/AWSLambdaENIManagementAccess']);
 });
 
 test('subnets without a way to SQS are named in a warning', () => {

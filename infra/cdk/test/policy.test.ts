@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import type * as types from '../lib/index.ts';
-import { AGES, longestAge, policyProblems } from '../lib/policy.ts';
+import { AGES, longestAge, mostRetries, policyProblems, RETRIES } from '../lib/policy.ts';
 import { shared } from '../lib/shared.ts';
 import { ROOT } from './world.ts';
 
@@ -138,7 +138,7 @@ test('every keyword of the schema is checked', () => {
   assert.deepEqual([...new Set(keywords(SCHEMA))].sort(), [...checked, ...annotations].sort());
 });
 
-test('the ages of the presets are those of the function', () => {
+test('ages and retries of the presets are those of the function', () => {
   const source = readFileSync(join(ROOT, 'src/policy/presets.rs'), 'utf8');
   const units: Record<string, number> = { MINUTE: 60, HOUR: 3600 };
   const presets = source.matchAll(/name: "([a-z-]+)",.*?rate_limit: (Row \{.*?\}),\s*quota: (Row \{.*?\}),\s*temporary: (Row \{.*?\}),/gs);
@@ -150,6 +150,8 @@ test('the ages of the presets are those of the function', () => {
     }),
   ]);
   assert.deepEqual(Object.fromEntries(ages), AGES);
+  const retries = source.matchAll(/name: "([a-z-]+)",.*?max_retries: (\d+),/gs);
+  assert.deepEqual(Object.fromEntries([...retries].map(([, name, count]) => [name, Number(count)])), RETRIES);
 });
 
 test('the longest age is that of the class with the longest timeout', () => {
@@ -165,6 +167,18 @@ test('the longest age is that of the class with the longest timeout', () => {
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 }, QUOTA: { maxRetries: 2 } } }, 600],
   ];
   for (const [policy, age] of table) assert.equal(longestAge(policy), age, JSON.stringify(policy));
+});
+
+test('the most retries are those of the class with the most, within those of the policy', () => {
+  const table: [types.RetryPolicy, number][] = [
+    [{}, 50],
+    [{ preset: 'critical' }, 5],
+    [{ maxRetries: 7 }, 7],
+    [{ errorConfigs: { QUOTA: { maxRetries: 60 } } }, 50],
+    [{ errorConfigs: { QUOTA: { maxRetries: 3 } } }, 50],
+    [{ errorConfigs: { DEFAULT: { maxRetries: 3 }, QUOTA_EXCEEDED: { maxRetries: 4 } } }, 4],
+  ];
+  for (const [policy, retries] of table) assert.equal(mostRetries(policy), retries, JSON.stringify(policy));
 });
 
 test('the policies of the documents are without problems', () => {
