@@ -18,6 +18,11 @@ mod copy;
 
 pub(crate) use copy::{Copy, Unsendable};
 
+/// The least time for which an original is hidden if SQS does not confirm its copy. Each return of
+/// the original uses a receive, not a retry, and with short delays five receives would pass in a
+/// minute: SQS would move the message to the dead-letter queue before anybody can mend a permission.
+const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
+
 /// The decision about one delivery.
 pub(crate) struct Decision {
     pub(crate) delivery: Arc<Delivery>,
@@ -202,7 +207,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans a wait: a deferral if `why` is set, otherwise the wait for the next retry. If no copy
-    /// can be sent, the message is hidden for `hidden_if_unsent`.
+    /// can be made, the message is hidden for `hidden_if_unsent`; if SQS does not confirm the copy,
+    /// for at least [`MIN_HIDDEN_IF_UNSENT`].
     fn wait(
         &self,
         decision: &Decision,
@@ -217,7 +223,8 @@ impl<'a> Planner<'a> {
         }
         let state = copy::waiting(delivery, why, failure.as_ref().map(Failure::class), wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
-        match Copy::new(delivery, &state, wait.delay(), route, Some(hidden_if_unsent), self.wrap) {
+        let hidden = Some(hidden_if_unsent.max(MIN_HIDDEN_IF_UNSENT));
+        match Copy::new(delivery, &state, wait.delay(), route, hidden, self.wrap) {
             Ok(copy) => Plan::Copy(copy),
             Err(unsent) => Plan::Hide { queue, wait: hidden_if_unsent, unsent: Some(unsent) },
         }

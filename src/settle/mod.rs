@@ -3,7 +3,7 @@
 //!
 //! - *Copy*: send the copy, see SQS confirm it by its id, then delete the original. If the copy is
 //!   not confirmed, the original stays. If there is time for one more call, the original is hidden
-//!   for its delay.
+//!   for its delay, and for five minutes at least.
 //! - *Hide*, *Show*: change how long SQS hides the message. The messages behind it in its FIFO
 //!   group become receivable with it.
 //! - *Done*: no call. The host deletes the message, or `done.rs` does if no host does.
@@ -22,8 +22,8 @@
 //! | was not asked: no time was left, or sends to the queue wait | 0 | hidden, if time is left | [`Settlement::Unconfirmed`], code `NotSent` | yes |
 //! | may have delivered the original again | 0 | unchanged | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
 //!
-//! *Hidden* means hidden for `hidden_if_unsent` of its disposition, by `ChangeMessageVisibility`. A
-//! send that hangs can use up the time for that call. An original that is not hidden becomes
+//! *Hidden* means hidden for `hidden_if_unsent` of its disposition, but for five minutes at least, by
+//! `ChangeMessageVisibility`. A send that hangs can use up the time for that call. An original that is not hidden becomes
 //! visible after its visibility timeout. If a copy and its original both exist, they have one
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!

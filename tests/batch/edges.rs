@@ -10,7 +10,7 @@ use requeue::policy::CircuitBreaker;
 use requeue::queue::{CallError, CallErrorKind, SqsQueue};
 use requeue::{
     Deferral, Disposition, Failure, Handler, Message, ReleaseReason, Sampler, Worker,
-    WorkerSettings,
+    WorkerSettings, Wrap,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -248,10 +248,7 @@ async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() 
         for body in ["first", "second"] {
             world.send(body).await;
         }
-        world.sqs.set_faults(|call| match call.operation.as_str() {
-            "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
-            _ => Fault::None,
-        });
+        world.settings.wrap = Wrap::Never;
         // The first message takes all the time there is for handlers.
         let processor =
             world.processor(async |_: Message| std::future::pending::<Result<(), Failure>>().await);

@@ -16,6 +16,15 @@ fn world() -> World {
     world
 }
 
+/// A world whose retries have these delays, all longer than the least for which an original waits.
+fn with_long_delays() -> World {
+    let mut world = World::new();
+    let policy = r#"{"errorConfigs": {"TEMPORARY":
+        {"backoff": [310, 320, 330, 340, 350], "maxDelay": 900, "jitter": "none"}}}"#;
+    world.settings.set_policy(policy).unwrap();
+    world
+}
+
 async fn wait_after(world: &World, act: Act) -> Duration {
     let id = world.send("{}").await;
     let processor = world.processor(Script::new(move |_| act.clone()));
@@ -27,12 +36,15 @@ async fn wait_after(world: &World, act: Act) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_as_long_as_the_copy_would_have() {
+async fn it_waits_as_long_as_the_copy_would_have_and_five_minutes_at_least() {
     // The bound is 12 hours less the longest batching window, a minute and the longest invocation.
     let longest = 43_200 - 300 - 60 - 900;
     for (named, expected) in [
-        (0, 0),
-        (1, 1),
+        (0, 300),
+        (1, 300),
+        (299, 300),
+        (300, 300),
+        (301, 301),
         (899, 899),
         (900, 900),
         (901, 901),
@@ -62,7 +74,9 @@ async fn the_time_that_a_batch_took_beyond_fifteen_minutes_is_taken_from_the_bou
 
 #[tokio::test(start_paused = true)]
 async fn a_fraction_of_a_second_is_rounded_up_since_a_named_delay_is_a_lower_bound() {
-    for (named, expected) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (30_500, 31)] {
+    for (named, expected) in
+        [(300_000, 300), (300_001, 301), (300_999, 301), (301_000, 301), (301_001, 302)]
+    {
         let failure = Failure::temporary("later").retry_after(millis(named));
         assert_eq!(wait_after(&world(), Act::Fail(failure)).await, secs(expected), "{named} ms");
     }
@@ -70,8 +84,8 @@ async fn a_fraction_of_a_second_is_rounded_up_since_a_named_delay_is_a_lower_bou
 
 #[tokio::test(start_paused = true)]
 async fn receives_count_where_the_message_cannot() {
-    // `temporary` is 2 s × 3ⁿ up to 60 s, of which the smallest sample leaves half.
-    let world = world();
+    let world = with_long_delays();
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
     world.send("{}").await;
     let processor = world.processor(Script::always(Failure::temporary("no")));
     let mut waits = Vec::new();
@@ -81,14 +95,29 @@ async fn receives_count_where_the_message_cannot() {
         waits.push(wait.as_secs());
         tokio::time::sleep(wait).await;
     }
-    assert_eq!(waits, [1, 3, 9, 27, 30]);
+    assert_eq!(waits, [310, 320, 330, 340, 350]);
     assert!(world.invoke(&processor).await.is_none(), "the redrive policy moves it");
     assert_eq!(world.dead().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_send_leaves_twenty_minutes_to_mend_it() {
+    let world = world();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let mut waited = Duration::ZERO;
+    while world.invoke(&processor).await.is_some() {
+        let wait = world.wait(&world.only_message());
+        waited += wait;
+        tokio::time::sleep(wait).await;
+    }
+    // The last of the five receives moves the message when its wait ends.
+    assert_eq!((waited, world.dead().len()), (secs(5 * 300), 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_larger_of_retries_and_receives_counts() {
-    let world = World::new();
+    let world = with_long_delays();
     world.send("{}").await;
     let processor = world.processor(Script::always(Failure::temporary("no")));
     for _ in 0..3 {
@@ -97,7 +126,7 @@ async fn the_larger_of_retries_and_receives_counts() {
     }
     world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
     world.invoke(&processor).await.unwrap();
-    assert_eq!(world.wait(&world.only_message()), secs(27), "three retries, one receive");
+    assert_eq!(world.wait(&world.only_message()), secs(340), "three retries, one receive");
 }
 
 #[tokio::test(start_paused = true)]
