@@ -26,7 +26,7 @@ class OwnHandler(unittest.TestCase):
         self.assertEqual(lint(translated(self.source)), "")
 
     def test_it_is_short(self):
-        self.assertLessEqual(len(PATH.read_text().splitlines()), 60)
+        self.assertLessEqual(len(PATH.read_text().splitlines()), 100)
 
     def test_the_queues_are_as_a_function_of_this_timeout_needs_them(self):
         queue, dead_letters = (self.resources[name]["Properties"] for name in ("Queue", "DeadLetterQueue"))
@@ -34,6 +34,25 @@ class OwnHandler(unittest.TestCase):
         self.assertGreaterEqual(queue["RedrivePolicy"]["maxReceiveCount"], 5)
         self.assertEqual(queue["RedrivePolicy"]["deadLetterTargetArn"], {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]})
         self.assertEqual(dead_letters["MessageRetentionPeriod"], 14 * 86_400)
+
+    def test_a_deleted_stack_leaves_both_queues(self):
+        for name in ("Queue", "DeadLetterQueue"):
+            self.assertEqual(self.resources[name]["DeletionPolicy"], "RetainExceptOnCreate")
+            self.assertEqual(self.resources[name]["UpdateReplacePolicy"], "Retain")
+
+    def test_dead_letters_and_messages_that_nothing_receives_raise_an_alarm(self):
+        metrics = {
+            name: (alarm["Properties"]["MetricName"], alarm["Properties"]["Dimensions"][0]["Value"]["Fn::GetAtt"][0])
+            for name, alarm in self.resources.items()
+            if alarm["Type"] == "AWS::CloudWatch::Alarm"
+        }
+        self.assertEqual(
+            metrics,
+            {
+                "DeadLettersAlarm": ("ApproximateNumberOfMessagesVisible", "DeadLetterQueue"),
+                "MessageAgeAlarm": ("ApproximateAgeOfOldestMessage", "Queue"),
+            },
+        )
 
     def test_the_function_says_which_messages_failed_and_may_send_to_its_own_queue(self):
         (event,) = self.function["Events"].values()
