@@ -6,6 +6,7 @@
 import { type Duration, Token } from 'aws-cdk-lib';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import type * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as sns from 'aws-cdk-lib/aws-sns';
 import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
 
@@ -34,7 +35,7 @@ export interface Checked {
   readonly strategy?: 'copy' | 'visibility';
   readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';
   readonly mode?: 'requeue' | 'report';
-  readonly topic?: unknown;
+  readonly topic?: sns.ITopic;
   readonly topicOperations?: readonly string[];
   readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
   readonly maxQueueDepth: number;
@@ -237,6 +238,9 @@ function together(options: Checked): string[] {
   if (options.topicOperations?.length && !options.topic) {
     problems.push('topicOperations filters the messages of a topic, and topic is not given: give topic, or leave it out');
   }
+  if (options.fifo && isFifo(options.topic) === false) {
+    problems.push('topic is a standard topic, and SNS delivers to a FIFO queue from a FIFO topic only: give a FIFO topic, or a standard queue');
+  }
   const told = (['alarmEmail', 'alarmTopic'] as const).filter((name) => options[name] !== undefined);
   if (options.monitoring === 'none' && told.length > 0) {
     problems.push(`${told.join(' and ')} cannot be notified, since monitoring is none: give monitoring alarms, or leave it out`);
@@ -254,6 +258,11 @@ function together(options: Checked): string[] {
     }
   }
   return problems;
+}
+
+/** Unknown if the topic is imported by an ARN that is known only at deployment. */
+function isFifo(topic: sns.ITopic | undefined): boolean | undefined {
+  return topic instanceof sns.Topic || (topic && !Token.isUnresolved(topic.topicArn)) ? topic.fifo : undefined;
 }
 
 /** If messages wait by their visibility timeout, each retry is a receive. `requeue doctor` has the same rule. */

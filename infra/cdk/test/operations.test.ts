@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
+import { CfnParameter, CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
 import { Annotations, Match } from 'aws-cdk-lib/assertions';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as ec2 from 'aws-cdk-lib/aws-ec2';
@@ -243,6 +243,8 @@ test('impossible options are refused, with the remedy', () => {
     [(stack) => ({ otherEncryptionKeys: [key(stack)] }), /otherEncryptionKeys is an alias/],
     [(stack) => ({ environmentKmsKey: new kms.Alias(stack, 'A', { aliasName: 'alias/a', targetKey: new kms.Key(stack, 'K') }) }), /environmentKmsKey is an alias/],
     [(stack) => ({ logKmsKey: key(stack) }), /logKmsKey is an alias/],
+    [(stack) => ({ ...FIFO, topic: new sns.Topic(stack, 'In') }), /topic is a standard topic, .*: give a FIFO topic, or a standard queue$/],
+    [(stack) => ({ ...FIFO, topic: sns.Topic.fromTopicArn(stack, 'In', TOPIC) }), /topic is a standard topic/],
     [() => ({ rolePath: 'service' }), /rolePath is "service": begin and end it with a slash/],
     [() => ({ rolePath: '/a b/' }), /rolePath is "\/a b\/"/],
     [() => ({ rolePath: `/${'a'.repeat(511)}/` }), /at most 512 characters$/],
@@ -266,6 +268,9 @@ test('options at the limit are accepted', () => {
     () => ({ rolePath: `/${'a'.repeat(510)}/` }),
     (stack: Stack) => ({ encryptionKey: kms.Alias.fromAliasName(stack, 'Alias', 'alias/aws/sqs') }),
     (stack: Stack) => ({ ...OWN, handler: handler(stack, 10) }),
+    (stack: Stack) => ({ ...FIFO, topic: new sns.Topic(stack, 'In', { fifo: true }) }),
+    (stack: Stack) => ({ ...FIFO, topic: sns.Topic.fromTopicArn(stack, 'In', `${TOPIC}.fifo`) }),
+    (stack: Stack) => ({ ...FIFO, topic: sns.Topic.fromTopicArn(stack, 'In', new CfnParameter(stack, 'Arn').valueAsString) }),
   ]) {
     made(props);
   }
@@ -284,6 +289,8 @@ test('the queues of a handler share its reserved concurrency, and only one queue
 });
 
 const SIGNING = 'arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-1234567890abcdef0';
+const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
+const FIFO: Partial<RetryQueueProps> = { fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 };
 const OWN = { targetUrl: undefined, code: undefined };
 
 function handler(stack: Stack, reservedConcurrentExecutions?: number): lambda.Function {
