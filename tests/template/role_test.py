@@ -8,9 +8,10 @@ from stack import EVERYTHING, KEY, PARAMETER, ROOT, SECRET, cloudformation, depl
 
 POLICIES = ROOT / "infra" / "policies"
 
-# Actions on "*": all but the last have no narrower resource, and that one has a condition.
+# Actions on "*": IAM knows no narrower resource, or CloudWatch shows composite alarms only so. The last has a condition.
 WITHOUT_A_RESOURCE = {
     "operator": {
+        "cloudwatch:DescribeAlarms",
         "lambda:GetAccountSettings",
         "lambda:ListEventSourceMappings",
         "logs:DescribeLogGroups",

@@ -61,7 +61,9 @@ impl Endpoint {
         let (host, signing_region) = match service {
             _ if is_given => return Ok(Self::at(&sqs, region.clone())),
             Service::Iam => iam(region, fips, ipv6),
-            Service::Kms
+            Service::CloudWatch
+            | Service::Ec2
+            | Service::Kms
             | Service::Lambda
             | Service::Logs
             | Service::SecretsManager
@@ -91,12 +93,12 @@ async fn sqs(
 }
 
 /// The host of a service in the region and the partition where SQS has this URL. In us-gov, the
-/// usual hosts of SQS, CloudWatch Logs and Parameter Store meet FIPS, and those of the other
-/// services do not.
+/// usual hosts of SQS, CloudWatch, EC2 and Parameter Store meet FIPS, and those of the other services
+/// do not.
 fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
     let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
     let fips = match service {
-        Service::Logs | Service::Ssm => sqs.ends_with("-fips"),
+        Service::CloudWatch | Service::Ec2 | Service::Logs | Service::Ssm => sqs.ends_with("-fips"),
         Service::Iam | Service::Kms | Service::Lambda | Service::SecretsManager => fips,
     };
     Ok(format!("{}{}.{domain}", service.name(), if fips { "-fips" } else { "" }))
@@ -136,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_service_is_where_the_client_of_the_sdk_finds_it() {
-        use Service::{Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
+        use Service::{CloudWatch, Ec2, Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
         for (service, region, fips, ipv6, expected, signing) in [
             (Lambda, "eu-west-1", false, false, "lambda.eu-west-1.amazonaws.com", "eu-west-1"),
             (Lambda, "eu-west-1", true, false, "lambda-fips.eu-west-1.amazonaws.com", "eu-west-1"),
@@ -178,6 +180,25 @@ mod tests {
                 "us-gov-east-1",
             ),
             (Logs, "eu-west-1", false, true, "logs.eu-west-1.api.aws", "eu-west-1"),
+            (
+                CloudWatch,
+                "eu-west-1",
+                false,
+                false,
+                "monitoring.eu-west-1.amazonaws.com",
+                "eu-west-1",
+            ),
+            (
+                CloudWatch,
+                "us-gov-west-1",
+                true,
+                false,
+                "monitoring.us-gov-west-1.amazonaws.com",
+                "us-gov-west-1",
+            ),
+            (Ec2, "eu-west-1", true, false, "ec2-fips.eu-west-1.amazonaws.com", "eu-west-1"),
+            (Ec2, "eu-west-1", false, true, "ec2.eu-west-1.api.aws", "eu-west-1"),
+            (Ec2, "us-gov-west-1", true, false, "ec2.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
             (Iam, "eu-west-1", false, false, "iam.amazonaws.com", "us-east-1"),
             (Iam, "eu-west-1", true, false, "iam-fips.amazonaws.com", "us-east-1"),
             (Iam, "cn-northwest-1", false, false, "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),

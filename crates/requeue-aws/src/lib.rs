@@ -54,6 +54,10 @@ pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Service {
+    /// CloudWatch, for its metrics and alarms.
+    CloudWatch,
+    /// Elastic Compute Cloud, for its networks.
+    Ec2,
     /// Identity and Access Management, which is one service for all regions of a partition.
     Iam,
     /// Key Management Service.
@@ -72,6 +76,8 @@ impl Service {
     /// Its name in host names and signatures.
     const fn name(self) -> &'static str {
         match self {
+            Self::CloudWatch => "monitoring",
+            Self::Ec2 => "ec2",
             Self::Iam => "iam",
             Self::Kms => "kms",
             Self::Lambda => "lambda",
@@ -84,6 +90,8 @@ impl Service {
     /// Its name in settings, as in `AWS_ENDPOINT_URL_SECRETS_MANAGER`.
     const fn id(self) -> &'static str {
         match self {
+            Self::CloudWatch => "CloudWatch",
+            Self::Ec2 => "EC2",
             Self::Iam => "IAM",
             Self::Kms => "KMS",
             Self::Lambda => "Lambda",
@@ -97,10 +105,27 @@ impl Service {
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
         let body = answer.body().bytes().unwrap_or_default();
         match self {
-            Self::Iam => error_of_xml(body),
-            Self::Kms | Self::Lambda | Self::Logs | Self::SecretsManager | Self::Ssm => {
-                error_of_json(answer.headers().get("x-amzn-errortype"), body)
-            }
+            Self::Ec2 | Self::Iam => error_of_xml(body),
+            Self::CloudWatch
+            | Self::Kms
+            | Self::Lambda
+            | Self::Logs
+            | Self::SecretsManager
+            | Self::Ssm => error_of_json(answer.headers().get("x-amzn-errortype"), body),
+        }
+    }
+
+    /// The version of its JSON protocol. Source: the services' models in botocore.
+    const fn json(self) -> &'static str {
+        match self {
+            Self::CloudWatch => "application/x-amz-json-1.0",
+            Self::Ec2
+            | Self::Iam
+            | Self::Kms
+            | Self::Lambda
+            | Self::Logs
+            | Self::SecretsManager
+            | Self::Ssm => "application/x-amz-json-1.1",
         }
     }
 }
@@ -163,6 +188,26 @@ pub async fn call<T: Send + Sync + 'static>(
     Box::pin(operation.build().invoke(request)).await.map(|Unprinted(read)| read)
 }
 
+/// Posts an operation of AWS's query protocol. `form` has its parameters, `Action` and `Version`.
+///
+/// # Errors
+///
+/// As [`call`].
+pub async fn call_query<T: Send + Sync + 'static>(
+    sdk: &SdkConfig,
+    service: Service,
+    form: String,
+    read: fn(&[u8]) -> Result<T, BoxError>,
+) -> Result<T, CallError> {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/")
+        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form)
+        .map_err(SdkError::construction_failure)?;
+    call(sdk, service, request, read).await
+}
+
 /// Posts an operation of AWS's JSON protocol, as in `AmazonSSM.GetParameter`.
 ///
 /// # Errors
@@ -178,7 +223,7 @@ pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
     let request = Request::builder()
         .method(Method::POST)
         .uri("/")
-        .header(CONTENT_TYPE, "application/x-amz-json-1.1")
+        .header(CONTENT_TYPE, service.json())
         .header("x-amz-target", operation)
         .body(request)
         .map_err(SdkError::construction_failure)?;
@@ -240,7 +285,7 @@ fn error_of_json(header: Option<&str>, body: &[u8]) -> Result<ErrorMetadata, Box
     Ok(error(code, text(&["message", "Message", "errorMessage"])))
 }
 
-/// Source: Smithy's AWS query protocol.
+/// Source: Smithy's AWS query and EC2 query protocols.
 fn error_of_xml(body: &[u8]) -> Result<ErrorMetadata, BoxError> {
     let body = std::str::from_utf8(body)?;
     let text = |name: &str| {
@@ -286,9 +331,15 @@ mod tests {
         }
         let xml = "<ErrorResponse><Error><Type>Sender</Type><Code>Denied</Code>\n\
                    <Message>no</Message></Error></ErrorResponse>";
-        for (body, expected) in
-            [(xml, Some("Denied: no")), ("<Code>Denied", None), ("{}", None), ("", None)]
-        {
+        let ec2 = "<Response><Errors><Error><Code>Denied</Code><Message>no</Message></Error>\
+                   </Errors><RequestID>1</RequestID></Response>";
+        for (body, expected) in [
+            (xml, Some("Denied: no")),
+            (ec2, Some("Denied: no")),
+            ("<Code>Denied", None),
+            ("{}", None),
+            ("", None),
+        ] {
             assert_eq!(told(error_of_xml(body.as_bytes())).as_deref(), expected, "{body}");
         }
     }

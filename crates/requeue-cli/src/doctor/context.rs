@@ -60,7 +60,7 @@ impl<'d> Context<'d> {
 
     pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {
         let settings = self.settings()?;
-        match &settings.policy_file {
+        match &settings.policy_elsewhere {
             None => Ok(&settings.config.policy),
             Some(_) => Err(not_checked("the function's policy is not known, see settings")),
         }

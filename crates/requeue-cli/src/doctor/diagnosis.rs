@@ -2,6 +2,9 @@
 
 use super::facts::Unread;
 
+/// The code of a list that is longer than the doctor reads.
+pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
+
 /// From good to bad. Unknown is never good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
@@ -73,7 +76,13 @@ pub(crate) enum Skip {
 impl From<&Unread> for Skip {
     fn from(unread: &Unread) -> Self {
         let Unread { permission, resource, code, is_answered } = unread;
-        Self::Unknown(if *is_answered {
+        Self::Unknown(if code == TOO_MANY_PAGES {
+            let found = format!("not checked: {permission} on {resource} has too many pages");
+            Diagnosis::unknown(
+                found,
+                ["look at that list by hand: this command reads 50 pages of it"],
+            )
+        } else if *is_answered {
             let found = format!("not checked: {permission} on {resource} was refused ({code})");
             Diagnosis::unknown(
                 found,

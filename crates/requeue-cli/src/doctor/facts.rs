@@ -34,6 +34,33 @@ pub(crate) struct Deployment {
     pub(crate) paths: Vec<QueuePath>,
     /// The reason for which the queue's mappings are unknown.
     pub(crate) unlisted: Option<Unread>,
+    /// All alarms of the account in this region.
+    pub(crate) alarms: Known<Vec<Alarm>>,
+}
+
+/// A metric alarm or a composite alarm.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Alarm {
+    pub(crate) name: String,
+    /// Whether CloudWatch runs its actions.
+    pub(crate) is_enabled: bool,
+    /// The ARNs of the actions for the state ALARM.
+    pub(crate) actions: Vec<String>,
+    /// The metrics that it reads.
+    pub(crate) metrics: Vec<Metric>,
+    /// Its expressions. A query of Metrics Insights is one.
+    pub(crate) expressions: Vec<String>,
+    /// The rule of a composite alarm.
+    pub(crate) rule: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metric {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) dimensions: BTreeMap<String, String>,
+    /// The account that has it, if the alarm names one.
+    pub(crate) account: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,11 +141,20 @@ pub(crate) struct Valid {
     pub(crate) secrets: BTreeSet<String>,
     /// The number of variables.
     pub(crate) variables: usize,
-    /// A policy file in the function's package, which cannot be read from outside. The policy in
-    /// `config` is then meaningless.
-    pub(crate) policy_file: Option<String>,
+    /// The place of a policy that the doctor does not read. The policy in `config` is then
+    /// meaningless.
+    pub(crate) policy_elsewhere: Option<PolicyPlace>,
     /// Whether a setting names the strategy.
     pub(crate) names_strategy: bool,
+}
+
+/// A place that only the function reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PolicyPlace {
+    /// A file in the function's package.
+    File(String),
+    /// The ARN of a secret or a parameter.
+    Stored(String),
 }
 
 /// A source queue, and the dead-letter queues behind it.

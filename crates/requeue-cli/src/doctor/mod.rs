@@ -30,8 +30,8 @@ use crate::{Error, document, output};
 #[command(after_help = "Permissions: lambda:GetFunctionConfiguration, \
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
-                        sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy and \
-                        logs:DescribeLogGroups. If a queue has a KMS key of your own: \
+                        sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
+                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue has a KMS key of your own: \
                         kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
                         mapping: lambda:GetEventSourceMapping and kms:Decrypt. The command only \
                         reads. If a permission is \
@@ -115,10 +115,10 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
     });
     let clients = Clients::new(named.as_deref().filter(|region| !region.is_empty())).await?;
     let mut deployments = match (function, url) {
-        (Some(function), _) => vec![clients.function(function, policy.as_ref()).await?],
+        (Some(function), _) => vec![Box::pin(clients.function(function, policy.as_ref())).await?],
         (None, url) => {
             let url = url.ok_or("--function or --queue-url is missing")?;
-            clients.queue(&url, policy.as_ref()).await?
+            Box::pin(clients.queue(&url, policy.as_ref())).await?
         }
     };
     for deployment in &mut deployments {

@@ -9,11 +9,12 @@ use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use requeue_lambda::Config;
 use serde_json::Value;
 
-use super::calls::{EventSourceMapping, FunctionConfiguration};
+use super::calls::cloudwatch;
+use super::calls::lambda::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
-    AllowedSources, Consumer, FunctionSettings, Logs, Mapping, QueueAttributes, RedriveSettings,
-    State, Unread, Valid, Vpc,
+    Alarm, AllowedSources, Consumer, FunctionSettings, Logs, Mapping, Metric, PolicyPlace,
+    QueueAttributes, RedriveSettings, State, Unread, Valid, Vpc,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
@@ -65,18 +66,16 @@ fn read_settings<'v>(
         variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
     let count = variables.len();
-    let is_file = |value: &str| !value.is_empty() && !value.trim_start().starts_with('{');
+    let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
     // A path in them means another machine's file.
-    let file =
-        variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
-    if file.is_some() {
+    if let Some(PolicyPlace::File(_)) = policy_place {
         variables.remove("REQUEUE_POLICY");
     }
     let (mut config, secrets) = match Config::from_vars_without_secrets(variables) {
         Ok(read) => read,
         Err(invalid) => return FunctionSettings::Invalid(invalid.problems().to_vec()),
     };
-    let policy_file = if policy.is_none() { file } else { None };
+    let policy_elsewhere = if policy.is_none() { policy_place } else { None };
     if let Some(policy) = policy {
         config.settings.policy = policy.clone();
     }
@@ -84,9 +83,21 @@ fn read_settings<'v>(
         config: config.settings,
         secrets,
         variables: count,
-        policy_file,
+        policy_elsewhere,
         names_strategy,
     }))
+}
+
+/// `None` if the setting has the policy itself.
+fn policy_place(value: &str) -> Option<PolicyPlace> {
+    let value = value.trim();
+    if value.is_empty() || value.starts_with('{') {
+        None
+    } else if value.starts_with("arn:") {
+        Some(PolicyPlace::Stored(value.to_owned()))
+    } else {
+        Some(PolicyPlace::File(value.to_owned()))
+    }
 }
 
 pub(crate) fn logs(configuration: &FunctionConfiguration) -> Logs {
@@ -160,6 +171,34 @@ pub(crate) fn mapping(mapping: &EventSourceMapping) -> Mapping {
     }
 }
 
+pub(crate) fn alarm(alarm: cloudwatch::Alarm) -> Alarm {
+    let (mut metrics, mut expressions) = (Vec::new(), Vec::new());
+    metrics.extend(metric(alarm.metric, None));
+    for query in alarm.metrics.into_iter().flatten() {
+        let account = query.account_id;
+        metrics.extend(query.metric_stat.and_then(|stat| metric(stat.metric, account)));
+        expressions.extend(query.expression);
+    }
+    Alarm {
+        name: alarm.name.unwrap_or_default(),
+        is_enabled: alarm.actions_enabled.unwrap_or_default(),
+        actions: alarm.actions.unwrap_or_default(),
+        metrics,
+        expressions,
+        rule: alarm.rule,
+    }
+}
+
+fn metric(metric: cloudwatch::Metric, account: Option<String>) -> Option<Metric> {
+    let dimensions = metric.dimensions.into_iter().flatten();
+    Some(Metric {
+        namespace: metric.namespace?,
+        name: metric.name?,
+        dimensions: dimensions.map(|dimension| (dimension.name, dimension.value)).collect(),
+        account,
+    })
+}
+
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
 const DEFAULT_TIMEOUT: u64 = 3;
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
@@ -224,7 +263,8 @@ mod tests {
     fn a_path_in_the_settings_of_a_function_is_not_followed_on_this_machine() {
         let read =
             valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
-        assert_eq!((read.variables, read.policy_file.as_deref()), (2, Some("Cargo.toml")));
+        let file = PolicyPlace::File("Cargo.toml".to_owned());
+        assert_eq!((read.variables, read.policy_elsewhere), (2, Some(file)));
         assert_eq!(
             valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
             5
@@ -236,7 +276,21 @@ mod tests {
         else {
             panic!()
         };
-        assert_eq!((read.policy_file, read.config.policy.max_retries), (None, 7));
+        assert_eq!((read.policy_elsewhere, read.config.policy.max_retries), (None, 7));
+    }
+
+    #[test]
+    fn a_policy_that_is_stored_at_an_arn_is_a_secret_that_the_function_reads() {
+        let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy";
+        let read = valid(&[("REQUEUE_POLICY", &format!(" {arn}:3"))]);
+        assert_eq!(read.policy_elsewhere, Some(PolicyPlace::Stored(format!("{arn}:3"))));
+        assert_eq!(read.secrets, [arn.to_owned()].into());
+        let given = RetryPolicy::default();
+        let FunctionSettings::Valid(read) = read_settings([("REQUEUE_POLICY", arn)], Some(&given))
+        else {
+            panic!()
+        };
+        assert_eq!((read.policy_elsewhere, read.secrets), (None, [arn.to_owned()].into()));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use super::super::access_policy::account;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AccessDecision, FunctionSettings, State, Valid, Vpc};
+use super::super::facts::{AccessDecision, FunctionSettings, PolicyPlace, State, Valid, Vpc};
 use super::super::remedy;
+use super::secrets::stored_text;
 use crate::policy_text::retries;
 use crate::table::span;
 
@@ -92,15 +93,21 @@ fn settings(context: &Context<'_>) -> Checked {
         }
         FunctionSettings::Valid(valid) => valid,
     };
-    if let Some(file) = &valid.policy_file {
-        let found = format!(
-            "REQUEUE_POLICY names the file {file} in the function's package, and this command \
-             cannot read that"
-        );
-        return Ok(Diagnosis::unknown(
-            found,
-            ["requeue doctor … --policy FILE, with a copy of that file"],
-        ));
+    if let Some(place) = &valid.policy_elsewhere {
+        let (found, remedy) = match place {
+            PolicyPlace::File(file) => (
+                format!(
+                    "REQUEUE_POLICY names the file {file} in the function's package, and this \
+                     command cannot read that"
+                ),
+                "requeue doctor … --policy FILE, with a copy of that file".to_owned(),
+            ),
+            PolicyPlace::Stored(arn) => (
+                format!("REQUEUE_POLICY names {arn}, and this command fetches no stored text"),
+                format!("{} | requeue doctor … --policy -", stored_text(arn)),
+            ),
+        };
+        return Ok(Diagnosis::unknown(found, [remedy]));
     }
     let meaning = meaning(valid, context)?;
     Ok(Diagnosis::ok(match valid.variables {

@@ -9,6 +9,7 @@ use super::diagnosis::{Checked, Finding, Skip};
 use super::facts::Deployment;
 use crate::table::span;
 
+mod alarms;
 mod dead_letters;
 mod function;
 mod mapping;
@@ -56,8 +57,8 @@ fn is_polling(state: &str) -> bool {
 const OF_FUNCTION: [&[Check]; 2] = [function::CHECKS, secrets::CHECKS];
 
 /// The checks of each queue, in the order of the output, behind those of the function.
-const OF_QUEUE: [&[Check]; 4] =
-    [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
+const OF_QUEUE: [&[Check]; 5] =
+    [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS, alarms::CHECKS];
 
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };

@@ -114,3 +114,19 @@ fn whole(arn: &str) -> String {
          --secret-id {arn} --query ARN --output text` prints"
     )
 }
+
+/// The command that prints a stored text.
+pub(super) fn stored_text(arn: &str) -> String {
+    let region = arn.split(':').nth(3).unwrap_or_default();
+    if reading(arn) == PARAMETER {
+        format!(
+            "aws ssm get-parameter --region {region} --name {arn} --with-decryption --query \
+             Parameter.Value --output text"
+        )
+    } else {
+        format!(
+            "aws secretsmanager get-secret-value --region {region} --secret-id {arn} --query \
+             SecretString --output text"
+        )
+    }
+}

@@ -92,7 +92,19 @@ pub(super) const ROWS: &[Row] = &[
         |d| d.settings = FunctionSettings::Unread(refused::<()>().unwrap_err()),
         Some(Unknown),
     ),
-    ("settings", |d| d.valid().policy_file = Some("policy.json".to_owned()), Some(Unknown)),
+    (
+        "settings",
+        |d| d.valid().policy_elsewhere = Some(PolicyPlace::File("policy.json".to_owned())),
+        Some(Unknown),
+    ),
+    (
+        "settings",
+        |d| {
+            let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy:3";
+            d.valid().policy_elsewhere = Some(PolicyPlace::Stored(arn.to_owned()));
+        },
+        Some(Unknown),
+    ),
     ("mapping", |d| d.paths.clear(), Some(Danger)),
     ("mapping", |d| d.unlisted = refused::<()>().err(), Some(Unknown)),
     ("mapping", |d| d.function = None, Some(Fine)),

@@ -12,6 +12,7 @@ use super::super::diagnosis::Level::{self, Danger, Ok as Fine, Unknown, Warning}
 use super::super::facts::*;
 use super::*;
 
+mod alarms;
 mod dead_letters;
 mod function;
 mod mapping;
@@ -148,8 +149,33 @@ fn good() -> Deployment {
             direct: None,
         }],
         unlisted: None,
+        alarms: Ok(vec![
+            alarm("dead-letters", "AWS/SQS", VISIBLE, &[("QueueName", "dead")]),
+            alarm("age", "Requeue", "MessageAge", &[("Service", "orders"), ("Queue", "orders")]),
+        ]),
     }
 }
+
+/// An alarm that notifies a topic.
+fn alarm(name: &str, namespace: &str, metric: &str, dimensions: &[(&str, &str)]) -> Alarm {
+    let dimensions =
+        dimensions.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let metric = Metric {
+        namespace: namespace.to_owned(),
+        name: metric.to_owned(),
+        dimensions: dimensions.collect(),
+        account: None,
+    };
+    Alarm {
+        name: name.to_owned(),
+        is_enabled: true,
+        actions: vec!["arn:aws:sns:eu-west-1:123456789012:on-call".to_owned()],
+        metrics: vec![metric],
+        ..Alarm::default()
+    }
+}
+
+const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 
 /// Parts of it, for a row to change.
 trait Parts {
@@ -169,6 +195,7 @@ trait Parts {
     fn key_policy(&mut self, decision: AccessDecision, policy: Known<String>);
     fn customer(&mut self) -> &mut CustomerKey;
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>);
+    fn alarms(&mut self) -> &mut Vec<Alarm>;
 }
 
 impl Parts for Deployment {
@@ -252,6 +279,10 @@ impl Parts for Deployment {
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>) {
         self.function().secrets.push(Secret { arn: arn.to_owned(), decision });
     }
+
+    fn alarms(&mut self) -> &mut Vec<Alarm> {
+        self.alarms.as_mut().unwrap()
+    }
 }
 
 fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
@@ -299,13 +330,14 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 6] = [
+const TABLES: [&[Row]; 7] = [
     function::ROWS,
     secrets::ROWS,
     mapping::ROWS,
     queue::ROWS,
     dead_letters::ROWS,
     permissions::ROWS,
+    alarms::ROWS,
 ];
 
 fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
@@ -317,7 +349,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 30);
+    assert_eq!(findings.len(), 32);
 }
 
 #[test]

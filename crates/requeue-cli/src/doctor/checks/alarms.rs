@@ -1,0 +1,228 @@
+//! Whether alarms of CloudWatch watch the dead letters and the age of messages, and whether they
+//! notify anybody. The doctor sees alarms of this account and region only.
+
+use requeue::queue::QueueArn;
+
+use super::super::access_policy::account;
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{Alarm, Metric};
+use super::worst;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "dead-letter-alarm",
+        why: "Nothing handles dead letters until a person acts, and SQS deletes them when their \
+              retention ends.",
+        look: dead_letter_alarm,
+    },
+    Check {
+        id: "age-alarm",
+        why: "While calls fail, or nothing receives the messages, Requeue and SQS lose none: only \
+              their age shows the trouble.",
+        look: age_alarm,
+    },
+];
+
+const SQS: &str = "AWS/SQS";
+const REQUEUE: &str = "Requeue";
+const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
+const OLDEST: &str = "ApproximateAgeOfOldestMessage";
+const AGE: &str = "MessageAge";
+/// Messages that SQS itself moves to a dead-letter queue do not count. Source: SQS developer guide,
+/// "Available CloudWatch metrics for Amazon SQS".
+const SENT: &str = "NumberOfMessagesSent";
+
+/// The alarm that a check looks for.
+struct Sought<'s> {
+    queue: &'s QueueArn,
+    /// Metrics of SQS, the best first.
+    of_sqs: &'s [&'s str],
+    of_requeue: Option<&'s str>,
+    /// A metric of SQS that looks right and is not.
+    misleading: Option<&'s str>,
+    threshold: u32,
+}
+
+impl Sought<'_> {
+    fn reads(&self, metric: &Metric) -> bool {
+        let (name, queue) = (metric.name.as_str(), self.queue);
+        let dimension = |name| metric.dimensions.get(name).is_some_and(|of| of == queue.name());
+        let is_own = match metric.dimensions.len() {
+            1 => metric.namespace == SQS && self.of_sqs.contains(&name) && dimension("QueueName"),
+            2 => {
+                let has_service = metric.dimensions.contains_key("Service");
+                metric.namespace == REQUEUE
+                    && Some(name) == self.of_requeue
+                    && has_service
+                    && dimension("Queue")
+            }
+            _ => false,
+        };
+        is_own && metric.account.as_ref().is_none_or(|of| of == account(&queue.to_string()))
+    }
+
+    /// A new alarm on the first metric.
+    fn create(&self) -> String {
+        let (queue, metric, threshold) = (self.queue.name(), self.of_sqs[0], self.threshold);
+        format!(
+            "aws cloudwatch put-metric-alarm --region {} --alarm-name {queue}-{metric} --namespace \
+             {SQS} --metric-name {metric} --dimensions Name=QueueName,Value={queue} --statistic \
+             Maximum --period 60 --evaluation-periods 1 --comparison-operator GreaterThanThreshold \
+             --threshold {threshold} --treat-missing-data notBreaching --alarm-actions TOPIC, with \
+             the ARN of an SNS topic",
+            self.queue.region()
+        )
+    }
+
+    fn told(&self) -> String {
+        let names = self.of_sqs.iter().chain(&self.of_requeue);
+        let names: Vec<&str> = names.copied().collect();
+        format!("{} of {}", names.join(" or "), self.queue.name())
+    }
+}
+
+fn dead_letter_alarm(context: &Context<'_>) -> Checked {
+    let path = context.path()?;
+    let reached = path.dead_letters.iter().chain(&path.direct);
+    let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
+    queues.dedup();
+    worst(queues.into_iter().map(|queue| {
+        let of_sqs = &[VISIBLE, OLDEST];
+        let misleading = Some(SENT);
+        look(context, &Sought { queue, of_sqs, of_requeue: None, misleading, threshold: 0 })
+    }))
+}
+
+fn age_alarm(context: &Context<'_>) -> Checked {
+    let queue = &context.source()?.arn;
+    let (of_sqs, of_requeue) = (&[OLDEST], Some(AGE));
+    look(context, &Sought { queue, of_sqs, of_requeue, misleading: None, threshold: 900 })
+}
+
+fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
+    let (arn, region) = (sought.queue.to_string(), sought.queue.region());
+    let is_foreign =
+        context.function().is_ok_and(|function| account(&function.role) != account(&arn));
+    if is_foreign || region != context.region() {
+        let found = format!(
+            "not checked: {arn} is of another account or region, which has the alarms on it"
+        );
+        let list = format!("aws cloudwatch describe-alarms --region {region}, in that account");
+        return Err(Skip::Unknown(Diagnosis::unknown(found, [list])));
+    }
+    let alarms = context.deployment.alarms.as_ref()?;
+    let watching: Vec<&Alarm> =
+        alarms.iter().filter(|alarm| alarm.metrics.iter().any(|one| sought.reads(one))).collect();
+    if watching.is_empty() {
+        return none(alarms, sought);
+    }
+    if let Some(alarm) = watching.iter().find(|alarm| notifies(alarm)) {
+        let actions = alarm.actions.join(" and ");
+        return Ok(Diagnosis::ok(format!("{} notifies {actions}", alarm.name)));
+    }
+    let by_composite = |alarm: &&Alarm| {
+        let mut composite = alarms.iter().filter(|composite| notifies(composite));
+        composite.find(|composite| composite.rule.as_ref().is_some_and(|rule| names(rule, alarm)))
+    };
+    for alarm in &watching {
+        let Some(composite) = by_composite(alarm) else { continue };
+        let found = format!("the composite alarm {} notifies for {}", composite.name, alarm.name);
+        if composite.rule.as_deref().is_some_and(is_any) {
+            return Ok(Diagnosis::ok(found));
+        }
+        let show = format!(
+            "aws cloudwatch describe-alarms --region {region} --alarm-types CompositeAlarm \
+             --alarm-names {} shows its rule",
+            quoted(&composite.name)
+        );
+        let found = format!("not checked: {found}, but its rule may need more than that alarm");
+        return Err(Skip::Unknown(Diagnosis::unknown(found, [show])));
+    }
+    Ok(silent(&watching, region))
+}
+
+/// No alarm reads the metric.
+fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
+    // A query of Metrics Insights reads the metrics of many queues.
+    let is_query = |expression: &String| {
+        expression.trim_start().get(..6).is_some_and(|verb| verb.eq_ignore_ascii_case("SELECT"))
+            && sought.of_sqs.iter().chain(&sought.of_requeue).any(|name| expression.contains(name))
+    };
+    let mut queries = alarms.iter().filter(|alarm| alarm.expressions.iter().any(is_query));
+    if let Some(alarm) = queries.next() {
+        let found = format!(
+            "not checked: {} has a Metrics Insights query, which may read {}",
+            alarm.name,
+            sought.told()
+        );
+        return Err(Skip::Unknown(Diagnosis::unknown(found, [sought.create()])));
+    }
+    let mut found = format!("no alarm of this account and region reads {}", sought.told());
+    let misleading = Sought { of_sqs: sought.misleading.as_slice(), of_requeue: None, ..*sought };
+    let mut misled =
+        alarms.iter().filter(|alarm| alarm.metrics.iter().any(|metric| misleading.reads(metric)));
+    if let (Some(alarm), Some(metric)) = (misled.next(), sought.misleading) {
+        found = format!(
+            "{found}; {} reads {metric}, which does not count the messages that SQS moves",
+            alarm.name
+        );
+    }
+    let template = "template, parameters: `Monitoring=alarms`".to_owned();
+    Ok(Diagnosis::warning(found, [sought.create(), template]))
+}
+
+/// Alarms that notify nobody.
+fn silent(watching: &[&Alarm], region: &str) -> Diagnosis {
+    let disabled = watching.iter().find(|alarm| !alarm.is_enabled && has_actions(alarm));
+    if let Some(alarm) = disabled {
+        let enable = format!(
+            "aws cloudwatch enable-alarm-actions --region {region} --alarm-names {}",
+            quoted(&alarm.name)
+        );
+        Diagnosis::warning(format!("the actions of {} are disabled", alarm.name), [enable])
+    } else {
+        let names: Vec<&str> = watching.iter().map(|alarm| alarm.name.as_str()).collect();
+        Diagnosis::warning(
+            format!("{} has no action that notifies anybody", names.join(" or ")),
+            [
+                "template, parameters: `AlarmTopicArn=` and the ARN of an SNS topic, or \
+                 `AlarmEmail=` and an address",
+                "add an SNS topic to the alarm's AlarmActions",
+            ],
+        )
+    }
+}
+
+fn notifies(alarm: &Alarm) -> bool {
+    alarm.is_enabled && has_actions(alarm)
+}
+
+/// Whether an action is for people or for a program. One that scales or stops machines is not.
+fn has_actions(alarm: &Alarm) -> bool {
+    let service = |action: &String| action.split(':').nth(2).unwrap_or_default().to_owned();
+    alarm.actions.iter().any(|action| !["autoscaling", "automate"].contains(&&*service(action)))
+}
+
+/// Whether the rule of a composite alarm names the alarm, by its name or by its ARN.
+fn names(rule: &str, alarm: &Alarm) -> bool {
+    let name = &alarm.name;
+    let mut places = rule.match_indices(name.as_str());
+    places.any(|(at, _)| {
+        let (before, after) = (&rule[..at], &rule[at + name.len()..]);
+        let is_start = before.ends_with(['(', '"', '\'', ' ']) || before.ends_with(":alarm:");
+        is_start && after.starts_with([')', '"', '\'', ' '])
+    })
+}
+
+/// Whether one of the alarms in the rule is enough.
+fn is_any(rule: &str) -> bool {
+    let mut words = rule.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    !words.any(|word| ["AND", "NOT", "AT_LEAST", "OK"].contains(&&*word.to_ascii_uppercase()))
+}
+
+/// For a shell.
+fn quoted(name: &str) -> String {
+    format!("'{}'", name.replace('\'', "'\\''"))
+}

@@ -1,0 +1,151 @@
+//! The queues of a function, their keys, and the permissions of the function's role on both.
+
+use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
+use aws_sdk_sqs::types::QueueAttributeName;
+use requeue::queue::QueueArn;
+
+use super::super::calls::kms::{self, KeyMetadata};
+use super::super::calls::{iam, lambda};
+use super::super::checks::{KEY, NO_KEY, SENDING, TAKING, is_alias};
+use super::super::facts::{
+    Access, AccessDecision, CustomerKey, EncryptionKey, FunctionSettings, Key, Known, Mapping,
+    QueuePath, Reached, Unread,
+};
+use super::super::parse;
+use super::{Clients, code, unread};
+
+const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
+const MANAGED_KEY: &str = "alias/aws/sqs";
+
+impl Clients {
+    /// Follows a queue to its dead-letter queues, and asks for the permissions of `role` on them.
+    pub(super) async fn path(
+        &self,
+        mapping: Option<Mapping>,
+        mut source: Reached,
+        role: Option<&str>,
+        settings: &FunctionSettings,
+    ) -> QueuePath {
+        let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
+        let direct = match settings {
+            FunctionSettings::Valid(valid) => {
+                let queue = valid.config.dead_letter.queue();
+                queue.map(|url| url.arn(source.arn.partition(), &self.region))
+            }
+            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
+        };
+        let dead_letters = async { Some(self.reached(target?).await) };
+        let direct = async { Some(self.reached(direct?).await) };
+        let (dead_letters, mut direct) = tokio::join!(dead_letters, direct);
+        if let Some(role) = role {
+            let taking: Vec<&str> = TAKING.into_iter().chain([SENDING]).collect();
+            self.ask(&mut source, role, &taking).await;
+            if let Some(direct) = &mut direct {
+                self.ask(direct, role, &[SENDING]).await;
+            }
+        }
+        QueuePath { mapping, source, dead_letters, direct }
+    }
+
+    pub(super) async fn reached(&self, arn: QueueArn) -> Reached {
+        let request = self
+            .sqs
+            .get_queue_attributes()
+            .queue_url(arn.url())
+            .attribute_names(QueueAttributeName::All);
+        let name = arn.to_string();
+        let consumers = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &name);
+        let (attributes, consumers) = tokio::join!(request.send(), consumers);
+        let consumers = consumers
+            .map(|mappings| mappings.iter().map(parse::consumer).collect())
+            .map_err(|error| unread("lambda:ListEventSourceMappings", &name, &error));
+        let attributes = match attributes {
+            Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(GetQueueAttributesError::is_queue_does_not_exist) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
+        };
+        let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
+        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty());
+        let key = match key {
+            Some(key) => Some(self.key(key, &arn).await),
+            None => None,
+        };
+        // A queue's ARN has its partition; a URL has none.
+        let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
+        let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
+        Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }
+    }
+
+    /// The key by its name in the attributes of this queue.
+    async fn key(&self, name: &str, queue: &QueueArn) -> EncryptionKey {
+        if name == MANAGED_KEY || name.ends_with(&format!(":{MANAGED_KEY}")) {
+            return EncryptionKey::ManagedByAws;
+        }
+        let name = parse::key_name(name, queue);
+        let key = match kms::describe_key(&self.sdk, &name).await {
+            Ok(KeyMetadata { key_manager, .. }) if key_manager.as_deref() == Some("AWS") => {
+                return EncryptionKey::ManagedByAws;
+            }
+            Ok(KeyMetadata { arn, key_state, .. }) => Ok(Key {
+                arn: arn.unwrap_or_else(|| name.clone()),
+                state: key_state.unwrap_or_default(),
+            }),
+            Err(error) if code(&error) == "NotFoundException" => {
+                Ok(Key { arn: name.clone(), state: NO_KEY.to_owned() })
+            }
+            Err(error) => Err(unread("kms:DescribeKey", &name, &error)),
+        };
+        let arn = key.as_ref().map_or(&name, |key| &key.arn);
+        let policy = match &key {
+            // KMS knows a policy by its key only, not by an alias.
+            Err(unread) if is_alias(arn) => Err(unread.clone()),
+            _ => kms::key_policy(&self.sdk, arn)
+                .await
+                .map_err(|error| unread("kms:GetKeyPolicy", arn, &error)),
+        };
+        let access = Err(Unread {
+            permission: SIMULATE,
+            resource: name.clone(),
+            code: "NotAsked".to_owned(),
+            is_answered: false,
+        });
+        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
+    }
+
+    /// Asks for the permissions of the role on an existing queue and its key.
+    async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
+        reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
+        if let Some(EncryptionKey::Customer(customer)) = &mut reached.key {
+            let CustomerKey { name, access, key, .. } = &mut **customer;
+            let arn = key.as_ref().map_or(&*name, |key| &key.arn);
+            let resource = if is_alias(arn) { "*" } else { arn };
+            *access = self.simulate(role, &KEY, resource).await;
+        }
+    }
+
+    pub(super) async fn simulate(
+        &self,
+        role: &str,
+        actions: &[&str],
+        resource: &str,
+    ) -> Known<Access> {
+        let results = iam::simulate_principal_policy(&self.sdk, role, actions, resource).await;
+        let results = results.map_err(|error| unread(SIMULATE, &role, &error))?;
+        let decisions = results.into_iter().map(|result| {
+            let decision = match result.decision.as_str() {
+                "allowed" => AccessDecision::Allowed,
+                _ if result.is_missing_context => AccessDecision::Depends,
+                "explicitDeny" => AccessDecision::Denied,
+                _ => AccessDecision::NotAllowed,
+            };
+            (result.action, decision)
+        });
+        Ok(decisions.collect())
+    }
+}
