@@ -75,7 +75,7 @@ def setUpModule():
 
 
 def local_files(value):
-    """The local files that `sam deploy` reads for a template, below `value`."""
+    """The addresses of files that a template names, below `value`: local ones until `sam deploy` uploads them."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if not isinstance(value, dict):
@@ -251,7 +251,7 @@ class Deployed(unittest.TestCase):
         # Neither cargo nor a checkout: sam alone, in the directory of the bundle.
         home = files / "home"
         home.mkdir()
-        environment = {
+        cls.directory, cls.environment = files / name, {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "AWS_ENDPOINT_URL": ENDPOINT,
@@ -261,15 +261,18 @@ class Deployed(unittest.TestCase):
         }
         # The emulator does not support alarms on expressions.
         overrides = [f'TargetUrl="{cls.target.url}"', "Monitoring=none", "FunctionTimeout=10", "MessageTimeout=1"]
-        deploy = ["sam", "deploy", "--stack-name", cls.STACK, "--region", "us-east-1", "--no-confirm-changeset", "--parameter-overrides", *overrides]
-        deployed = subprocess.run(deploy, cwd=files / name, env=environment, capture_output=True, text=True)
-        if deployed.returncode:
-            raise RuntimeError(deployed.stdout + deployed.stderr)
+        cls.sam("deploy", "--stack-name", cls.STACK, "--region", "us-east-1", "--no-confirm-changeset", "--parameter-overrides", *overrides)
         (stack,) = aws("cloudformation").describe_stacks(StackName=cls.STACK)["Stacks"]
         outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
         cls.queue = Queue(outputs["QueueUrl"], outputs["DeadLetterQueueUrl"], outputs["FunctionName"])
         # As in deployed_test.py: the emulator gives the mapping texts where AWS gives it numbers.
         cls.queue.configure(BatchSize=10, MaximumBatchingWindowInSeconds=0, ScalingConfig={"MaximumConcurrency": 2})
+
+    @classmethod
+    def sam(cls, *words):
+        done = subprocess.run(["sam", *words], cwd=cls.directory, env=cls.environment, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
 
     def test_a_message_goes_through_the_deployed_bundle(self):
         body = order("released", "ok")
@@ -278,6 +281,14 @@ class Deployed(unittest.TestCase):
         self.queue.wait_for_counts((0, 0, 0))
         (call,) = self.target.called("A-released")
         self.assertEqual((call["body"], call["headers"]["idempotency-key"]), (body.encode(), message_id))
+
+    def test_sam_uploads_every_local_file(self):
+        # The emulator does not say from which files it made the stack.
+        self.sam("package", "--resolve-s3", "--region", "us-east-1", "--output-template-file", "packaged.yaml")
+        packaged = yaml_parse((self.directory / "packaged.yaml").read_text())
+        addresses = [packaged["Resources"]["Function"]["Properties"]["CodeUri"], *local_files(packaged)]
+        self.assertEqual([address for address in addresses if not re.match("s3://|https://", address)], [])
+        self.assertEqual(len(addresses), 1 + len(list(local_files(yaml_parse((ROOT / "template.yaml").read_text())))))
 
     def test_the_function_has_the_processor_of_the_bundle(self):
         configuration = aws("lambda").get_function_configuration(FunctionName=self.queue.function)
