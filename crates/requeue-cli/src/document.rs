@@ -35,6 +35,13 @@ pub(crate) fn text(path: &Path) -> Result<String, Error> {
 /// As [`read_all`], with the text of the file.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
     let name = name(path);
+    if let Some(command) = stored(text.trim()) {
+        return Err(format!(
+            "the policy {name} is an ARN: this command reads the document itself; print it with:\n  \
+             {command}"
+        )
+        .into());
+    }
     let document = || {
         let mut settings = Settings::default();
         settings.set_policy(text)?;
@@ -49,6 +56,20 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(RetryPolicy, Rules, Queu
             problems.join("\n  ")
         )
     })?)
+}
+
+/// The command that prints the document whose ARN this is.
+fn stored(arn: &str) -> Option<String> {
+    let mut parts = arn.splitn(6, ':');
+    match (parts.next()?, parts.nth(1)?) {
+        ("arn", "ssm") => Some(format!(
+            "aws ssm get-parameter --with-decryption --name {arn} --query Parameter.Value --output text"
+        )),
+        ("arn", "secretsmanager") => Some(format!(
+            "aws secretsmanager get-secret-value --secret-id {arn} --query SecretString --output text"
+        )),
+        _ => None,
+    }
 }
 
 /// The name of the document in a sentence.

@@ -269,6 +269,25 @@ fn what_is_no_policy_is_refused_with_the_reason() {
     assert_eq!(requeue(&["check"]).status, 2, "a file is asked for");
 }
 
+/// `REQUEUE_POLICY` of a deployed function may be an ARN.
+#[test]
+fn an_arn_is_refused_with_the_command_that_prints_the_document() {
+    for (service, rest, command) in [
+        ("ssm", "parameter/orders", "aws ssm get-parameter --with-decryption --name "),
+        ("secretsmanager", "secret:a-AbCdEf", "aws secretsmanager get-secret-value --secret-id "),
+    ] {
+        let arn = format!("arn:aws:{service}:eu-west-1:123456789012:{rest}");
+        let checked = requeue_reading(&format!("{arn}\n"), &["check", "-"]);
+        assert_eq!((checked.status, checked.stdout.as_str()), (1, ""));
+        assert!(checked.stderr.contains(" is an ARN: "), "{}", checked.stderr);
+        assert!(
+            checked.stderr.contains(&format!("\n  {command}{arn} --query ")),
+            "{}",
+            checked.stderr
+        );
+    }
+}
+
 /// Lambda counts the quotation marks of a document twice.
 #[test]
 fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
