@@ -480,6 +480,10 @@ class Deployed(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertNotIn(TOKEN, done.stdout)
 
+    def test_the_built_template_fits_into_a_request(self):
+        # CloudFormation's limit for a template without a bucket.
+        self.assertLessEqual((BUILD / "template.yaml").stat().st_size, 51_200)
+
     def test_the_package_is_without_the_embedded_queue_and_the_command_line(self):
         command, bootstrap = (build_for_tests() / "requeue").read_bytes(), self.bootstrap.read_bytes()
         for marker in MARKERS:

@@ -1,6 +1,5 @@
 """The template, as SAM and CloudFormation read it."""
 
-import copy
 import functools
 import json
 import os
@@ -10,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import yaml
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
@@ -46,9 +46,23 @@ def template():
     return yaml_parse((ROOT / "template.yaml").read_text())
 
 
+def included(node):
+    """The template with the files that it includes, as CloudFormation's transform AWS::Include inserts them."""
+    match node:
+        case {"Fn::Transform": {"Name": "AWS::Include", "Parameters": {"Location": path}}, **others} if not others:
+            # Without the short forms, such as !Sub: the transform does not know them.
+            return yaml.safe_load((ROOT / path).read_text())
+        case dict():
+            return {name: included(member) for name, member in node.items()}
+        case list():
+            return [included(member) for member in node]
+        case _:
+            return node
+
+
 def translated(template):
     """The CloudFormation that SAM makes of it."""
-    template = copy.deepcopy(template)
+    template = included(template)
     template["Resources"]["Function"]["Properties"]["CodeUri"] = "s3://bucket/key"
     return transform(template, {}, NoManagedPolicies())
 

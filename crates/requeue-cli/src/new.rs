@@ -39,10 +39,11 @@ const OWN_HANDLER: [File; 6] = [
     ("template.yaml", include_str!("../templates/template.yaml")),
     ("event.json", include_str!("../templates/event.json")),
 ];
-const HTTP: [File; 4] = [
+const HTTP: [File; 5] = [
     ("Cargo.toml", include_str!("../templates/http.toml")),
     ("src/main.rs", include_str!("../templates/http.rs")),
     ("template.yaml", include_str!("../templates/http.yaml")),
+    ("infra/dashboard.yaml", include_str!("../templates/dashboard.yaml")),
     ("event.json", include_str!("../templates/event.json")),
 ];
 const GITIGNORE: File = (".gitignore", "target\n.aws-sam\n");

@@ -78,12 +78,21 @@ fn the_http_project_is_the_ready_lambda_and_its_template() {
     let directory = fresh("webhooks");
     requeue(&["new", &directory, "--http"]).succeeded();
     let root = Path::new(&directory);
-    let expected = [".gitignore", "Cargo.toml", "event.json", "src/main.rs", "template.yaml"];
+    let expected = [
+        ".gitignore",
+        "Cargo.toml",
+        "event.json",
+        "infra/dashboard.yaml",
+        "src/main.rs",
+        "template.yaml",
+    ];
     assert_eq!(files(root), expected);
     assert_eq!(
         text(root.join("src/main.rs")),
         text(repository("crates/requeue-lambda/src/main.rs"))
     );
+    // The template includes it by this path.
+    assert_eq!(text(root.join("infra/dashboard.yaml")), text(repository("infra/dashboard.yaml")));
     let template = text(repository("template.yaml"))
         .replace("Binary: \"requeue-lambda\"", "Binary: \"webhooks\"");
     assert_eq!(text(root.join("template.yaml")), template);
