@@ -38,10 +38,12 @@ class Emulator:
         """Makes a stack, and returns its name and outputs."""
         name = f"stack-{uuid.uuid4().hex[:8]}"
         parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in given.items()]
+        # In a bucket, as SAM does, since a request may have 51,200 bytes of template. The emulators read
+        # this address from their own bucket.
+        self.client("s3").put_object(Bucket="bucket", Key="template", Body=json.dumps(template))
+        place = "https://s3.us-east-1.amazonaws.com/bucket/template"
         cloudformation = self.client("cloudformation")
-        cloudformation.create_stack(
-            StackName=name, TemplateBody=json.dumps(template), Parameters=parameters, Capabilities=["CAPABILITY_IAM"]
-        )
+        cloudformation.create_stack(StackName=name, TemplateURL=place, Parameters=parameters, Capabilities=["CAPABILITY_IAM"])
         cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
         return name, {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from stack import KEY, PARAMETER, ROOT, SECRET, TOPIC, cloudformation, deployed, refusals, template, translated
+from stack import BOUNDARY, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, TOPIC, cloudformation, deployed, refusals, template, translated
 
 DAY = 86_400
 
@@ -42,6 +42,10 @@ OTHERS = {
     "KmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), "alias/aws/sqs", "*"]),
     "OtherKmsKeyArns": ([KEY], [KEY.replace("key/", "alias/"), "*"]),
     "TopicArn": ([TOPIC, f"{TOPIC}.fifo", TOPIC.replace("aws", "aws-cn", 1)], [f"{TOPIC}:0f1e", TOPIC.replace("sns", "sqs"), "orders", "*"]),
+    "ReserveConcurrency": (["true"], ["10", ""]),
+    "SubnetIds": ([SUBNETS, "subnet-1a2b3c4d"], [f"{SUBNETS},", SUBNETS.replace(",", ", "), GROUP, "subnet-*", "*"]),
+    "SecurityGroupIds": ([GROUP, f"{GROUP},sg-1a2b3c4d"], [f"{GROUP},", SUBNETS, "default", "*"]),
+    "PermissionsBoundaryArn": ([BOUNDARY, "arn:aws-cn:iam::aws:policy/PowerUserAccess"], ["teams/boundary", BOUNDARY.replace("policy", "role")]),
     "AlarmTopicArn": ([TOPIC], [f"{TOPIC}.fifo", "pager"]),
     "AlarmEmail": (["operators@example.com"], ["operators", "a@b c", "a@b,c@d"]),
     "Monitoring": (["alarms-and-dashboard", "alarms", "none"], ["", "dashboard"]),
@@ -51,6 +55,8 @@ OTHERS = {
     "MaxMessageAgeSeconds": (["60", "172800"], ["59"]),
     "MaxQueueDepth": (["0", "100000"], ["-1"]),
 }
+# With these, a FIFO queue is allowed.
+FIFO = {"DeadLetterMode": "direct", "MaxReceiveCount": 51}
 
 
 def takes(parameter, text):
@@ -160,8 +166,28 @@ class Parameters(unittest.TestCase):
 
     def test_a_fifo_queue_has_no_window(self):
         for fifo, window, refused in [("true", 0, False), ("true", 1, True), ("false", 1, False)]:
-            self.assertEqual(self.refused(Fifo=fifo, BatchingWindow=window), refused, (fifo, window))
-        self.assertTrue(self.refused(Fifo="true", BatchSize=11))
+            self.assertEqual(self.refused(**FIFO, Fifo=fifo, BatchingWindow=window), refused, (fifo, window))
+        self.assertTrue(self.refused(**FIFO, Fifo="true", BatchSize=11))
+
+    def test_a_fifo_queue_has_no_copies_that_wait_for_sqs(self):
+        for mode, refused in [("annotate", True), ("redrive", False), ("direct", False)]:
+            self.assertEqual(self.refused(**{**FIFO, "DeadLetterMode": mode}, Fifo="true"), refused, mode)
+            self.assertFalse(self.refused(**{**FIFO, "DeadLetterMode": mode}), mode)
+
+    def test_messages_that_wait_in_their_place_have_receives_for_the_built_in_retries(self):
+        for place in ({"Fifo": "true", "DeadLetterMode": "direct"}, {"Strategy": "visibility"}):
+            for given, refused in [({}, True), ({"MaxReceiveCount": 51}, False), ({"Policy": '{"maxRetries":4}'}, False)]:
+                self.assertEqual(self.refused(**place, **given), refused, (place, given))
+        self.assertFalse(self.refused(Strategy="copy"))
+        page = (ROOT / "docs/reference/policy.md").read_text()
+        (most,) = re.findall(r"^\| `maxRetries` \|.*\| (\d+) \|$", page, re.MULTILINE)
+        (said,) = refusals(self.source, Strategy="visibility")
+        self.assertIn(f"the policy's {most} retries is a receive. Give a MaxReceiveCount above {most},", said)
+
+    def test_a_vpc_has_subnets_and_security_groups(self):
+        both = {"SubnetIds": SUBNETS, "SecurityGroupIds": GROUP}
+        for given, refused in [({}, False), (both, False), *(({name: both[name]}, True) for name in both)]:
+            self.assertEqual(self.refused(**given), refused, given)
 
     def test_messages_end_before_the_function_settles(self):
         for timeout, longest in [(10, 7), (30, 25), (60, 55)]:

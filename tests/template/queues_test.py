@@ -4,7 +4,7 @@ import tomllib
 import unittest
 
 from aws_lambda_builders.workflows.rust_cargo.actions import RustCargoLambdaBuildAction
-from stack import KEY, ROOT, TOPIC, cloudformation, deployed, lint, template, translated
+from stack import GROUP, KEY, ROOT, SUBNETS, TOPIC, cloudformation, deployed, lint, template, translated
 
 DAY = 86_400
 
@@ -46,6 +46,17 @@ class Queues(unittest.TestCase):
         self.assertGreaterEqual(self.parameters["MaximumConcurrency"]["MinValue"], 2)
         self.assertEqual(self.mapping(BatchSize=7)["BatchSize"], 7)
         self.assertLessEqual(self.parameters["BatchSize"]["Default"], 10)
+
+    def test_reserved_concurrency_is_that_of_the_mapping(self):
+        self.assertNotIn("ReservedConcurrentExecutions", self.properties("Function"))
+        given = {"ReserveConcurrency": "true", "MaximumConcurrency": 7}
+        self.assertEqual(self.properties("Function", **given)["ReservedConcurrentExecutions"], 7)
+        self.assertEqual(self.mapping(**given)["ScalingConfig"], {"MaximumConcurrency": 7})
+
+    def test_the_function_is_in_a_vpc_where_subnets_are_given(self):
+        self.assertNotIn("VpcConfig", self.properties("Function"))
+        found = self.properties("Function", SubnetIds=SUBNETS, SecurityGroupIds=GROUP)["VpcConfig"]
+        self.assertEqual(found, {"SubnetIds": SUBNETS.split(","), "SecurityGroupIds": [GROUP]})
 
     def test_a_loop_through_the_own_queue_is_allowed_and_said_to_the_function(self):
         function = self.properties("Function")

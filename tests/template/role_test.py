@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from stack import EVERYTHING, KEY, PARAMETER, ROOT, SECRET, cloudformation, deployed, lint, template, translated
+from stack import BOUNDARY, EVERYTHING, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, cloudformation, deployed, lint, template, translated
 
 POLICIES = ROOT / "infra" / "policies"
 
@@ -19,6 +19,15 @@ WITHOUT_A_RESOURCE = {
     },
     "emergency": {"lambda:UpdateEventSourceMapping"},
 }
+# The actions of AWSLambdaVPCAccessExecutionRole but for the logs.
+INTERFACES = {
+    f"ec2:{action}"
+    for action in (
+        *("CreateNetworkInterface", "DescribeNetworkInterfaces", "DeleteNetworkInterface"),
+        *("DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
+    )
+}
+VPC = {"SubnetIds": SUBNETS, "SecurityGroupIds": GROUP}
 
 
 def listed(value):
@@ -74,14 +83,27 @@ class Role(unittest.TestCase):
             ({"KmsKeyArn": KEY}, {json.dumps(KEY): use}),
             ({"OtherKmsKeyArns": f"{KEY}2,{KEY}3"}, {json.dumps([f"{KEY}2", f"{KEY}3"]): use}),
             ({"KmsKeyArn": KEY, "OtherKmsKeyArns": f"{KEY}2"}, {json.dumps(KEY): use, json.dumps([f"{KEY}2"]): use}),
+            (VPC, {json.dumps("*"): INTERFACES}),
         ]:
             self.assertEqual(self.granted(**given), {**least, **more})
 
     def test_no_statement_of_the_role_is_wide(self):
         statements = self.granted(**EVERYTHING)
+        self.assertEqual(statements.pop(json.dumps("*")), INTERFACES)
         self.assertEqual(len(statements), 8)
         for resource, actions in statements.items():
             self.assertNotIn("*", resource + "".join(actions))
+
+    def test_only_lambda_itself_may_change_network_interfaces(self):
+        (policy,) = [one for one in deployed(self.translated, **VPC)["Role"]["Properties"]["Policies"] if "ec2:" in json.dumps(one)]
+        (statement,) = policy["PolicyDocument"]["Statement"]
+        # The key is in the credentials of the function's code only.
+        self.assertEqual(statement["Condition"], {"Null": {"lambda:SourceFunctionArn": "true"}})
+
+    def test_the_role_has_a_permissions_boundary_where_one_is_given(self):
+        role = lambda **given: deployed(self.translated, **given)["Role"]["Properties"]
+        self.assertNotIn("PermissionsBoundary", role())
+        self.assertEqual(role(PermissionsBoundaryArn=BOUNDARY)["PermissionsBoundary"], BOUNDARY)
 
     # IAM replaces a policy at once, but one policy after the other.
     def test_all_keys_of_the_queues_are_in_one_policy(self):

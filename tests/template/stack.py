@@ -21,10 +21,17 @@ SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf
 PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:orders"
+SUBNETS = "subnet-0a1b2c3d4e5f60718,subnet-1a2b3c4d5e6f70819"
+GROUP = "sg-0a1b2c3d4e5f60718"
+BOUNDARY = "arn:aws:iam::123456789012:policy/teams/boundary"
 
 # A value for every parameter that adds an optional part to the template.
 EVERYTHING = {
     "DeadLetterMode": "direct",
+    "ReserveConcurrency": "true",
+    "SubnetIds": SUBNETS,
+    "SecurityGroupIds": GROUP,
+    "PermissionsBoundaryArn": BOUNDARY,
     "SecretArns": SECRET,
     "ParameterArns": PARAMETER,
     "SecretKmsKeyArn": KEY.replace("1234abcd", "5678abcd"),
@@ -60,11 +67,13 @@ def included(node):
             return node
 
 
-def translated(template):
-    """The CloudFormation that SAM makes of it."""
+def translated(template, parameters=None):
+    """The CloudFormation that SAM makes of it with these values of parameters."""
     template = included(template)
-    template["Resources"]["Function"]["Properties"]["CodeUri"] = "s3://bucket/key"
-    return transform(template, {}, NoManagedPolicies())
+    function = template["Resources"]["Function"]["Properties"]
+    if function["CodeUri"] == ".":
+        function["CodeUri"] = "s3://bucket/key"
+    return transform(template, parameters or {}, NoManagedPolicies())
 
 
 @functools.cache
@@ -124,6 +133,8 @@ def reading(template, **given):
                 return {"Fn::Sub": text} if "${" in text else text
             case {"Fn::Join": [separator, texts]}:
                 return separator.join(value(texts))
+            case {"Fn::Split": [separator, text]}:
+                return value(text).split(separator)
             case {"Fn::FindInMap": [name, key, member]}:
                 return template["Mappings"][name][value(key)][member]
             case dict():
