@@ -179,14 +179,19 @@ function range(least: number, most: number, unit: string): string {
 }
 
 function policies(policy: RetryPolicy | string | undefined): string[] {
-  if (policy === undefined || Token.isUnresolved(policy)) return [];
+  if (policy === undefined || isUnknown(policy)) return [];
   let document: RetryPolicy;
   try {
     document = parsed(policy);
   } catch {
-    return ['policy is not JSON: give it a JSON document, or an object'];
+    return ['policy is not JSON: give it a JSON document, an object, or the ARN of a parameter or secret with the document'];
   }
   return policyProblems(document);
+}
+
+/** If the document is known only at deployment, or the function reads it when it starts. */
+function isUnknown(policy: RetryPolicy | string | undefined): boolean {
+  return Token.isUnresolved(policy) || (typeof policy === 'string' && policy.startsWith('arn:'));
 }
 
 function together(options: Checked): string[] {
@@ -245,7 +250,7 @@ function together(options: Checked): string[] {
   if (options.monitoring === 'none' && told.length > 0) {
     problems.push(`${told.join(' and ')} cannot be notified, since monitoring is none: give monitoring alarms, or leave it out`);
   }
-  if (!Token.isUnresolved(options.policy)) {
+  if (!isUnknown(options.policy)) {
     const policy = parsed(options.policy ?? {});
     problems.push(...receives(options, mostRetries(policy)));
     const age = longestAge(policy);

@@ -12,10 +12,12 @@ import { codeFor } from './code.ts';
 import { warnIfCutOff } from './network.ts';
 import { handlerStatements, inlinePolicies, type Queues } from './permissions.ts';
 import type { Completed, RetryQueueProps } from './props.ts';
-import { handlerSettings, readyLambdaSettings } from './settings.ts';
+import { handlerSettings, readyLambdaSettings, sizeProblem } from './settings.ts';
 
 /** The ready Lambda, with a role and a log group. */
 export function readyLambda(scope: Construct, name: string, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
+  const environment = readyLambdaSettings(scope, options, queues.deadLetterQueue);
+  refuse(scope, sizeProblem(scope, environment));
   const logGroupName = `/aws/lambda/${name}`;
   if (props.logKmsKey) allowLogs(scope, props.logKmsKey, logGroupName);
   const logGroup = new logs.LogGroup(scope, 'LogGroup', {
@@ -48,7 +50,7 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     loggingFormat: lambda.LoggingFormat.JSON,
     applicationLogLevelV2: lambda.ApplicationLogLevel.INFO,
     systemLogLevelV2: lambda.SystemLogLevel.WARN,
-    environment: readyLambdaSettings(scope, options, queues.deadLetterQueue),
+    environment,
     environmentEncryption: props.environmentKmsKey,
     codeSigningConfig: props.codeSigningConfig,
     tracing: props.tracing,
@@ -99,14 +101,17 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
   const before = WIRED.get(handler);
   const wired = { settings, maxConcurrency: (before?.maxConcurrency ?? 0) + options.maxConcurrency, isGradual: props.deployment !== undefined };
   const resource = handler.node.defaultChild as lambda.CfnFunction;
-  const problem = (before && misfit(before, wired)) ?? shortage(wired.maxConcurrency, resource.reservedConcurrentExecutions);
-  if (problem !== undefined) throw new Error(`RetryQueue ${scope.node.path} cannot work:\n  ${problem}`);
+  refuse(scope, (before && misfit(before, wired)) ?? shortage(wired.maxConcurrency, resource.reservedConcurrentExecutions) ?? sizeProblem(scope, settings));
   WIRED.set(handler, wired);
   for (const [name, value] of Object.entries(settings)) handler.addEnvironment(name, value);
   // As for the ready Lambda.
   resource.recursiveLoop = lambda.RecursiveLoop.ALLOW;
   for (const statement of handlerStatements(props, queues)) handler.addToRolePolicy(statement);
   return handler;
+}
+
+function refuse(scope: Construct, problem: string | undefined): void {
+  if (problem !== undefined) throw new Error(`RetryQueue ${scope.node.path} cannot work:\n  ${problem}`);
 }
 
 function misfit(before: Wired, wired: Wired): string | undefined {

@@ -98,7 +98,8 @@ export interface RetryQueueProps {
   readonly parameters?: readonly ssm.IParameter[];
 
   /**
-   * The retry policy, or its JSON.
+   * The retry policy, or its JSON, or the ARN of a parameter or secret with the JSON. Then list that
+   * in `parameters` or `secrets`.
    * @default - the built-in policy `standard`
    */
   readonly policy?: RetryPolicy | string;

@@ -26,6 +26,31 @@ export function readyLambdaSettings(scope: Construct, options: Completed, deadLe
   });
 }
 
+/** Lambda's limit for all variables of a function. */
+const MOST_BYTES = 4096;
+
+/**
+ * The problem with the size of the variables. Lambda counts them as JSON. References that CloudFormation
+ * resolves do not count here.
+ */
+export function sizeProblem(scope: Construct, settings: Readonly<Record<string, string>>): string | undefined {
+  const known = Object.entries(settings).map(([name, value]) => [name, literal(Stack.of(scope).resolve(value))] as const);
+  const bytes = Buffer.byteLength(JSON.stringify(Object.fromEntries(known)));
+  if (bytes <= MOST_BYTES) return undefined;
+  const [[largest] = ['']] = known.sort(([, one], [, other]) => other.length - one.length);
+  return (
+    `the function's variables take ${bytes} bytes, and Lambda allows ${MOST_BYTES}, with each quotation mark of ${largest} counted twice: ` +
+    'shorten it, or store it as a secret or parameter and give its ARN'
+  );
+}
+
+/** The text that is known at synthesis. */
+function literal(node: unknown): string {
+  if (typeof node === 'string') return node;
+  const { 'Fn::Join': join } = Object(node) as { 'Fn::Join'?: [string, unknown[]] };
+  return join ? join[1].map(literal).join(join[0]) : '';
+}
+
 /** The variables that every handler reads. */
 export function handlerSettings(scope: Construct, options: Completed, deadLetterQueue: sqs.Queue): Record<string, string> {
   const { policy } = options;

@@ -90,6 +90,10 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
       parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)],
     }),
   ],
+  'with a stored policy': [
+    { Policy: PARAMETER, ParameterArns: PARAMETER },
+    (stack) => ({ policy: PARAMETER, parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)] }),
+  ],
   'with a key for the queues': [{ KmsKeyArn: KEY }, (stack) => ({ encryptionKey: key(stack) })],
   'with a key that the queues had': [{ OtherKmsKeyArns: KEY }, (stack) => ({ otherEncryptionKeys: [key(stack)] })],
   'with a key for the queues and two others': [

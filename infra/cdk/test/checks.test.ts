@@ -18,6 +18,8 @@ import { ARM, build, deployed, made, samTemplate, scratch, X86 } from './world.t
 
 const seconds = Duration.seconds;
 
+const padded = (bytes: number) => ({ headers: { 'X-Pad': 'a'.repeat(bytes) } });
+
 test('options that contradict each other are refused, with the remedy', () => {
   const table: [Partial<RetryQueueProps>, RegExp][] = [
     [{ visibilityTimeout: seconds(359) }, /visibilityTimeout is 359 s, .*: leave it out, or give it 360 s$/],
@@ -43,7 +45,8 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ targetUrl: 'ftp://example.com/', allowHttp: true }, /targetUrl is "ftp:/],
     [{ contentType: 'csv' }, /contentType is "csv": give it a media type/],
     [{ scope: 'account/id' }, /scope is "account\/id": give it the name of a message attribute/],
-    [{ policy: '{' }, /policy is not JSON: give it a JSON document, or an object$/],
+    [{ policy: '{' }, /policy is not JSON: give it a JSON document, an object, or the ARN /],
+    [padded(3908), /the function's variables take 4097 bytes, and Lambda allows 4096, .* of REQUEUE_HEADERS counted twice: shorten it, or store it/],
     [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
     [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
     [{ clientKey: 'arn:key' }, /clientKey has no certificate: give clientCertificate, or leave it out$/],
@@ -84,6 +87,8 @@ test('options at the limit are accepted', () => {
     { batchSize: 11, maxBatchingWindow: seconds(1) },
     { messageTimeout: seconds(55) },
     { timeout: seconds(8), messageTimeout: seconds(6) },
+    padded(3907),
+    { policy: 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy', retentionPeriod: seconds(60) },
     { retentionPeriod: seconds(173_700) },
     { retentionPeriod: seconds(1500), policy: { preset: 'critical' } },
     { maxReceiveCount: 5 },
