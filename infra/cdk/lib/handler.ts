@@ -58,8 +58,9 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     vpcSubnets: props.vpcSubnets,
     securityGroups: props.securityGroups && [...props.securityGroups],
     reservedConcurrentExecutions: props.reserveConcurrency ? options.maxConcurrency : undefined,
-    // The version before stays, so that the alias can point there again.
-    currentVersionOptions: props.deployment && { removalPolicy: RemovalPolicy.RETAIN },
+    // The version before stays, so that the alias can point there again. A version whose deployment
+    // failed does not: Lambda would refuse to publish the same code again.
+    currentVersionOptions: props.deployment && { removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE },
   });
 }
 
