@@ -4,7 +4,7 @@ locals {
   queue             = aws_sqs_queue.queue.name
   dead_letter_queue = aws_sqs_queue.dead_letter_queue.name
   function          = aws_lambda_function.function.function_name
-  doctor            = "`requeue doctor --function ${local.function}`"
+  doctor            = "`requeue doctor --function ${local.function}${var.deployment == "" ? "" : ":live"}`"
   tail              = "`aws logs tail ${aws_cloudwatch_log_group.function.name} --since"
 
   # Dimensions of the metrics that the function writes.
@@ -199,15 +199,26 @@ resource "aws_sns_topic_policy" "alarms" {
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [
-      {
-        Effect    = "Allow"
-        Principal = { Service = "cloudwatch.amazonaws.com" }
-        Action    = "sns:Publish"
-        Resource  = aws_sns_topic.alarms[0].arn
-        Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.current.account_id } }
-      }
-    ]
+    Statement = concat(
+      [
+        {
+          Effect    = "Allow"
+          Principal = { Service = "cloudwatch.amazonaws.com" }
+          Action    = "sns:Publish"
+          Resource  = aws_sns_topic.alarms[0].arn
+          Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.current.account_id } }
+        }
+      ],
+      [
+        for tls in [true] : {
+          Effect    = "Deny"
+          Principal = { AWS = "*" }
+          Action    = "sns:Publish"
+          Resource  = aws_sns_topic.alarms[0].arn
+          Condition = { Bool = { "aws:SecureTransport" = "false" } }
+        } if var.enforce_tls
+      ],
+    )
   })
 }
 

@@ -38,15 +38,36 @@ resource "aws_codedeploy_deployment_group" "live" {
     events  = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM"]
   }
 
-  # Only the alarms that a bad version sets off within minutes. Others, such as that on dead letters,
-  # may have lasted for days, and would stop every deployment.
   alarm_configuration {
     enabled = true
-    alarms  = [for section in ["error-rate", "function-errors", "send-unconfirmed"] : "${var.name}-${section}"]
+    alarms  = [aws_cloudwatch_metric_alarm.new_version_errors[0].alarm_name]
   }
 
-  # CodeDeploy refuses alarms that do not exist.
-  depends_on = [aws_cloudwatch_metric_alarm.alarm, aws_iam_role_policy_attachment.deployment]
+  depends_on = [aws_iam_role_policy_attachment.deployment]
+}
+
+# The alarm that rolls back. It watches the new version only: CodeDeploy stops a deployment if an alarm
+# is on, so an alarm on the version before would stop its repair too. Lambda has this metric while the
+# alias points to two versions.
+resource "aws_cloudwatch_metric_alarm" "new_version_errors" {
+  count               = var.deployment == "" ? 0 : 1
+  alarm_name          = "${var.name}-new-version-errors"
+  alarm_description   = "CodeDeploy rolls back by this alarm: invocations of a new version of ${local.function} failed as a whole, and the alias live points to the version before again. Runbook (your copy, or in Requeue's repository): ${var.runbook_url}#function-errors"
+  namespace           = "AWS/Lambda"
+  metric_name         = "Errors"
+  statistic           = "Sum"
+  period              = 60
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  tags                = var.tags
+
+  dimensions = {
+    FunctionName    = local.function
+    Resource        = "${local.function}:live"
+    ExecutedVersion = aws_lambda_function.function.version
+  }
 }
 
 resource "aws_iam_role" "deployment" {

@@ -8,6 +8,10 @@ locals {
   # The time for one message, without the function's reserve for settling.
   longest_message = var.function_timeout - min(5, var.function_timeout / 4)
 
+  # If messages wait by their visibility timeout, each retry is a receive. In a batch of a FIFO queue, an
+  # earlier message of a group uses up receives of later ones. 50 is the built-in policy's maxRetries.
+  needed_receives = var.fifo && var.batch_size != 1 ? 100 : 51
+
   # The function gets an optional setting only if it differs from the function's own default.
   settings = {
     for name, value in {
@@ -110,6 +114,16 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
+      condition     = !var.fifo || var.dead_letter_mode != "annotate"
+      error_message = "dead_letter_mode is annotate, which writes no reason on a FIFO queue: set direct, or redrive for dead letters without reasons."
+    }
+
+    precondition {
+      condition     = var.policy != "" || (!var.fifo && var.strategy == "copy") || var.mode == "report" || var.max_receive_count >= local.needed_receives
+      error_message = "max_receive_count is ${var.max_receive_count}, and with ${var.fifo ? "fifo" : "strategy visibility"} each of the policy's 50 retries is a receive: give max_receive_count ${local.needed_receives}, or a policy with a lower maxRetries."
+    }
+
+    precondition {
       condition     = (var.client_certificate == "") == nonsensitive(var.client_key == "")
       error_message = "client_certificate and client_key belong together: give both, or neither."
     }
@@ -123,15 +137,10 @@ resource "aws_lambda_function" "function" {
       condition     = var.monitoring != "none" || (var.alarm_email == "" && var.alarm_topic_arn == "")
       error_message = "alarm_email and alarm_topic_arn need alarms, and monitoring is none: set monitoring to alarms."
     }
-
-    precondition {
-      condition     = var.monitoring != "none" || var.deployment == ""
-      error_message = "A gradual deployment rolls back by alarms, and monitoring is none: set monitoring to alarms."
-    }
   }
 
   # The function needs its role's permissions when it starts, and logs as soon as it runs.
-  depends_on = [aws_iam_role_policy.function, aws_iam_role_policy_attachment.network_interfaces]
+  depends_on = [aws_iam_role_policy.function]
 }
 
 # A retry is a message that the function sends to its own queue. By default, Lambda stops such a loop

@@ -50,9 +50,28 @@ locals {
       resources = compact([var.secret_kms_key_arn])
     },
     {
+      sid       = "EnvironmentKey"
+      actions   = ["kms:Decrypt"] # Lambda, for the function: its settings
+      resources = compact([var.environment_kms_key_arn])
+    },
+    {
       sid       = "Tracing"
       actions   = ["xray:PutTraceSegments", "xray:PutTelemetryRecords"]
       resources = var.tracing ? ["*"] : [] # X-Ray has no narrower resource
+    },
+    # As Lambda asks for them. Only Lambda itself may use them: its requests for network interfaces lack
+    # the key of the condition, and those of the function's code have it.
+    {
+      sid = "NetworkInterfaces"
+      actions = [
+        "ec2:CreateNetworkInterface",     # one for subnet and security groups together
+        "ec2:DescribeNetworkInterfaces",  # whether it is ready
+        "ec2:DescribeSubnets",            # the VPC of the subnets
+        "ec2:DeleteNetworkInterface",     # when no function uses it any longer
+        "ec2:AssignPrivateIpAddresses",   # addresses in the subnet
+        "ec2:UnassignPrivateIpAddresses", # the same, given back
+      ]
+      resources = length(var.subnet_ids) > 0 ? ["*"] : [] # a shared subnet is of another account
     },
   ]
 }
@@ -85,17 +104,14 @@ resource "aws_iam_role_policy" "function" {
     Version = "2012-10-17"
     Statement = [
       for permission in local.permissions : {
-        Sid      = permission.sid
-        Effect   = "Allow"
-        Action   = permission.actions
-        Resource = permission.resources
+        for key, value in {
+          Sid       = permission.sid
+          Effect    = "Allow"
+          Action    = permission.actions
+          Resource  = permission.resources
+          Condition = permission.sid == "NetworkInterfaces" ? { Null = { "lambda:SourceFunctionArn" = "true" } } : null
+        } : key => value if value != null
       } if length(permission.resources) > 0
     ]
   })
-}
-
-resource "aws_iam_role_policy_attachment" "network_interfaces" {
-  count      = length(var.subnet_ids) > 0 ? 1 : 0
-  role       = aws_iam_role.function.name
-  policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/service-role/AWSLambdaENIManagementAccess"
 }

@@ -405,8 +405,9 @@ variable "log_retention_days" {
 
 variable "fifo" {
   description = <<-EOT
-    Whether both queues are FIFO queues; set dead_letter_mode to direct then. A change makes two new
-    queues and leaves the old ones with their messages.
+    Whether both queues are FIFO queues. Then set dead_letter_mode to direct, or to redrive for dead
+    letters without reasons, and max_receive_count to twice the policy's maxRetries. A change would
+    replace the queues, so a plan with it fails.
   EOT
   type     = bool
   default  = false
@@ -666,7 +667,7 @@ variable "deployment" {
 }
 
 variable "enforce_tls" {
-  description = "Whether policies of both queues refuse requests without TLS."
+  description = "Whether the policies of the queues, and of the topic for alarm_email, refuse requests without TLS."
   type        = bool
   default     = false
   nullable    = false

@@ -4,19 +4,45 @@
  */
 
 import assert from 'node:assert/strict';
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { CASES } from './cases.ts';
-import { resolved } from './resolved.ts';
+import { resolved, type Template } from './resolved.ts';
 import { shape } from './shape.ts';
-import { asCloudFormation, evaluated, variables } from './terraform.ts';
-import { samTemplate, TARGET } from './world.ts';
+import { asCloudFormation, evaluated, MODULE, type Planned, referring, REQUIRED, variable, type Variables, variables } from './terraform.ts';
+import { ROOT, samTemplate, scratch, TARGET } from './world.ts';
+
+const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab';
+const PARAMETERS = samTemplate().Parameters ?? {};
+const text = (file: string) => readFileSync(file, 'utf8');
+
+/** Variables that are no parameters of the template. */
+const OWN = {
+  'the name of the stack': ['name'],
+  'the code': ['package', 'package_object', 'architecture'],
+  'TopicArn and TopicOperations': ['topic'],
+  // TODO
+  'soon': ['reserve_concurrency', 'subnet_ids', 'security_group_ids', 'permissions_boundary_arn'],
+  'an option of the construct too': [
+    'allow_http',
+    'code_signing_config_arn',
+    'deployment',
+    'enforce_tls',
+    'environment_kms_key_arn',
+    'log_kms_key_arn',
+    'mapping_metrics',
+    'role_path',
+    'tags',
+    'tracing',
+  ],
+  'lines to add to the template': ['environment', 'layers'],
+};
+
+const of = (cases: readonly Variables[]) => evaluated(cases.map((one) => ({ ...REQUIRED, ...one })));
 
 const cases = Object.entries(CASES);
 const same = evaluated(cases.map(([, [parameters]]) => variables(parameters, samTemplate())));
-
-test("the module's resources, arguments and blocks are those of the provider's schema", () => {
-  assert.deepEqual(same.problems, []);
-});
 
 for (const [index, [name, [parameters]]] of cases.entries()) {
   test(`the Terraform module is the template ${name}`, () => {
@@ -25,3 +51,359 @@ for (const [index, [name, [parameters]]] of cases.entries()) {
     assert.deepEqual(shape(asCloudFormation(same.cases[index]!)), shape(template));
   });
 }
+
+test("the module's resources, arguments and references are in the provider's schema", () => {
+  assert.deepEqual(same.problems, []);
+});
+
+test('the outputs of the template are outputs of the module', () => {
+  const parameters = { TargetUrl: TARGET, AlarmEmail: 'ops@example.com' };
+  const template = resolved(samTemplate(), { stackName: 'requeue', parameters, names: {} });
+  const [planned] = evaluated([variables(parameters, samTemplate())]).cases;
+  for (const [name, { value }] of Object.entries(template.outputs)) {
+    assert.equal(referring(planned!.outputs![variable(name)]), value, name);
+  }
+});
+
+const files = readdirSync(MODULE).filter((name) => name.endsWith('.tf'));
+const declared = [...text(join(MODULE, 'variables.tf')).matchAll(/^variable "(\w+)"/gm)].map(([, name]) => name!);
+
+test('the module has a variable for each parameter of the template', () => {
+  const parameters = Object.keys(PARAMETERS).filter((name) => !name.startsWith('Topic'));
+  assert.deepEqual(declared.toSorted(), [...new Set([...parameters.map(variable), ...Object.values(OWN).flat()])].sort());
+});
+
+test('the module uses each variable, and the page on it names each in its table', () => {
+  const code = files.filter((name) => name !== 'variables.tf').map((name) => text(join(MODULE, name))).join('');
+  const page = text(join(MODULE, 'README.md'));
+  const named = [...page.split('## Variables')[1]!.split('\n\nA plan refuses')[0]!.matchAll(/^\| (?!about|---).*/gm)];
+  assert.deepEqual(declared.filter((name) => !new RegExp(`\\bvar\\.${name}\\b`).test(code)), []);
+  assert.deepEqual(named.flatMap(([row]) => [...row!.matchAll(/`(\w+)`/g)].map(([, name]) => name!)).sort(), declared.toSorted());
+});
+
+test('the page names the variables that must be known to plan', () => {
+  const page = text(join(MODULE, 'README.md'));
+  const named = page.split('must know these')[1]!.split('All others')[0]!;
+  const deciding = new Set(Object.values(same.counted).flat());
+  assert.deepEqual([...new Set([...named.matchAll(/`(\w+)`/g)].map(([, name]) => name))].sort(), [...deciding].sort());
+});
+
+test('examples on the pages give only variables that exist, and all required ones', () => {
+  for (const page of ['infra/terraform/README.md', 'docs/operate/deploy.md']) {
+    const modules = [...text(join(ROOT, page)).matchAll(/^module "\w+" \{\n(.*?)^\}/gms)].map(([, body]) => body!);
+    assert.ok(modules.length > 0, page);
+    for (const body of modules) {
+      const given = [...body.matchAll(/^  (\w+) +=/gm)].map(([, name]) => name!);
+      assert.deepEqual(given.filter((name) => name !== 'source' && !declared.includes(name)), [], page);
+      assert.ok(['source', 'name', 'target_url', 'package'].every((name) => given.includes(name)), page);
+    }
+  }
+});
+
+/** Values that the template's parameter accepts and refuses, by its own rules. */
+function samples({ Type, AllowedValues, MinValue, MaxValue }: NonNullable<Template['Parameters']>[string]): [string[], string[]] {
+  if (AllowedValues) return [AllowedValues.map(String), Type === 'Number' ? ['2'] : ['other']];
+  const bounds = [[MinValue, -1], [MaxValue, 1]].filter((pair): pair is [number, number] => pair[0] !== undefined);
+  return [bounds.map(([bound]) => String(bound)), bounds.map(([bound, step]) => String(bound + step))];
+}
+
+test('the variables accept and refuse the values that the parameters do', () => {
+  // The timeouts and periods of the template are ranges in the module, and booleans need no list.
+  const own = ['FunctionTimeout', 'Fifo', 'ReserveConcurrency'];
+  const tried = Object.entries(PARAMETERS).filter(([name]) => !own.includes(name)).map(([name, parameter]) => [name, samples(parameter)] as const);
+  const validations = (which: 0 | 1) => {
+    const most = Math.max(...tried.map(([, found]) => found[which].length));
+    // The next value of each parameter at a time.
+    const given = Array.from({ length: most }, (_, index) =>
+      Object.fromEntries(tried.filter(([, found]) => index < found[which].length).map(([name, found]) => [name, found[which][index]!])),
+    );
+    return evaluated(given.map((one) => variables(one, samTemplate()))).cases.map(({ problem, refusals }, index) => {
+      assert.equal(problem, undefined);
+      const of = (name: string) => refusals!.filter((message) => message.startsWith(`The variable ${variable(name)} must be `)).length;
+      return Object.fromEntries(Object.keys(given[index]!).map((name) => [name, of(name)]));
+    });
+  };
+  for (const found of validations(0)) assert.deepEqual(new Set(Object.values(found)), new Set([0]), JSON.stringify(found));
+  for (const found of validations(1)) assert.deepEqual(new Set(Object.values(found)), new Set([1]), JSON.stringify(found));
+});
+
+test('the patterns of the variables are those of the parameters', () => {
+  // A list may be empty, so its items may not; maps and whole ARNs have patterns of their own.
+  const own = ['TargetUrl', 'Headers', 'AttributeHeaders', 'TopicArn', 'SubnetIds', 'SecurityGroupIds'];
+  const source = text(join(MODULE, 'variables.tf'));
+  for (const [name, { Type, AllowedPattern }] of Object.entries(PARAMETERS)) {
+    if (AllowedPattern === undefined || own.includes(name)) continue;
+    const block = source.split(`variable "${variable(name)}" {`)[1]!.split('\n}\n')[0]!;
+    const pattern = Type === 'CommaDelimitedList' ? AllowedPattern.replace(/\)\?\$$/, ')$') : AllowedPattern;
+    assert.ok(block.includes(JSON.stringify(pattern)), `${name}: ${pattern}`);
+  }
+});
+
+test('the defaults of the variables are those of the parameters', () => {
+  const source = text(join(MODULE, 'variables.tf'));
+  for (const [name, { Default }] of Object.entries(PARAMETERS)) {
+    if (name.startsWith('Topic')) continue;
+    const block = source.split(`variable "${variable(name)}" {`)[1]!.split('\n}\n')[0]!;
+    const value = /^ +default += (.*)$/m.exec(block)?.[1];
+    const empty = value === '[]' || value === '{}' ? '' : value;
+    assert.equal(empty?.replace(/^"(.*)"$/, '$1'), Default === undefined ? undefined : String(Default), name);
+  }
+});
+
+const NETWORK = { subnet_ids: ['subnet-1'], security_group_ids: ['sg-1'] };
+
+/** Impossible values, and how the message begins. */
+const REFUSED: [Variables, string][] = [
+  [{ package: '' }, 'The function has no code, or two: '],
+  [{ package_object: { bucket: 'builds', key: 'a.zip' } }, 'The function has no code, or two: '],
+  [{ name: 'a'.repeat(63) }, 'The variable name must have '],
+  [{ name: 'orders.fifo' }, 'The variable name must have '],
+  [{ target_url: 'ftp://example.com' }, 'The variable target_url must be '],
+  [{ target_url: 'https:///orders' }, 'The variable target_url must be '],
+  [{ target_url: 'http://example.com/' }, 'target_url is an http URL, '],
+  [{ message_timeout: 55.5 }, 'message_timeout is 55.5 s, and function_timeout (60 s) leaves 55 s '],
+  [{ function_timeout: 10, message_timeout: 8 }, 'message_timeout is 8 s, and function_timeout (10 s) leaves 7.5 s '],
+  [{ function_timeout: 0 }, 'The variable function_timeout must be '],
+  [{ function_timeout: 901 }, 'The variable function_timeout must be '],
+  [{ batch_size: 11 }, 'batch_size is 11, '],
+  [{ fifo: true, dead_letter_mode: 'direct', max_receive_count: 100, batching_window: 1 }, 'batching_window is 1 s, and a FIFO queue '],
+  [{ fifo: true, max_receive_count: 100 }, 'dead_letter_mode is annotate, which writes no reason on a FIFO queue: '],
+  [{ fifo: true, dead_letter_mode: 'direct', max_receive_count: 99 }, 'max_receive_count is 99, and with fifo each '],
+  [{ strategy: 'visibility' }, 'max_receive_count is 5, and with strategy visibility each '],
+  [{ client_certificate: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
+  [{ client_key: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
+  [{ subnet_ids: ['subnet-1'] }, 'subnet_ids and security_group_ids belong together: '],
+  [{ security_group_ids: ['sg-1'] }, 'subnet_ids and security_group_ids belong together: '],
+  [{ monitoring: 'none', alarm_email: 'a@example.com' }, 'alarm_email and alarm_topic_arn need alarms, '],
+  [{ monitoring: 'none', alarm_topic_arn: 'arn:aws:sns:eu-west-1:123456789012:a' }, 'alarm_email and alarm_topic_arn need alarms, '],
+  [{ topic: { arn: 'orders' } }, 'The variable topic must have '],
+  [{ attribute_headers: { tenant: 'X Tenant' } }, 'The variable attribute_headers must be '],
+  [{ secret_arns: ['arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders'] }, 'The variable secret_arns must be '],
+  [{ role_path: 'service' }, 'The variable role_path must '],
+  [{ deployment: 'Canary20Percent5Minutes' }, 'The variable deployment must be '],
+  [{ architecture: 'x86' }, 'The variable architecture must be '],
+  [{ permissions_boundary_arn: 'developers' }, 'The variable permissions_boundary_arn must be '],
+  [{ code_signing_config_arn: 'csc' }, 'The variable code_signing_config_arn must be '],
+];
+
+test('the module refuses impossible values, and says why', () => {
+  for (const [index, { refusals, problem }] of of(REFUSED.map(([given]) => given)).cases.entries()) {
+    const [given, message] = REFUSED[index]!;
+    assert.equal(problem, undefined, JSON.stringify(given));
+    assert.deepEqual(refusals!.map((found) => found.slice(0, message.length)), [message], JSON.stringify(given));
+  }
+});
+
+const NEAR: Variables[] = [
+  { name: 'a'.repeat(62) },
+  { target_url: 'http://localhost:8080/orders' },
+  { target_url: 'http://example.com/', allow_http: true },
+  { message_timeout: 55 },
+  { function_timeout: 900, message_timeout: 890 },
+  { batch_size: 11, batching_window: 1 },
+  { client_certificate: 'arn:aws:x', client_key: 'arn:aws:x' },
+  { package: '', package_object: { bucket: 'builds', key: 'a.zip' } },
+  { role_path: '/service/' },
+  { fifo: true, dead_letter_mode: 'direct', max_receive_count: 100 },
+  { fifo: true, dead_letter_mode: 'redrive', max_receive_count: 51, batch_size: 1 },
+  { strategy: 'visibility', max_receive_count: 51 },
+  { strategy: 'visibility', mode: 'report' },
+  { strategy: 'visibility', policy: '{"preset":"critical"}' },
+  NETWORK,
+];
+
+test('the module accepts the values beside the impossible ones', () => {
+  for (const [index, { refusals, problem }] of of(NEAR).cases.entries()) {
+    assert.deepEqual([problem, refusals], [undefined, []], JSON.stringify(NEAR[index]));
+  }
+});
+
+type Values = Record<string, any>;
+
+/** The arguments that a variable changes, and the resources that it adds, with their arguments. */
+function changes(before: Planned, after: Planned): Values {
+  const [without, given] = [before, after].map(({ resources, problem, refusals }) => {
+    assert.deepEqual([problem, refusals], [undefined, []]);
+    return Object.fromEntries(Object.entries(resources!).flatMap(([address, { values }]) => Object.entries(values).map(([name, value]) => [`${address} ${name}`, plain(value)])));
+  });
+  return Object.fromEntries(Object.entries(given!).flatMap(([name, value]) => changed(name, without![name], value)));
+}
+
+/** Of a policy, the statements that were not there before. */
+function changed(name: string, before: any, after: any): [string, any][] {
+  if (JSON.stringify(before) === JSON.stringify(after)) return [];
+  if (!after.Statement) return [[name, after]];
+  const known = new Set((before?.Statement ?? []).map((one: object) => JSON.stringify(one)));
+  return [[name, after.Statement.filter((one: object) => !known.has(JSON.stringify(one)))]];
+}
+
+const plain = (value: unknown) => (typeof value === 'string' && value.startsWith('{"') ? JSON.parse(value) : value);
+
+const refuses = (action: string, resource: string) => [
+  { Action: action, Condition: { Bool: { 'aws:SecureTransport': 'false' } }, Effect: 'Deny', Principal: { AWS: '*' }, Resource: resource },
+];
+const ROLE = 'aws_iam_role_policy.function policy';
+
+/** Options that the template does not have, or has by other means, and all that they change. */
+const OPTIONS: [Variables, Values][] = [
+  [
+    { enforce_tls: true },
+    {
+      'aws_sqs_queue_policy.queue[0] queue_url': '<aws_sqs_queue.queue.id>',
+      'aws_sqs_queue_policy.queue[0] policy': refuses('sqs:*', '<aws_sqs_queue.queue.arn>'),
+      'aws_sqs_queue_policy.dead_letter_queue[0] queue_url': '<aws_sqs_queue.dead_letter_queue.id>',
+      'aws_sqs_queue_policy.dead_letter_queue[0] policy': refuses('sqs:*', '<aws_sqs_queue.dead_letter_queue.arn>'),
+    },
+  ],
+  [
+    { tracing: true },
+    {
+      'aws_lambda_function.function tracing_config': [{ mode: 'Active' }],
+      [ROLE]: [{ Action: ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'], Effect: 'Allow', Resource: ['*'], Sid: 'Tracing' }],
+    },
+  ],
+  [
+    { environment_kms_key_arn: KEY },
+    {
+      'aws_lambda_function.function kms_key_arn': KEY,
+      [ROLE]: [{ Action: ['kms:Decrypt'], Effect: 'Allow', Resource: [KEY], Sid: 'EnvironmentKey' }],
+    },
+  ],
+  [{ log_kms_key_arn: KEY }, { 'aws_cloudwatch_log_group.function kms_key_id': KEY }],
+  [{ reserve_concurrency: true, maximum_concurrency: 10 }, { 'aws_lambda_function.function reserved_concurrent_executions': 10 }],
+  [{ mapping_metrics: true }, { 'aws_lambda_event_source_mapping.messages metrics_config': [{ metrics: ['EventCount'] }] }],
+  [{ role_path: '/service/' }, { 'aws_iam_role.function path': '/service/' }],
+  [
+    { permissions_boundary_arn: 'arn:aws:iam::123456789012:policy/developers' },
+    { 'aws_iam_role.function permissions_boundary': 'arn:aws:iam::123456789012:policy/developers' },
+  ],
+  [
+    { code_signing_config_arn: 'arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdef0' },
+    { 'aws_lambda_function.function code_signing_config_arn': 'arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdef0' },
+  ],
+  [{ layers: ['arn:aws:lambda:eu-west-1:123456789012:layer:ca:1'] }, { 'aws_lambda_function.function layers': ['arn:aws:lambda:eu-west-1:123456789012:layer:ca:1'] }],
+  [{ architecture: 'x86_64' }, { 'aws_lambda_function.function architectures': ['x86_64'] }],
+  [
+    { environment: { REQUEUE_TRUSTED_SENDERS: 'own' } },
+    {
+      'aws_lambda_function.function environment': [
+        {
+          variables: {
+            REQUEUE_DEAD_LETTER: 'annotate',
+            REQUEUE_RECURSIVE_LOOP: 'Allow',
+            REQUEUE_TARGET_URL: TARGET,
+            REQUEUE_TIMEOUT_SECONDS: '10',
+            REQUEUE_TRUSTED_SENDERS: 'own',
+          },
+        },
+      ],
+    },
+  ],
+  [
+    { package: '', package_object: { bucket: 'builds', key: 'a.zip', version: '1' } },
+    { 'aws_lambda_function.function s3_bucket': 'builds', 'aws_lambda_function.function s3_key': 'a.zip', 'aws_lambda_function.function s3_object_version': '1' },
+  ],
+  [
+    NETWORK,
+    {
+      'aws_lambda_function.function vpc_config': [NETWORK],
+      [ROLE]: [
+        {
+          Action: [
+            'ec2:CreateNetworkInterface',
+            'ec2:DescribeNetworkInterfaces',
+            'ec2:DescribeSubnets',
+            'ec2:DeleteNetworkInterface',
+            'ec2:AssignPrivateIpAddresses',
+            'ec2:UnassignPrivateIpAddresses',
+          ],
+          Condition: { Null: { 'lambda:SourceFunctionArn': 'true' } },
+          Effect: 'Allow',
+          Resource: ['*'],
+          Sid: 'NetworkInterfaces',
+        },
+      ],
+    },
+  ],
+];
+
+const [unchanged, ...optional] = of([{}, ...OPTIONS.map(([given]) => given)]).cases;
+
+for (const [index, [given, expected]] of OPTIONS.entries()) {
+  test(`the variables ${Object.keys(given).join(' and ')} change nothing else`, () => assert.deepEqual(changes(unchanged!, optional[index]!), expected));
+}
+
+test('tags are on every resource that can have them', () => {
+  const { resource } = JSON.parse(text(join(ROOT, 'tests/terraform/provider_schema.json')));
+  const tags = { team: 'shop' };
+  const [planned] = of([{ tags, deployment: 'AllAtOnce', alarm_email: 'ops@example.com' }]).cases;
+  for (const [address, { type, values }] of Object.entries(planned!.resources!)) {
+    assert.deepEqual(values['tags'], resource[type].arguments.tags ? tags : undefined, address);
+  }
+});
+
+test('a gradual deployment moves the alias by CodeDeploy, and an alarm on the new version rolls back', () => {
+  const [planned] = of([{ deployment: 'Canary10Percent5Minutes' }]).cases;
+  const values = (address: string) => planned!.resources![address]!.values;
+  assert.equal(values('aws_lambda_function.function')['publish'], true);
+  assert.equal(values('aws_lambda_event_source_mapping.messages')['function_name'], '<aws_lambda_alias.live[0].arn>');
+  const group = values('aws_codedeploy_deployment_group.live[0]');
+  assert.equal(group['deployment_config_name'], 'CodeDeployDefault.LambdaCanary10Percent5Minutes');
+  assert.deepEqual(group['alarm_configuration'], [{ enabled: true, alarms: ['<aws_cloudwatch_metric_alarm.new_version_errors[0].alarm_name>'] }]);
+  assert.deepEqual(group['auto_rollback_configuration'], [{ enabled: true, events: ['DEPLOYMENT_FAILURE', 'DEPLOYMENT_STOP_ON_ALARM'] }]);
+  const request = JSON.parse(planned!.outputs!['deployment']);
+  assert.deepEqual(JSON.parse(request.revision.appSpecContent.content), {
+    version: 0,
+    Resources: [
+      {
+        requeue: {
+          Type: 'AWS::Lambda::Function',
+          Properties: {
+            Name: 'requeue',
+            Alias: '<aws_lambda_alias.live[0].name>',
+            CurrentVersion: '<aws_lambda_alias.live[0].function_version>',
+            TargetVersion: '<aws_lambda_function.function.version>',
+          },
+        },
+      },
+    ],
+  });
+  assert.match(values('aws_cloudwatch_metric_alarm.alarm["throttles"]')['alarm_description'], /requeue doctor --function \S+:live`/);
+});
+
+/** Mistakes in the module, and what is said about each. */
+const MISTAKES: [string, string, string, RegExp][] = [
+  ['function.tf', '  memory_size   = var', '  memory        = var', /has the argument memory, and the schema has none/],
+  ['function.tf', '  logging_config {', '  log_config {', /has the block log_config, and the schema has none/],
+  ['function.tf', '  recursive_loop = "Allow"\n', '', /has no recursive_loop, and the schema requires it/],
+  ['role.tf', 'aws_sqs_queue.queue.arn', 'aws_sqs_queue.queue.address', /address/],
+  ['role.tf', 'aws_sqs_queue.queue.arn', 'aws_sqs_queue.queues.arn', /queues/],
+  ['queues.tf', 'var.fifo ?', 'var.fifos ?', /fifos/],
+  ['queues.tf', 'arn:${data.aws_partition.current.partition}:sqs:', '${aws_sqs_queue.queue.arn}:', /a circle of references: .*aws_sqs_queue\.dead_letter_queue, aws_sqs_queue\.queue/],
+  ['alarms.tf', 'var.alarm_email == "" ? 0 : 1', 'aws_sqs_queue.queue.arn == "" ? 0 : 1', /aws_sns_topic/],
+  ['dashboard.tf', '"Queue.QueueName" ', '"Queue.Name"      ', /Queue\.QueueName/],
+];
+
+test('a mistake in the module is found', () => {
+  const there = scratch();
+  cpSync(join(ROOT, 'infra/dashboard.json'), join(there, 'dashboard.json'));
+  for (const [index, [file, from, to, expected]] of MISTAKES.entries()) {
+    const copy = join(there, `module-${index}`);
+    cpSync(MODULE, copy, { recursive: true });
+    const before = text(join(copy, file));
+    assert.ok(before.includes(from), from);
+    writeFileSync(join(copy, file), before.replace(from, to));
+    const { problems, cases } = evaluated([REQUIRED], copy);
+    assert.match([...problems, cases[0]!.problem].join('\n'), expected, to);
+  }
+});
+
+test('a setting that differs from the template is found', () => {
+  const there = scratch();
+  const copy = join(there, 'module');
+  cpSync(join(ROOT, 'infra/dashboard.json'), join(there, 'dashboard.json'));
+  cpSync(MODULE, copy, { recursive: true });
+  writeFileSync(join(copy, 'alarms.tf'), text(join(copy, 'alarms.tf')).replace('threshold   = 0', 'threshold   = 1'));
+  const template = resolved(samTemplate(), { stackName: 'requeue', parameters: { TargetUrl: TARGET }, names: { FunctionMessages: 'Messages' } });
+  assert.notDeepEqual(shape(asCloudFormation(evaluated([REQUIRED], copy).cases[0]!)), shape(template));
+});

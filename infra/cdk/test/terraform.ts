@@ -13,7 +13,7 @@ export const MODULE = join(ROOT, 'infra/terraform');
 export type Variables = Readonly<Record<string, unknown>>;
 type Values = Record<string, any>;
 
-interface Planned {
+export interface Planned {
   /** The mistake that ended the evaluation. */
   readonly problem?: string;
   /** Messages of validations and preconditions that do not hold. */
@@ -40,13 +40,15 @@ const DATA = {
   aws_caller_identity: { current: { account_id: '123456789012' } },
 };
 
+const TOOL = join(ROOT, 'tests/terraform');
+const BUILT = join(ROOT, 'target/terraform');
+execFileSync('cargo', ['build', '--quiet', '--locked', '--manifest-path', join(TOOL, 'Cargo.toml'), '--target-dir', BUILT], { stdio: 'inherit' });
+
 /** The module in the directory, for each of the sets of variables. */
 export function evaluated(cases: readonly Variables[], directory = MODULE): Evaluated {
-  const tool = join(ROOT, 'tests/terraform');
-  const cargo = ['run', '--quiet', '--locked', '--manifest-path', join(tool, 'Cargo.toml'), '--target-dir', join(ROOT, 'target/terraform')];
   const input = JSON.stringify({ data: DATA, cases });
-  const command = [...cargo, '--', directory, join(tool, 'provider_schema.json')];
-  return JSON.parse(execFileSync('cargo', command, { input, encoding: 'utf8', maxBuffer: 1e8 })) as Evaluated;
+  const tool = join(BUILT, 'debug/terraform-shape');
+  return JSON.parse(execFileSync(tool, [directory, join(TOOL, 'provider_schema.json')], { input, encoding: 'utf8', maxBuffer: 1e8 })) as Evaluated;
 }
 
 /** Names of variables: those of the parameters, in Terraform's spelling. */
@@ -64,7 +66,7 @@ function of(name: string, text: string, template: Template): unknown {
   const { Type, AllowedValues } = template.Parameters![name]!;
   if (name === 'Headers') return JSON.parse(text || '{}');
   if (name === 'AttributeHeaders') return Object.fromEntries(text.split(',').filter(Boolean).map((pair) => pair.split('=')));
-  if (Type === 'CommaDelimitedList') return text.split(',').filter(Boolean);
+  if (Type === 'CommaDelimitedList' || name.endsWith('Ids')) return text.split(',').filter(Boolean);
   if (AllowedValues?.includes('true')) return text === 'true';
   return Type === 'Number' || name === 'FunctionTimeout' ? Number(text) : text;
 }
@@ -257,9 +259,6 @@ function translated(values: Values, table: Record<string, Translation>, path: st
 const PARTS: Record<string, (values: Values, properties: (address: string) => Values) => void> = {
   'aws_iam_role_policy.function': ({ name, policy }, properties) => {
     properties('aws_iam_role.function')['Policies'] = [{ PolicyName: name, PolicyDocument: JSON.parse(policy) }];
-  },
-  'aws_iam_role_policy_attachment.network_interfaces[0]': ({ policy_arn }, properties) => {
-    properties('aws_iam_role.function')['ManagedPolicyArns'] = [policy_arn];
   },
   'aws_lambda_function_recursion_config.function': ({ recursive_loop }, properties) => {
     properties('aws_lambda_function.function')['RecursiveLoop'] = recursive_loop;

@@ -173,10 +173,10 @@ fn declare_all(
             context.declare_var("local", Value::Object(locals.clone()));
             for resource in managed(module) {
                 let address = address(resource);
-                // While phase 0 lasts, no expression can name a resource.
-                let counted = phase == 2 || attribute(&resource.body, "for_each").is_none();
+                // While phase 0 lasts, no expression can name a resource, so no count can depend on one.
+                let own = if attribute(&resource.body, "for_each").is_none() { 0 } else { 2 };
                 if let (true, false, Ok(keys)) =
-                    (counted, instances.contains_key(&address), keys(&resource.body, context))
+                    (phase == own, instances.contains_key(&address), keys(&resource.body, context))
                 {
                     instances.insert(address, keys);
                 }
@@ -198,11 +198,11 @@ fn declare_all(
         ));
     }
     match managed(module).find(|resource| !instances.contains_key(&address(resource))) {
-        Some(resource) => Err(format!(
-            "{}: {}",
-            address(resource),
-            keys(&resource.body, context).expect_err("it has no keys")
-        )),
+        Some(resource) => {
+            let why = keys(&resource.body, context).err();
+            let why = why.unwrap_or_else(|| "its count depends on a resource".to_owned());
+            Err(format!("{}: {why}", address(resource)))
+        }
         None => Ok(instances),
     }
 }
