@@ -1,6 +1,8 @@
 /** Deployments by the template and by the construct, of which each pair must be the same. */
 
 import { Duration, type Stack } from 'aws-cdk-lib';
+import * as ec2 from 'aws-cdk-lib/aws-ec2';
+import * as iam from 'aws-cdk-lib/aws-iam';
 import * as kms from 'aws-cdk-lib/aws-kms';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
@@ -12,6 +14,9 @@ const SECRET = 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-
 const PARAMETER = 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing';
 const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab';
 const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
+const SUBNETS = ['subnet-0a1b2c3d4e5f60718', 'subnet-1a2b3c4d5e6f70819'];
+const GROUPS = ['sg-0a1b2c3d4e5f60718', 'sg-1a2b3c4d5e6f70819'];
+const BOUNDARY = 'arn:aws:iam::123456789012:policy/developers';
 
 const key = (stack: Stack) => kms.Key.fromKeyArn(stack, 'Key', KEY);
 
@@ -53,8 +58,8 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
     }),
   ],
   'with the options at their defaults': [
-    { Method: 'POST', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', Monitoring: 'alarms-and-dashboard' },
-    () => ({ method: 'POST', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, monitoring: 'alarms-and-dashboard' }),
+    { Method: 'POST', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', ReserveConcurrency: 'false', Monitoring: 'alarms-and-dashboard' },
+    () => ({ method: 'POST', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, reserveConcurrency: false, monitoring: 'alarms-and-dashboard' }),
   ],
   'with another size': [
     {
@@ -88,6 +93,16 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
     (stack) => ({
       secrets: [secretsmanager.Secret.fromSecretAttributes(stack, 'Secret', { secretCompleteArn: SECRET, encryptionKey: key(stack) })],
       parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)],
+    }),
+  ],
+  'in a VPC, with a permissions boundary and reserved concurrency': [
+    { ReserveConcurrency: 'true', MaximumConcurrency: '20', SubnetIds: SUBNETS.join(), SecurityGroupIds: GROUPS.join(), PermissionsBoundaryArn: BOUNDARY },
+    (stack) => ({
+      reserveConcurrency: true,
+      maxConcurrency: 20,
+      vpc: ec2.Vpc.fromVpcAttributes(stack, 'Vpc', { vpcId: 'vpc-1', availabilityZones: ['eu-west-1a', 'eu-west-1b'], privateSubnetIds: SUBNETS }),
+      securityGroups: GROUPS.map((group) => ec2.SecurityGroup.fromSecurityGroupId(stack, group, group)),
+      permissionsBoundary: iam.ManagedPolicy.fromManagedPolicyArn(stack, 'Boundary', BOUNDARY),
     }),
   ],
   'with a stored policy': [

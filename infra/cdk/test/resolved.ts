@@ -74,10 +74,13 @@ export function resolved(template: Template, given: Given): Resolved {
     'Fn::And': (conditions) => conditions.every((condition: unknown) => value(condition)),
     'Fn::Or': (conditions) => conditions.some((condition: unknown) => value(condition)),
     'Fn::Join': ([separator, list]) => (value(list) as unknown[]).join(separator),
+    'Fn::Split': ([separator, text]) => String(value(text)).split(separator),
     // Parts of ARNs, and zones, are known at deployment.
-    'Fn::GetAZs': () => ['<zone>'],
-    'Fn::Split': ([, arn]) => String(value(arn)),
-    'Fn::Select': ([place, list]) => `<${String(value(list)).replace(/[<>]/g, '')}.${place}>`,
+    'Fn::GetAZs': () => [],
+    'Fn::Select': ([place, list]) => {
+      const items = value(list) as string[];
+      return items[place] ?? `<${items.join('').replace(/[<>]/g, '')}.${place}>`;
+    },
     'Fn::FindInMap': ([map, top, second]) => value(template.Mappings?.[map]?.[String(value(top))]?.[String(value(second))]),
     'Fn::Sub': (argument) => {
       const [text, more] = typeof argument === 'string' ? [argument, {}] : argument;
