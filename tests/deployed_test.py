@@ -8,6 +8,7 @@ provides them.
 """
 
 import base64
+import contextlib
 import http.server
 import io
 import itertools
@@ -27,6 +28,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import boto3
+from samtranslator.yaml_helper import yaml_parse
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "target" / "sam"
@@ -190,6 +192,40 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": len(body), **(headers or {})}.items():
             self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class FirstHourTarget(http.server.ThreadingHTTPServer):
+    """The function of `examples/test-endpoint`, behind its URL."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), FunctionUrl)
+        template = yaml_parse((ROOT / "examples" / "test-endpoint" / "template.yaml").read_text())
+        code = {}
+        exec(template["Resources"]["Endpoint"]["Properties"]["InlineCode"], code)
+        self.handler = code["handler"]
+        output = template["Outputs"]["TargetUrl"]["Value"]["Fn::Sub"]
+        self.url = output.replace("${EndpointUrl.FunctionUrl}", f"http://127.0.0.1:{self.server_port}/")
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class FunctionUrl(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        event = {"headers": {name.lower(): value for name, value in self.headers.items()}, "body": body.decode()}
+        result = self.server.handler(event, None)
+        body = result.get("body", "").encode()
+        self.send_response(result["statusCode"])
+        for name, value in {**result.get("headers", {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -451,6 +487,16 @@ class Deployed(unittest.TestCase):
             else:
                 self.assert_calls(f"mixed-{name}", body, message_id, said)
 
+    def doctor(self, *options):
+        environment = {
+            "AWS_ENDPOINT_URL": ENDPOINT,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
+        command = [build_for_tests() / "requeue", "doctor", "--function", self.queue.function, *options]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
     def test_the_doctor_finds_no_danger(self):
         # In place of the template's alarms, which this stack lacks.
         for url, metric in [
@@ -469,20 +515,57 @@ class Deployed(unittest.TestCase):
                 Threshold=0,
                 AlarmActions=["arn:aws:sns:us-east-1:000000000000:on-call"],
             )
-        environment = {
-            "AWS_ENDPOINT_URL": ENDPOINT,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-        }
-        command = [build_for_tests() / "requeue", "doctor", "--function", self.queue.function, "--strict"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = self.doctor("--strict")
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertNotIn(TOKEN, done.stdout)
 
     def test_the_built_template_fits_into_a_request(self):
         # CloudFormation's limit for a template without a bucket.
         self.assertLessEqual((BUILD / "template.yaml").stat().st_size, 51_200)
+
+    def test_the_first_hour_sends_nothing_to_a_service(self):
+        done = self.doctor("--first-hour", "--send-test-messages")
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn(", and the path does not end in /requeue-test-endpoint", done.stderr)
+        self.assertEqual(self.queue.counts(), (0, 0, 0))
+
+    @contextlib.contextmanager
+    def posting_to(self, url):
+        """Meanwhile the function posts to another endpoint."""
+        client, name = aws("lambda"), self.queue.function
+        before = client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+
+        def update(variables):
+            client.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+            client.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
+
+        update({**before, "REQUEUE_TARGET_URL": url})
+        try:
+            yield
+        finally:
+            update(before)
+
+    def test_the_first_hour_sees_each_class_and_the_dead_letter(self):
+        target = FirstHourTarget()
+        self.addCleanup(target.server_close)
+        self.addCleanup(target.shutdown)
+        with self.posting_to(target.url):
+            planned = self.doctor("--first-hour", "--json")
+            self.assertEqual((planned.returncode, planned.stderr), (0, ""), planned.stdout)
+            self.assertEqual(json.loads(planned.stdout)["firstHour"]["sent"], False)
+            self.assertEqual(self.queue.counts(), (0, 0, 0))
+            done = self.doctor("--first-hour", "--send-test-messages", "--wait", "60")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn(TOKEN, done.stdout + done.stderr)
+        steps = done.stdout[done.stdout.index("first hour\n") :]
+        self.assertRegex(steps, r"rate-limit +1 failed, 1 retried after [56] s\n")
+        page = (ROOT / "docs" / "operate" / "first-hour.md").read_text()
+        shown = re.search(r"^```text\n(first hour\n.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
+        plain = lambda text: re.sub(r"\d+( min)?( \d+)?", "#", text).replace("requeue-", "first-hour-")
+        self.assertEqual(plain(steps), plain(shown))
+        # The command has deleted nothing.
+        dead = self.queue.dead_letter("requeue-test")
+        self.assertEqual(json.loads(dead["Body"])["answers"], ["non-retryable"])
 
     def test_the_package_is_without_the_embedded_queue_and_the_command_line(self):
         command, bootstrap = (build_for_tests() / "requeue").read_bytes(), self.bootstrap.read_bytes()

@@ -1,6 +1,6 @@
 //! `requeue doctor`: checks a deployment and names the remedy for each problem. It fetches facts,
 //! derives findings from facts, and shows findings. Only the first step asks AWS, and none changes
-//! anything.
+//! anything. `first_hour` sends test messages, if the user says so.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +16,7 @@ mod context;
 mod checks;
 mod facts;
 mod fetch;
+mod first_hour;
 mod diagnosis;
 mod remedy;
 mod show;
@@ -23,6 +24,7 @@ mod show;
 use diagnosis::{Finding, Level};
 use facts::Deployment;
 use fetch::Clients;
+use first_hour::FirstHour;
 
 use crate::{Error, document, output};
 
@@ -31,16 +33,17 @@ use crate::{Error, document, output};
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
-                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue has a KMS key of your own: \
-                        kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
-                        mapping: lambda:GetEventSourceMapping and kms:Decrypt. The command only \
-                        reads. If a permission is \
-                        missing, its check is `unknown` and names the permission. AWS's \
-                        environment counts: AWS_REGION, credentials, and for an emulator \
-                        AWS_ENDPOINT_URL.\n\n\
-                        Exit status: 0; 1 if a queue or function cannot be read; 2 if the options \
-                        are wrong; 3 if a finding is `danger`, with --strict also if one is \
-                        `warning` or `unknown`.")]
+                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue has a \
+                        KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
+                        mapping: lambda:GetEventSourceMapping and kms:Decrypt. For --first-hour: \
+                        logs:FilterLogEvents, sqs:SendMessage, and sqs:ReceiveMessage on the \
+                        dead-letter queue. Without --send-test-messages the command only reads. \
+                        If a permission is missing, its check is `unknown` and names the \
+                        permission. AWS's environment counts: AWS_REGION, credentials, and for an \
+                        emulator AWS_ENDPOINT_URL.\n\n\
+                        Exit status: 0; 1 if a queue or function cannot be read, or if no test \
+                        message may be sent to it; 2 if the options are wrong; 3 if a finding is \
+                        `danger`, with --strict also if one is `warning` or `unknown`.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -59,6 +62,8 @@ pub(crate) struct Arguments {
     /// End with status 3 also on `warning` and `unknown`.
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    first_hour: first_hour::Options,
 }
 
 #[derive(clap::Args)]
@@ -79,25 +84,38 @@ const FAILED: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let examined: Vec<(Deployment, Vec<Finding>)> = runtime
-        .block_on(read(arguments))?
+    let (clients, deployments) = runtime.block_on(read(arguments))?;
+    let examined: Vec<(Deployment, Vec<Finding>)> = deployments
         .into_iter()
         .map(|deployment| {
             let findings = checks::examine(&deployment);
             (deployment, findings)
         })
         .collect();
-    if arguments.json {
-        output::json(&show::json(&examined))?;
-    } else {
-        output::write(&show::text(&examined))?;
-    }
     let findings: Vec<&Finding> = examined.iter().flat_map(|(_, findings)| findings).collect();
-    Ok(status(&findings, arguments.strict))
+    let first_hour = match examined.first() {
+        Some((deployment, _)) => {
+            let options = &arguments.first_hour;
+            runtime.block_on(first_hour::run(&clients, deployment, worst(&findings), options))?
+        }
+        None => None,
+    };
+    if arguments.json {
+        let mut shown = show::json(&examined);
+        if let Some(first_hour) = &first_hour {
+            shown["firstHour"] = first_hour.json();
+        }
+        output::json(&shown)?;
+    } else {
+        let first_hour = first_hour.as_ref().map(FirstHour::text).unwrap_or_default();
+        output::write(&(show::text(&examined) + &first_hour))?;
+    }
+    let tried = first_hour.as_ref().map_or(Level::Ok, FirstHour::worst);
+    Ok(status(&findings, tried, arguments.strict))
 }
 
 /// One for each function.
-async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
+async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
     let Arguments { subject: Subject { function, queue_url }, region, policy, .. } = arguments;
     let document = policy.as_ref().map(|path| document::read_all(path)).transpose()?;
     let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
@@ -124,11 +142,15 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
     for deployment in &mut deployments {
         deployment.queue_config = queue_config.clone().unwrap_or_default();
     }
-    Ok(deployments)
+    Ok((clients, deployments))
 }
 
-fn status(findings: &[&Finding], is_strict: bool) -> ExitCode {
-    let worst = findings.iter().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok);
+fn worst(findings: &[&Finding]) -> Level {
+    findings.iter().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok)
+}
+
+fn status(findings: &[&Finding], tried: Level, is_strict: bool) -> ExitCode {
+    let worst = worst(findings).max(tried);
     let is_unseen = |finding: &&&Finding| {
         finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown
     };

@@ -53,7 +53,7 @@ fn subject(deployment: &Deployment) -> String {
 }
 
 /// The colour's escape sequence. `anstream` removes it where no colour is wanted.
-fn colour(level: Level) -> &'static str {
+pub(crate) fn colour(level: Level) -> &'static str {
     match level {
         Level::Ok => "\x1b[32m",
         Level::Unknown => "\x1b[36m",

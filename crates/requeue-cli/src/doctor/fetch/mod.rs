@@ -29,8 +29,8 @@ const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Clients {
     region: String,
-    sdk: SdkConfig,
-    sqs: aws_sdk_sqs::Client,
+    pub(super) sdk: SdkConfig,
+    pub(super) sqs: aws_sdk_sqs::Client,
 }
 
 impl Clients {
@@ -192,7 +192,12 @@ impl Clients {
     }
 
     /// The error for a deployment that cannot be read.
-    fn unreadable<E, R>(&self, permission: &str, resource: &str, error: &SdkError<E, R>) -> String
+    pub(super) fn unreadable<E, R>(
+        &self,
+        permission: &str,
+        resource: &str,
+        error: &SdkError<E, R>,
+    ) -> String
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
         R: std::fmt::Debug + 'static,
@@ -219,7 +224,7 @@ impl Clients {
 const CHECK: &str = "check the network, AWS_ENDPOINT_URL, and that there are";
 
 /// The service's error code, or a word for the failure of the request.
-fn code<E, R>(error: &SdkError<E, R>) -> String
+pub(super) fn code<E, R>(error: &SdkError<E, R>) -> String
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
     R: std::fmt::Debug + 'static,

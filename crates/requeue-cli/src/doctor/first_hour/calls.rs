@@ -1,0 +1,156 @@
+//! The operations of CloudWatch Logs and SQS that the first hour calls.
+
+use std::collections::{BTreeSet, HashMap};
+
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
+use requeue::queue::QueueArn;
+use requeue_aws::{CallError, Service, call_json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::super::calls::lambda::function_configuration;
+use super::super::facts::Deployment;
+use super::super::fetch::{Clients, code};
+use super::message::MARK;
+use crate::Error;
+
+/// Counts of a queue's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) visible: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) delayed: u64,
+}
+
+impl Counts {
+    pub(crate) fn all(self) -> u64 {
+        self.visible + self.in_flight + self.delayed
+    }
+}
+
+/// An event of the log. Its fields together identify it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogEvent {
+    timestamp: u64,
+    log_stream_name: String,
+    pub(crate) message: String,
+}
+
+/// Longest part of a log that is read, in pages of at most 1 MB.
+const MOST_PAGES: u32 = 20;
+
+impl Clients {
+    /// The environment of the function.
+    pub(crate) async fn variables(
+        &self,
+        deployment: &Deployment,
+    ) -> Result<HashMap<String, String>, Error> {
+        let name = deployment.function.as_ref().map(|function| function.name.as_str());
+        let name = name.unwrap_or_default();
+        let configuration = function_configuration(&self.sdk, name)
+            .await
+            .map_err(|error| self.unreadable("lambda:GetFunctionConfiguration", name, &error))?;
+        let environment = configuration.environment.unwrap_or_default();
+        Ok(environment.variables.unwrap_or_default())
+    }
+
+    pub(crate) async fn counts(&self, queue: &QueueArn) -> Result<Counts, Error> {
+        const NAMES: [QueueAttributeName; 3] = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+        ];
+        let request = self.sqs.get_queue_attributes().queue_url(queue.url());
+        let output = request.set_attribute_names(Some(NAMES.to_vec())).send().await;
+        let output = output
+            .map_err(|error| self.unreadable("sqs:GetQueueAttributes", queue.name(), &error))?;
+        let attributes = output.attributes.unwrap_or_default();
+        let [visible, in_flight, delayed] = NAMES.map(|name| {
+            attributes.get(&name).and_then(|count| count.parse().ok()).unwrap_or_default()
+        });
+        Ok(Counts { visible, in_flight, delayed })
+    }
+
+    /// The lines of metrics in the log since this time, in milliseconds of the epoch.
+    pub(crate) async fn lines(&self, group: &str, since: u64) -> Result<BTreeSet<LogEvent>, Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page {
+            #[serde(default)]
+            events: Vec<LogEvent>,
+            next_token: Option<String>,
+        }
+        let mut events = BTreeSet::new();
+        let mut token: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            let mut parameters = json!({ "logGroupName": group, "startTime": since });
+            if let Some(token) = token {
+                parameters["nextToken"] = Value::String(token);
+            }
+            let operation = "Logs_20140328.FilterLogEvents";
+            let page: Result<Page, CallError> =
+                call_json(&self.sdk, Service::Logs, operation, &parameters).await;
+            let page = match page {
+                // Lambda makes the group at the first invocation.
+                Err(error) if code(&error) == "ResourceNotFoundException" => return Ok(events),
+                page => {
+                    page.map_err(|error| self.unreadable("logs:FilterLogEvents", group, &error))?
+                }
+            };
+            events.extend(
+                page.events.into_iter().filter(|event| event.message.contains("CloudWatchMetrics")),
+            );
+            token = page.next_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(events);
+            }
+        }
+        Err(format!("{group} has too many lines of the last minutes; try again later").into())
+    }
+
+    /// Sends a test message, and returns its id.
+    pub(crate) async fn send(
+        &self,
+        queue: &QueueArn,
+        run: &str,
+        body: String,
+    ) -> Result<String, Error> {
+        let mark =
+            MessageAttributeValue::builder().data_type("String").string_value(run).build()?;
+        // Each message has a group of its own, so that none waits for another.
+        let group = queue.is_fifo().then(|| Uuid::new_v4().to_string());
+        let request = self.sqs.send_message().queue_url(queue.url()).message_body(body);
+        let sent = request
+            .message_attributes(MARK, mark)
+            .set_message_deduplication_id(group.clone())
+            .set_message_group_id(group)
+            .send()
+            .await;
+        let sent = sent.map_err(|error| {
+            format!(
+                "no test message can be sent to {} ({}); use valid credentials with \
+                 sqs:SendMessage",
+                queue.name(),
+                code(&error)
+            )
+        })?;
+        Ok(sent.message_id.unwrap_or_default())
+    }
+
+    /// Looks for a dead letter by the id of its first delivery. The messages are visible again at
+    /// once. The error is SQS's code.
+    pub(crate) async fn dead_letter(
+        &self,
+        queue: &QueueArn,
+        id: &str,
+    ) -> Result<Option<Value>, String> {
+        let request = self.sqs.receive_message().queue_url(queue.url());
+        let request = request.max_number_of_messages(10).visibility_timeout(0);
+        let received = request.wait_time_seconds(2).send().await.map_err(|error| code(&error))?;
+        let bodies = received.messages.unwrap_or_default().into_iter().filter_map(|m| m.body);
+        let mut letters = bodies.filter_map(|body| serde_json::from_str::<Value>(&body).ok());
+        Ok(letters.find(|letter| letter["originalMessageId"] == id))
+    }
+}

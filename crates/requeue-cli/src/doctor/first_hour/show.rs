@@ -1,0 +1,86 @@
+//! Prints a plan or the steps, as text and as JSON. Judges nothing.
+
+use std::fmt::Write;
+
+use requeue::printable;
+use serde_json::{Value, json};
+
+use super::super::diagnosis::Level;
+use super::super::show::colour;
+use super::message::TestMessage;
+use super::plan::Plan;
+use super::step::Step;
+
+pub(crate) fn withheld() -> String {
+    "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
+}
+
+pub(crate) fn plan(plan: &Plan) -> String {
+    let [source, target] = [plan.source.name(), plan.target.as_str()].map(printable::line);
+    let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
+    let width = TestMessage::ALL.map(|message| message.id().len()).into_iter().max();
+    let width = width.unwrap_or_default();
+    for message in TestMessage::ALL {
+        let _ = writeln!(text, "  {:<width$}  {}", message.id(), message.responses());
+        let _ = writeln!(text, "  {:<width$}  expected: {}", "", message.expected());
+    }
+    let arrival = printable::line(&plan.arrival()).into_owned();
+    let _ = writeln!(text, "The dead letter should be {arrival}. It stays there.");
+    let _ = writeln!(text, "Nothing was sent. To send the messages, add --send-test-messages.");
+    text
+}
+
+pub(crate) fn plan_json(plan: &Plan) -> Value {
+    let messages = TestMessage::ALL.map(|message| {
+        json!({
+            "id": message.id(),
+            "responses": message.responses(),
+            "expected": message.expected(),
+        })
+    });
+    json!({
+        "sent": false,
+        "queue": plan.source.name(),
+        "target": plan.target,
+        "messages": messages,
+        "deadLetter": plan.arrival(),
+    })
+}
+
+/// A line for each step; the expectation below it, and the meaning of a difference.
+pub(crate) fn steps(steps: &[Step]) -> String {
+    let mut text = String::from("\nfirst hour\n");
+    let width = steps.iter().map(|step| step.id.len()).max().unwrap_or_default();
+    for Step { id, level, expected, seen, meaning, remedies } in steps {
+        let (colour, level) = (colour(*level), level.as_str());
+        let _ =
+            writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {}", printable::line(seen));
+        let _ = writeln!(text, "         expected: {}", printable::line(expected));
+        if !meaning.is_empty() {
+            let _ = writeln!(text, "         {meaning}");
+        }
+        for remedy in remedies {
+            let _ = writeln!(text, "         > {}", printable::line(remedy));
+        }
+    }
+    let counted = Level::ALL.map(|level| {
+        let count = steps.iter().filter(|step| step.level == level).count();
+        format!("{count} {}", level.as_str())
+    });
+    let _ = writeln!(text, "\n{}", counted.join(", "));
+    text
+}
+
+pub(crate) fn steps_json(steps: &[Step]) -> Value {
+    let steps = steps.iter().map(|step| {
+        json!({
+            "id": step.id,
+            "level": step.level.as_str(),
+            "expected": step.expected,
+            "seen": step.seen,
+            "meaning": step.meaning,
+            "remedies": step.remedies,
+        })
+    });
+    json!({ "sent": true, "steps": steps.collect::<Vec<_>>() })
+}

@@ -1,0 +1,205 @@
+//! Evidence and steps. The whole command runs in `tests/deployed_test.py`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use requeue::queue::QueueArn;
+use serde_json::json;
+
+use super::super::diagnosis::Level;
+use super::calls::Counts;
+use super::evidence::Evidence;
+use super::message::TestMessage;
+use super::plan::{Plan, target};
+use super::step::{Letter, Seen, steps};
+
+/// A line as `src/telemetry` writes it.
+fn line(class: Option<&str>, values: &[(&str, serde_json::Value)]) -> String {
+    let mut line = json!({ "level": "WARN", "Service": "orders", "Queue": "q" });
+    if let Some(class) = class {
+        line["Class"] = class.into();
+    }
+    let metrics: Vec<_> = values.iter().map(|(name, _)| json!({ "Name": name })).collect();
+    line["_aws"] = json!({ "CloudWatchMetrics": [{ "Namespace": "Requeue", "Metrics": metrics }] });
+    for (name, value) in values {
+        line[*name] = value.clone();
+    }
+    line.to_string()
+}
+
+#[test]
+fn only_the_metrics_of_the_queue_are_evidence() {
+    let mut evidence = Evidence::default();
+    let count = |value: u64| [("Failed", json!(value))];
+    for text in [
+        line(None, &[("Completed", json!(2)), ("Failed", json!(3))]),
+        line(Some("quota"), &[("Failed", json!(1)), ("RetryDelay", json!(70))]),
+        line(Some("quota"), &[("Failed", json!(2)), ("RetryDelay", json!([5, 6]))]),
+        line(None, &count(9)).replace("\"q\"", "\"other\""),
+        line(None, &count(9)).replace("Requeue", "Other"),
+        "START RequestId: 1".to_owned(),
+        r#"{"level":"INFO","fields":{"message":"batch","completed":7}}"#.to_owned(),
+    ] {
+        evidence.add("q", &text);
+    }
+    assert_eq!(evidence.service.as_deref(), Some("orders"));
+    assert_eq!((evidence.sum(None, "Completed"), evidence.sum(None, "Failed")), (2, 3));
+    assert_eq!(evidence.sum(Some("quota"), "Failed"), 3);
+    assert_eq!(evidence.values(Some("quota"), "RetryDelay"), [70, 5, 6]);
+    assert_eq!(evidence.failures(), "quota 3");
+}
+
+#[test]
+fn only_the_test_endpoint_is_a_target() {
+    for (url, expected) in [
+        ("https://a.on.aws/requeue-test-endpoint", Ok("https://a.on.aws/requeue-test-endpoint")),
+        ("http://u:p@a:1/x/requeue-test-endpoint?k=s", Ok("http://a:1/x/requeue-test-endpoint")),
+        (
+            "https://u:secret@api.example.com/orders?k=secret",
+            Err("orders posts to api.example.com, "),
+        ),
+        ("https://api.example.com/orders?/requeue-test-endpoint", Err("orders posts to ")),
+        ("https://api.example.com/no-requeue-test-endpoint/x", Err("orders posts to ")),
+        ("no url", Err("REQUEUE_TARGET_URL is no URL; deploy examples/test-endpoint")),
+    ] {
+        let variables = HashMap::from([("REQUEUE_TARGET_URL".to_owned(), url.to_owned())]);
+        match (target("orders", &variables), expected) {
+            (Ok(target), Ok(expected)) => assert_eq!(target, expected),
+            (Err(error), Err(expected)) => {
+                assert!(error.starts_with(expected) && !error.contains("secret"), "{error}");
+            }
+            (target, _) => panic!("{url}: {target:?}"),
+        }
+    }
+    let none = target("orders", &HashMap::new()).expect_err("no target");
+    assert!(none.starts_with("orders has no REQUEUE_TARGET_URL"), "{none}");
+}
+
+fn plan(moved_after: Option<Duration>) -> Plan {
+    let queue = |name: &str| -> QueueArn {
+        format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().expect("an ARN")
+    };
+    Plan {
+        function: "orders".to_owned(),
+        log_group: "/aws/lambda/orders".to_owned(),
+        target: "https://a/requeue-test-endpoint".to_owned(),
+        source: queue("q"),
+        dead_letters: queue("dead"),
+        mode: "annotate",
+        moved_after,
+        is_redriven: false,
+    }
+}
+
+/// All as it should be, with these further lines.
+fn seen(lines: &[String]) -> Seen {
+    let mut seen = Seen {
+        completed_after: Some(Duration::from_secs(2)),
+        arrived_after: Some(Duration::from_secs(14)),
+        dead_letters: (0, 1),
+        letter: Letter::Found {
+            class: Some("non-retryable".to_owned()),
+            reason: Some("non-retryable".to_owned()),
+        },
+        waited: Duration::from_secs(80),
+        is_whole: true,
+        ..Seen::default()
+    };
+    for line in lines {
+        seen.evidence.add("q", line);
+    }
+    seen
+}
+
+fn good() -> Vec<String> {
+    let retried = |class, delay: u64| {
+        let values = [("Failed", json!(1)), ("Requeued", json!(1)), ("RetryDelay", json!(delay))];
+        line(Some(class), &values)
+    };
+    vec![
+        line(None, &[("Completed", json!(4)), ("Failed", json!(4))]),
+        retried("quota", 90),
+        retried("temporary", 2),
+        line(Some("non-retryable"), &[("Failed", json!(1)), ("DeadLettered", json!(1))]),
+        retried("rate-limit", 6),
+    ]
+}
+
+/// The steps that are not ok, with their levels.
+fn bad(plan: &Plan, seen: &Seen) -> Vec<(&'static str, Level)> {
+    let steps = steps(plan, seen);
+    for step in &steps {
+        assert_eq!(step.meaning.is_empty(), step.level == Level::Ok, "{step:?}");
+    }
+    let bad = steps.iter().filter(|step| step.level != Level::Ok);
+    bad.map(|step| (step.id, step.level)).collect()
+}
+
+#[test]
+fn all_is_ok_only_if_each_message_did_as_it_should() {
+    let plan = plan(None);
+    let all = seen(&good());
+    assert!(all.is_complete(&plan));
+    assert_eq!((steps(&plan, &all).len(), bad(&plan, &all)), (7, vec![]));
+    for (place, message) in TestMessage::ALL.into_iter().enumerate().skip(1) {
+        let mut lines = good();
+        lines.remove(place);
+        let less = seen(&lines);
+        assert!(!less.is_complete(&plan), "{message:?}");
+        assert_eq!(bad(&plan, &less), [(message.id(), Level::Danger)]);
+    }
+}
+
+#[test]
+fn a_difference_has_a_level_and_a_meaning() {
+    let plan = plan(None);
+    let changed = |from: &str, to: &str| {
+        seen(&good().iter().map(|line| line.replace(from, to)).collect::<Vec<_>>())
+    };
+    let retry_after = changed(r#""RetryDelay":6"#, r#""RetryDelay":1"#);
+    assert_eq!(bad(&plan, &retry_after), [("rate-limit", Level::Warning)]);
+    let fewer = changed(r#""Completed":4"#, r#""Completed":3"#);
+    assert_eq!(bad(&plan, &fewer), [("completed", Level::Danger)]);
+    let waiting = Seen { source: Counts { delayed: 1, ..Counts::default() }, ..fewer };
+    assert_eq!(bad(&plan, &waiting), [("completed", Level::Unknown)]);
+    let mut unconfirmed = good();
+    unconfirmed.push(line(None, &[("SendUnconfirmed", json!(1))]));
+    assert_eq!(bad(&plan, &seen(&unconfirmed)), [("completed", Level::Danger)]);
+    let never = Seen { arrived_after: None, dead_letters: (0, 0), ..seen(&good()) };
+    assert_eq!(bad(&plan, &never), [("dead-letter", Level::Danger)]);
+    for (letter, level) in [
+        (Letter::NotLooked, Level::Unknown),
+        (Letter::NotFound, Level::Unknown),
+        (Letter::Refused("AccessDenied".to_owned()), Level::Unknown),
+        (Letter::Found { class: None, reason: None }, Level::Warning),
+    ] {
+        let seen = Seen { letter, ..seen(&good()) };
+        assert_eq!(bad(&plan, &seen), [("dead-letter", level)]);
+    }
+}
+
+#[test]
+fn a_message_that_sqs_moves_by_itself_is_not_awaited() {
+    let plan = plan(Some(Duration::from_secs(1_900)));
+    let seen = Seen {
+        arrived_after: None,
+        dead_letters: (0, 0),
+        source: Counts { in_flight: 1, ..Counts::default() },
+        ..seen(&good())
+    };
+    assert!(seen.is_complete(&plan));
+    assert_eq!(bad(&plan, &seen), [("dead-letter", Level::Unknown)]);
+}
+
+#[test]
+fn without_a_success_nothing_else_is_shown() {
+    let silent = Seen { waited: Duration::from_secs(120), ..Seen::default() };
+    assert_eq!(bad(&plan(None), &silent), [("success", Level::Danger)]);
+    let refused = line(Some("non-retryable"), &[("Failed", json!(1))]);
+    let all = line(None, &[("Failed", json!(1)), ("DeadLettered", json!(1))]);
+    let refused = Seen { is_whole: false, completed_after: None, ..seen(&[refused, all]) };
+    assert!(refused.has_first() && !refused.has_success());
+    let steps = steps(&plan(None), &refused);
+    assert_eq!((steps.len(), steps[0].level), (1, Level::Danger));
+    assert_eq!(steps[0].seen, "it failed: non-retryable 1");
+}
