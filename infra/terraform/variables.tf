@@ -481,10 +481,10 @@ variable "other_kms_key_arns" {
 
 variable "topic" {
   description = <<-EOT
-    An SNS topic in this region. Its messages arrive in the queue as published, with up to ten
-    attributes. SNS sends a message with more, or one that it cannot deliver, to the dead-letter
-    queue. With operations, only messages whose attribute operation has one of these values come into
-    the queue.
+    An SNS topic in this region; with fifo, a FIFO topic. Its messages arrive in the queue as
+    published, with up to ten attributes. SNS sends a message with more, or one that it cannot
+    deliver, to the dead-letter queue. With operations, only messages whose attribute operation has
+    one of these values come into the queue.
   EOT
   type = object({
     arn        = string
@@ -611,13 +611,23 @@ variable "subnet_ids" {
   type     = list(string)
   default  = []
   nullable = false
+
+  validation {
+    condition     = alltrue([for id in var.subnet_ids : length(regexall("^subnet-[0-9a-f]+$", id)) > 0])
+    error_message = "The variable subnet_ids must be ids of subnets."
+  }
 }
 
 variable "security_group_ids" {
-  description = "Security groups of the function in the VPC, with subnet_ids."
+  description = "Security groups of the function in the VPC, with subnet_ids. They must allow TCP to port 443."
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = alltrue([for id in var.security_group_ids : length(regexall("^sg-[0-9a-f]+$", id)) > 0])
+    error_message = "The variable security_group_ids must be ids of security groups."
+  }
 }
 
 variable "permissions_boundary_arn" {
