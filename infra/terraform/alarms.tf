@@ -188,6 +188,7 @@ resource "aws_cloudwatch_metric_alarm" "alarm" {
 # publish to a topic under the key that AWS manages for SNS. Under your own key it can if the key's
 # policy allows it, and a mistake there would silence the alarms.
 resource "aws_sns_topic" "alarms" {
+  # checkov:skip=CKV_AWS_26: explained above
   count = var.alarm_email == "" ? 0 : 1
   name  = "${var.name}-alarms"
   tags  = var.tags

@@ -10,13 +10,21 @@ locals {
       "DeadLetterQueue.QueueName" = aws_sqs_queue.dead_letter_queue.name
     },
     {
-      for section, alarm in aws_cloudwatch_metric_alarm.alarm :
-      "${replace(title(replace(section, "-", " ")), " ", "")}Alarm.Arn" => alarm.arn
+      for section, alarm in aws_cloudwatch_metric_alarm.alarm : join("", [
+        replace(title(replace(section, "-", " ")), " ", ""),
+        "Alarm.Arn",
+      ]) => alarm.arn
     },
   )
 
-  # The first part has no name. Each other part begins with a name and a brace.
-  dashboard_parts = split("$${", file("${path.module}/../dashboard.json"))
+  # The first text has no name. Each other text begins with a name in braces.
+  dashboard_texts = split("$", file("${path.module}/../dashboard.json"))
+  dashboard_parts = [
+    for text in slice(local.dashboard_texts, 1, length(local.dashboard_texts)) : {
+      name = regex("[^{}]+", text)
+      rest = replace(text, "/^\\{[^}]+\\}/", "")
+    }
+  ]
 }
 
 resource "aws_cloudwatch_dashboard" "dashboard" {
@@ -26,10 +34,7 @@ resource "aws_cloudwatch_dashboard" "dashboard" {
   dashboard_name = "${var.name}-${data.aws_region.current.region}"
 
   dashboard_body = join("", concat(
-    [local.dashboard_parts[0]],
-    [
-      for part in slice(local.dashboard_parts, 1, length(local.dashboard_parts)) :
-      "${local.dashboard_values[split("}", part)[0]]}${replace(part, "/^[^}]+}/", "")}"
-    ],
+    [local.dashboard_texts[0]],
+    [for part in local.dashboard_parts : "${local.dashboard_values[part.name]}${part.rest}"],
   ))
 }

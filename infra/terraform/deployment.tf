@@ -96,28 +96,29 @@ resource "aws_iam_role_policy_attachment" "deployment" {
 }
 
 locals {
-  deployments = [
+  # The move of the alias to the newest version.
+  moves = [
     for alias in aws_lambda_alias.live : jsonencode({
+      (var.name) = {
+        Type = "AWS::Lambda::Function"
+        Properties = {
+          Name           = var.name
+          Alias          = alias.name
+          CurrentVersion = alias.function_version
+          TargetVersion  = aws_lambda_function.function.version
+        }
+      }
+    })
+  ]
+
+  deployments = [
+    for move in local.moves : jsonencode({
       applicationName     = var.name
       deploymentGroupName = "live"
       revision = {
         revisionType = "AppSpecContent"
-        appSpecContent = {
-          # Not by jsonencode alone, which writes the version 0.0 as 0.
-          content = "{\"version\":0.0,\"Resources\":${jsonencode([
-            {
-              (var.name) = {
-                Type = "AWS::Lambda::Function"
-                Properties = {
-                  Name           = var.name
-                  Alias          = alias.name
-                  CurrentVersion = alias.function_version
-                  TargetVersion  = aws_lambda_function.function.version
-                }
-              }
-            }
-          ])}}"
-        }
+        # As text, since jsonencode would write the version as 0.
+        appSpecContent = { content = "{\"version\":0.0,\"Resources\":[${move}]}" }
       }
     })
   ]

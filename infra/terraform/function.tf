@@ -40,6 +40,7 @@ locals {
 }
 
 resource "aws_cloudwatch_log_group" "function" {
+  # checkov:skip=CKV_AWS_338: log_retention_days decides
   name              = "/aws/lambda/${var.name}"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.log_kms_key_arn == "" ? null : var.log_kms_key_arn
@@ -47,6 +48,7 @@ resource "aws_cloudwatch_log_group" "function" {
 }
 
 resource "aws_lambda_function" "function" {
+  # checkov:skip=CKV_AWS_116: that is for asynchronous invocations; the queue has the dead-letter queue
   function_name = var.name
   description   = "Sends each message of the queue to an HTTP endpoint and retries it by class of failure."
   role          = aws_iam_role.function.arn

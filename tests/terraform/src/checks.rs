@@ -42,13 +42,16 @@ fn cycle(module: &Module) -> Option<String> {
         .collect();
     // A resource that refers to none of those that are left has its place in the order.
     loop {
-        let names: BTreeSet<String> = left.keys().cloned().collect();
-        left.retain(|_, references| !references.is_disjoint(&names));
+        let remaining: BTreeSet<String> = left.keys().cloned().collect();
+        left.retain(|_, references| !references.is_disjoint(&remaining));
         if left.is_empty() {
             return None;
         }
-        if left.len() == names.len() {
-            return Some(format!("a circle of references: {}", Vec::from_iter(names).join(", ")));
+        if left.len() == remaining.len() {
+            return Some(format!(
+                "a circle of references: {}",
+                Vec::from_iter(remaining).join(", ")
+            ));
         }
     }
 }

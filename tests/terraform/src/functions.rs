@@ -47,6 +47,10 @@ pub fn declare(context: &mut Context) {
         [one] => Ok(one.clone()),
         _ => Err("the list has several items".into()),
     });
+    simple("regex", vec![String, String], |args| {
+        let found = regex(text(&args[0]))?.find(text(&args[1])).map(|found| found.as_str().into());
+        found.ok_or_else(|| "the text does not match".into())
+    });
     simple("regexall", vec![String, String], |args| {
         Ok(regex(text(&args[0]))?
             .find_iter(text(&args[1]))
