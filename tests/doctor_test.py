@@ -15,6 +15,8 @@ import subprocess
 import sys
 import threading
 import unittest
+import urllib.error
+import urllib.request
 import zipfile
 
 import boto3
@@ -24,7 +26,8 @@ from deployed_test import ROOT, build_for_tests
 COMMAND = ROOT / "target" / "debug" / "requeue"
 MINISTACK = os.environ.get("REQUEUE_TEST_MINISTACK", "")
 MOTO = os.environ.get("REQUEUE_TEST_MOTO", "")
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+# moto fails where it lacks an operation, and retries of that take seconds.
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1", "AWS_MAX_ATTEMPTS": "1"}
 
 DAY = 86_400
 POLLER = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
@@ -65,6 +68,7 @@ class Account:
 
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
         self.kms, self.logs, self.cloudwatch = client("kms"), client("logs"), client("cloudwatch")
+        self.ec2 = client("ec2")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -336,6 +340,38 @@ class OnMinistack(unittest.TestCase):
         dangers = {("worked-on", "visibility-timeout"), ("worked-on", "redrive-policy")}
         self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
 
+    def test_the_version_of_an_alias_is_looked_at(self):
+        account, settings = self.account, lambda **more: {"Variables": {"REQUEUE_RECURSIVE_LOOP": "Allow", **more}}
+        account.good("aliased")
+        account.allow_loop("aliased")
+        functions, wait = account.functions, lambda: account.functions.get_waiter("function_updated_v2").wait(FunctionName="aliased", WaiterConfig={"Delay": 0.2})
+        first = functions.publish_version(FunctionName="aliased")["Version"]
+        # Only the alias has the mapping, and the unpublished settings are invalid.
+        functions.create_alias(FunctionName="aliased", Name="live", FunctionVersion=first)
+        (mapping,) = functions.list_event_source_mappings(FunctionName="aliased")["EventSourceMappings"]
+        functions.delete_event_source_mapping(UUID=mapping["UUID"])
+        account.mapping("aliased:live", account.attributes("aliased")["QueueArn"], FunctionResponseTypes=["ReportBatchItemFailures"], ScalingConfig={"MaximumConcurrency": 10})
+        functions.update_function_configuration(FunctionName="aliased", Environment=settings(REQUEUE_WRAP="maybe"))
+        wait()
+        arn = functions.get_function(FunctionName="aliased")["Configuration"]["FunctionArn"]
+        for name in ("aliased:live", f"{arn}:live"):
+            status, findings, printed = doctor(MINISTACK, "--function", name)
+            self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
+            self.assertEqual(findings[None, "function-version"]["found"], f"the alias live invokes version {first}")
+        _, findings, printed = doctor(MINISTACK, "--function", "aliased")
+        self.assertEqual(at(findings, "danger"), {(None, "settings")}, printed)
+        self.assertEqual(findings[None, "mapping"]["remedies"], ["requeue doctor --function aliased:live"], printed)
+        # The same by its queue.
+        self.assertEqual(doctor(MINISTACK, "--queue-url", account.url("aliased"))[1][None, "function-version"]["level"], "ok")
+        # A gradual deployment.
+        second = functions.publish_version(FunctionName="aliased")["Version"]
+        routing = {"AdditionalVersionWeights": {second: 0.1}}
+        functions.update_alias(FunctionName="aliased", Name="live", RoutingConfig=routing)
+        found = doctor(MINISTACK, "--function", "aliased:live")[1][None, "function-version"]
+        self.assertEqual(found["level"], "unknown", found)
+        self.assertIn(f"version {second} differs in Environment; ", found["found"])
+        self.assertIn(f"version {second} for 10 % of the batches", found["found"])
+
     def test_a_remedy_cures(self):
         """Runs the printed commands as they stand, except those with a name that only a person knows."""
         self.account.good("patient")
@@ -381,6 +417,70 @@ class OnMinistack(unittest.TestCase):
             self.assertIn(told, printed)
 
 
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to an emulator, except for operations that it denies."""
+
+    # Operations of Lambda, by the path.
+    OF_LAMBDA = [
+        (r"/configuration$", "GetFunctionConfiguration"),
+        (r"/recursion-config$", "GetFunctionRecursionConfig"),
+        (r"/concurrency$", "GetFunctionConcurrency"),
+        (r"/account-settings$", "GetAccountSettings"),
+        (r"/aliases/", "GetAlias"),
+        (r"/event-source-mappings\?FunctionName=", "ListEventSourceMappings of the function"),
+        (r"/event-source-mappings\?EventSourceArn=", "ListEventSourceMappings of a queue"),
+    ]
+
+    @classmethod
+    def before(cls, test, upstream, replaced=(b"", b"")):
+        """A proxy that ends with the test; its endpoint is `endpoint`."""
+        handler = type("Handler", (cls,), {"upstream": upstream, "replaced": replaced, "denied": None, "seen": set()})
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        test.addCleanup(server.server_close)
+        test.addCleanup(server.shutdown)
+        handler.endpoint = f"http://127.0.0.1:{server.server_port}"
+        return handler
+
+    def operation(self, body):
+        target = self.headers.get("X-Amz-Target")
+        if target:
+            return target.split(".")[-1]
+        form = re.match(rb"Action=(\w+)", body)
+        if form:
+            return form[1].decode()
+        return next(name for pattern, name in self.OF_LAMBDA if re.search(pattern, self.path))
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        operation = self.operation(body)
+        self.seen.add(operation)
+        if operation == self.denied:
+            is_xml = body.startswith(b"Action=")
+            told = "<Response><Errors><Error><Code>AccessDenied</Code><Message>no</Message></Error></Errors></Response>"
+            status, body = 403, told if is_xml else json.dumps({"__type": "AccessDeniedException", "message": "no"})
+            return self.respond(status, body.encode())
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length", "accept-encoding")}
+        request = urllib.request.Request(self.upstream + self.path, body or None, headers, method=self.command)
+        try:
+            with urllib.request.urlopen(request) as response:
+                self.respond(response.status, response.read())
+        except urllib.error.HTTPError as error:
+            self.respond(error.code, error.read())
+
+    do_POST = do_GET
+
+    def respond(self, status, body):
+        body = body.replace(*self.replaced) if self.replaced[0] else body
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
 class OnMoto(unittest.TestCase):
     def test_what_cannot_be_asked_is_unknown_and_not_ok(self):
         account = Account(MOTO)
@@ -414,6 +514,44 @@ class OnMoto(unittest.TestCase):
         self.assertEqual(age(), "warning")
         account.alarm("expressed", "expression", Metrics=metrics)
         self.assertEqual(age(), "ok")
+
+
+    def test_a_function_in_a_vpc_needs_a_way_to_sqs(self):
+        account = Account(MOTO)
+        ec2, functions = account.ec2, account.functions
+        account.good("walled-in")
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet, public = (ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{n}.0/24")["Subnet"]["SubnetId"] for n in (1, 2))
+        group = ec2.create_security_group(VpcId=vpc, GroupName="any", Description="any")["GroupId"]
+        functions.update_function_configuration(FunctionName="walled-in", VpcConfig={"SubnetIds": [subnet], "SecurityGroupIds": [group]})
+        # moto gives all functions one VPC.
+        proxy = Proxy.before(self, MOTO, (b"vpc-123abc", vpc.encode()))
+        network = lambda: doctor(proxy.endpoint, "--function", "walled-in")[1][None, "network"]
+        found = network()
+        self.assertEqual((found["level"], found["found"]), ("danger", f"no way to sqs, secretsmanager: {subnet} has no default route"))
+        gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+        ec2.attach_internet_gateway(VpcId=vpc, InternetGatewayId=gateway)
+        table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+        found = network()
+        self.assertEqual(found["level"], "danger", found)
+        self.assertIn(f"{subnet} has a route to {gateway} only", found["found"])
+        ec2.delete_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
+        address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+        nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
+        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+        found = network()
+        self.assertEqual((found["level"], found["found"].split(";")[0]), ("ok", f"{subnet} has a route to {nat}"))
+        ec2.delete_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
+        for service in ("sqs", "secretsmanager"):
+            self.assertEqual(network()["level"], "danger")
+            ec2.create_vpc_endpoint(
+                VpcId=vpc, VpcEndpointType="Interface", ServiceName=f"com.amazonaws.us-east-1.{service}", SubnetIds=[subnet], SecurityGroupIds=[group], PrivateDnsEnabled=True
+            )
+        found = network()
+        self.assertEqual(found["level"], "ok", found)
+        self.assertRegex(found["found"], r"vpce-\w+ for sqs, vpce-\w+ for secretsmanager; endpoint policies, security groups")
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):

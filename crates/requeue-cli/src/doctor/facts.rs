@@ -67,6 +67,12 @@ pub(crate) struct Metric {
 pub(crate) struct Function {
     /// Without version and alias.
     pub(crate) name: String,
+    /// The version or the alias that the mapping invokes.
+    pub(crate) qualifier: Option<String>,
+    /// Other versions and aliases that mappings invoke, with the function's name.
+    pub(crate) mapped: Vec<String>,
+    /// `None` if the qualifier is no alias.
+    pub(crate) alias: Option<Known<Alias>>,
     pub(crate) timeout: Duration,
     /// The ARN of its role.
     pub(crate) role: String,
@@ -85,6 +91,30 @@ pub(crate) struct Function {
     pub(crate) secrets: Vec<Secret>,
 }
 
+impl Function {
+    /// Its name, with the version or the alias.
+    pub(crate) fn qualified(&self) -> String {
+        let qualifier = self.qualifier.iter().map(|qualifier| format!(":{qualifier}"));
+        std::iter::once(self.name.clone()).chain(qualifier).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Alias {
+    pub(crate) version: String,
+    /// During a gradual deployment.
+    pub(crate) second: Option<SecondVersion>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SecondVersion {
+    pub(crate) version: String,
+    /// Its part of the invocations, from 0 to 1.
+    pub(crate) weight: f64,
+    /// The properties in which it differs from the first.
+    pub(crate) differences: Known<Vec<&'static str>>,
+}
+
 /// Whether Lambda can run the function, in Lambda's words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -98,6 +128,45 @@ pub(crate) struct State {
 pub(crate) struct Vpc {
     pub(crate) id: String,
     pub(crate) subnets: Vec<String>,
+    /// Whether the function calls SQS over IPv6.
+    pub(crate) has_ipv6: bool,
+    /// All route tables of the VPC.
+    pub(crate) tables: Known<Vec<RouteTable>>,
+    /// All endpoints in the VPC.
+    pub(crate) endpoints: Known<Vec<VpcEndpoint>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RouteTable {
+    /// The account that owns it.
+    pub(crate) owner: String,
+    /// Whether it is the table of all subnets without an own one.
+    pub(crate) is_main: bool,
+    pub(crate) subnets: Vec<String>,
+    pub(crate) routes: Vec<Route>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The addresses; `None` for a prefix list.
+    pub(crate) destination: Option<String>,
+    /// The id of the gateway, or `local`.
+    pub(crate) target: String,
+    /// `false` if the target does not exist.
+    pub(crate) is_active: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct VpcEndpoint {
+    pub(crate) id: String,
+    pub(crate) vpc: String,
+    /// Whether it has addresses in the subnets, unlike a gateway endpoint.
+    pub(crate) is_interface: bool,
+    /// As in `com.amazonaws.eu-west-1.sqs`.
+    pub(crate) service: String,
+    pub(crate) state: String,
+    /// Whether the service's usual host name leads to it.
+    pub(crate) has_private_dns: bool,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.

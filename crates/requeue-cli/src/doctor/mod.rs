@@ -34,10 +34,12 @@ use crate::{Error, document, output};
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
                         logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue has a \
-                        KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
-                        mapping: lambda:GetEventSourceMapping and kms:Decrypt. For --first-hour: \
-                        logs:FilterLogEvents, sqs:SendMessage, and sqs:ReceiveMessage on the \
-                        dead-letter queue. Without --send-test-messages the command only reads. \
+                        KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. If a key \
+                        encrypts the filters of a mapping: lambda:GetEventSourceMapping and \
+                        kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables and \
+                        ec2:DescribeVpcEndpoints. If the mapping is on an alias: \
+                        lambda:GetAlias. For --first-hour: logs:FilterLogEvents, sqs:SendMessage, \
+                        and sqs:ReceiveMessage on the dead-letter queue. Without --send-test-messages the command only reads. \
                         If a permission is missing, its check is `unknown` and names the \
                         permission. AWS's environment counts: AWS_REGION, credentials, and for an \
                         emulator AWS_ENDPOINT_URL.\n\n\

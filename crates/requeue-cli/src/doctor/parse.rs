@@ -1,6 +1,6 @@
 //! Turns AWS's responses into facts. Sends no request, and reads no secret.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
@@ -13,8 +13,8 @@ use super::calls::cloudwatch;
 use super::calls::lambda::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
-    Alarm, AllowedSources, Consumer, FunctionSettings, Logs, Mapping, Metric, PolicyPlace,
-    QueueAttributes, RedriveSettings, State, Unread, Valid, Vpc,
+    Alarm, AllowedSources, Consumer, FunctionSettings, Known, Logs, Mapping, Metric, PolicyPlace,
+    QueueAttributes, RedriveSettings, RouteTable, State, Unread, Valid, Vpc, VpcEndpoint,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
@@ -118,10 +118,56 @@ pub(crate) fn state(configuration: &FunctionConfiguration) -> State {
 }
 
 /// Lambda shows the configuration of no VPC with empty lists.
-pub(crate) fn vpc(configuration: &FunctionConfiguration) -> Option<Vpc> {
+pub(crate) fn vpc(
+    configuration: &FunctionConfiguration,
+    tables: Known<Vec<RouteTable>>,
+    endpoints: Known<Vec<VpcEndpoint>>,
+) -> Option<Vpc> {
     let vpc = configuration.vpc_config.as_ref()?;
     let subnets = vpc.subnet_ids.clone().filter(|subnets| !subnets.is_empty())?;
-    Some(Vpc { id: vpc.vpc_id.clone().unwrap_or_default(), subnets })
+    let environment = configuration.environment.as_ref();
+    let variables = environment.and_then(|environment| environment.variables.as_ref());
+    // Otherwise the SDK calls a host that has no IPv6 address.
+    let is_dual_stack = variables
+        .and_then(|variables| variables.get("AWS_USE_DUALSTACK_ENDPOINT"))
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let has_ipv6 = vpc.allows_ipv6 == Some(true) && is_dual_stack;
+    let id = vpc.vpc_id.clone().unwrap_or_default();
+    Some(Vpc { id, subnets, has_ipv6, tables, endpoints })
+}
+
+/// The version or alias in the name or ARN of this function.
+pub(crate) fn qualifier(name: &str, function: &str) -> Option<String> {
+    let (_, qualifier) = name.rsplit_once(&format!("{function}:"))?;
+    Some(qualifier.to_owned())
+}
+
+/// The versions and aliases of this function that mappings invoke, with its name.
+pub(crate) fn mapped(mappings: &[EventSourceMapping], function: &str) -> Vec<String> {
+    let arns = mappings.iter().filter_map(|mapping| mapping.function_arn.as_deref());
+    let names: BTreeSet<String> = arns
+        .map(|arn| match qualifier(arn, function) {
+            Some(qualifier) => format!("{function}:{qualifier}"),
+            None => function.to_owned(),
+        })
+        .collect();
+    names.into_iter().collect()
+}
+
+/// The properties that the checks read, and in which two versions differ.
+pub(crate) fn differences(
+    one: &FunctionConfiguration,
+    other: &FunctionConfiguration,
+) -> Vec<&'static str> {
+    let differs = [
+        ("Role", one.role != other.role),
+        ("Timeout", one.timeout != other.timeout),
+        ("KMSKeyArn", one.kms_key_arn != other.kms_key_arn),
+        ("Environment", one.environment != other.environment),
+        ("LoggingConfig", one.logging_config != other.logging_config),
+        ("VpcConfig", one.vpc_config != other.vpc_config),
+    ];
+    differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
 
 pub(crate) fn consumer(mapping: &EventSourceMapping) -> Consumer {

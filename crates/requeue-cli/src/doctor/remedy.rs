@@ -49,7 +49,33 @@ pub(crate) fn function(
     command: &str,
     options: &str,
 ) -> String {
-    lambda(context, command, &format!("--function-name {} {options}", function.name))
+    lambda(context, command, format!("--function-name {} {options}", function.name).trim_end())
+}
+
+/// Changes the configuration. A published version keeps the one that it has.
+pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> String {
+    let update = self::function(context, function, "update-function-configuration", options);
+    match &function.qualifier {
+        Some(qualifier) if qualifier != "$LATEST" => {
+            let publish = self::function(context, function, "publish-version", "");
+            format!("{update}; then {publish}, and point {qualifier} at the new version")
+        }
+        Some(_) | None => update,
+    }
+}
+
+/// For a command that concerns the version or the alias.
+pub(crate) fn qualified(
+    context: &Context<'_>,
+    function: &Function,
+    command: &str,
+    options: &str,
+) -> String {
+    lambda(
+        context,
+        command,
+        format!("--function-name {} {options}", function.qualified()).trim_end(),
+    )
 }
 
 /// A variable, as a line of the template: AWS's command line can only replace all variables at

@@ -6,7 +6,7 @@ use requeue::printable;
 use serde_json::{Value, json};
 
 use super::diagnosis::{Finding, Level};
-use super::facts::Deployment;
+use super::facts::{Deployment, Function};
 
 /// A line for each finding; if it is not ok, its reason and remedies follow.
 pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
@@ -47,7 +47,7 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
 fn subject(deployment: &Deployment) -> String {
     let names: Vec<&str> = deployment.paths.iter().map(|path| path.source.arn.name()).collect();
     match &deployment.function {
-        Some(function) => format!("function {} in {}", function.name, deployment.region),
+        Some(function) => format!("function {} in {}", function.qualified(), deployment.region),
         None => format!("queue {} in {}", names.join(", "), deployment.region),
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
             })
         });
         json!({
-            "function": deployment.function.as_ref().map(|function| &function.name),
+            "function": deployment.function.as_ref().map(Function::qualified),
             "region": deployment.region,
             "findings": findings.collect::<Vec<_>>(),
         })

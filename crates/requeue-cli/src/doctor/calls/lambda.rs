@@ -14,6 +14,7 @@ use super::{encoded, pages};
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct FunctionConfiguration {
     pub(crate) function_name: Option<String>,
+    pub(crate) function_arn: Option<String>,
     pub(crate) role: Option<String>,
     pub(crate) timeout: Option<u64>,
     #[serde(rename = "KMSKeyArn")]
@@ -27,14 +28,16 @@ pub(crate) struct FunctionConfiguration {
     pub(crate) vpc_config: Option<VpcConfig>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, PartialEq)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct VpcConfig {
     pub(crate) vpc_id: Option<String>,
     pub(crate) subnet_ids: Option<Vec<String>>,
+    #[serde(rename = "Ipv6AllowedForDualStack")]
+    pub(crate) allows_ipv6: Option<bool>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, PartialEq)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Environment {
     pub(crate) variables: Option<HashMap<String, String>>,
@@ -42,13 +45,13 @@ pub(crate) struct Environment {
 }
 
 /// The reason for a hidden value.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, PartialEq)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Encrypted {
     pub(crate) error_code: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, PartialEq)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct LoggingConfig {
     pub(crate) log_format: Option<String>,
@@ -104,6 +107,29 @@ pub(crate) async fn function_configuration(
     function: &str,
 ) -> Result<FunctionConfiguration, CallError> {
     get(sdk, format!("/2015-03-31/functions/{}/configuration", encoded(function))).await
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct AliasConfiguration {
+    pub(crate) function_version: String,
+    pub(crate) routing_config: Option<RoutingConfig>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct RoutingConfig {
+    /// One version at most.
+    pub(crate) additional_version_weights: Option<HashMap<String, f64>>,
+}
+
+pub(crate) async fn alias(
+    sdk: &SdkConfig,
+    function: &str,
+    name: &str,
+) -> Result<AliasConfiguration, CallError> {
+    let (function, name) = (encoded(function), encoded(name));
+    get(sdk, format!("/2015-03-31/functions/{function}/aliases/{name}")).await
 }
 
 pub(crate) async fn recursive_loop(

@@ -6,9 +6,10 @@ use super::super::access_policy::account;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AccessDecision, FunctionSettings, PolicyPlace, State, Valid, Vpc};
+use super::super::facts::{AccessDecision, FunctionSettings, PolicyPlace, State, Valid};
 use super::super::remedy;
 use super::secrets::stored_text;
+use super::{network, version};
 use crate::policy_text::retries;
 use crate::table::span;
 
@@ -30,12 +31,8 @@ pub(super) const CHECKS: &[Check] = &[
               configuration if an update has failed.",
         look: state,
     },
-    Check {
-        id: "network",
-        why: "In a VPC, a function reaches SQS only through an interface endpoint or a NAT \
-              gateway. Without one, no copy is sent, and each message waits for its timeout.",
-        look: network,
-    },
+    Check { id: "function-version", why: version::WHY, look: version::version },
+    Check { id: "network", why: network::WHY, look: network::network },
     Check {
         id: "recursive-loop",
         why: "Requeue sends copies to the function's own queue. Without RecursiveLoop: Allow, \
@@ -144,18 +141,13 @@ fn correct_settings(context: &Context<'_>) -> Vec<String> {
         "correct them in the template, below Environment: Variables, and deploy".to_owned(),
         format!(
             "{} > environment.json, correct that file, and {}, which replaces all variables",
-            remedy::function(
+            remedy::qualified(
                 context,
                 function,
                 "get-function-configuration",
                 "--query '{Variables: Environment.Variables}'"
             ),
-            remedy::function(
-                context,
-                function,
-                "update-function-configuration",
-                "--environment file://environment.json"
-            )
+            remedy::configuration(context, function, "--environment file://environment.json")
         ),
     ]
 }
@@ -172,20 +164,28 @@ fn mapping(context: &Context<'_>) -> Checked {
     };
     let names: Vec<&str> =
         context.deployment.paths.iter().map(|path| path.source.arn.name()).collect();
+    let run = |function: &String| format!("requeue doctor --function {function}");
+    if names.is_empty() && !function.mapped.is_empty() {
+        let found = format!("its mappings invoke {}", function.mapped.join(" and "));
+        return unknown(&found, function.mapped.iter().map(run));
+    }
     if names.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
-        let create = remedy::function(context, function, "create-event-source-mapping", options);
-        let qualified = format!(
-            "if a mapping names an alias or version: requeue doctor --function {}:ALIAS",
-            function.name
-        );
+        let create = remedy::qualified(context, function, "create-event-source-mapping", options);
+        let alias = run(&format!("{}:ALIAS", function.name));
+        let qualified = format!("if a mapping names an alias or version: {alias}");
         return Ok(Diagnosis::danger(
             "no event source mapping from an SQS queue has this function name",
             [format!("{create}, with the queue's ARN"), qualified],
         ));
     }
-    Ok(Diagnosis::ok(format!("invoked by {}", names.join(", "))))
+    let found = format!("invoked by {}", names.join(", "));
+    if function.mapped.is_empty() {
+        return Ok(Diagnosis::ok(found));
+    }
+    let others = function.mapped.join(" and ");
+    unknown(&format!("{found}; other mappings invoke {others}"), function.mapped.iter().map(run))
 }
 
 fn state(context: &Context<'_>) -> Checked {
@@ -194,8 +194,8 @@ fn state(context: &Context<'_>) -> Checked {
     let told = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
-    let show = [remedy::function(context, function, "get-function-configuration", "")];
-    let wait = |waiter| [remedy::function(context, function, &format!("wait {waiter}"), "")];
+    let show = [remedy::qualified(context, function, "get-function-configuration", "")];
+    let wait = |waiter| [remedy::qualified(context, function, &format!("wait {waiter}"), "")];
     let found = match state.as_deref() {
         Some(state) => format!("the state is {state}{}", told(reason)),
         None => return unknown("Lambda's response has no State", show),
@@ -218,23 +218,6 @@ fn state(context: &Context<'_>) -> Checked {
 
 fn unknown(found: &str, remedies: impl IntoIterator<Item = String>) -> Checked {
     Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
-}
-
-fn network(context: &Context<'_>) -> Checked {
-    let Some(Vpc { id, subnets }) = &context.function()?.vpc else {
-        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
-    };
-    let region = context.region();
-    let endpoint = format!(
-        "aws ec2 describe-vpc-endpoints --region {region} --filters Name=vpc-id,Values={id} \
-         Name=service-name,Values=com.amazonaws.{region}.sqs shows an interface endpoint for SQS"
-    );
-    let routes = format!(
-        "aws ec2 describe-route-tables --region {region} --filters \
-         Name=association.subnet-id,Values={} shows a route to a NAT gateway",
-        subnets.join(",")
-    );
-    unknown(&format!("whether the function reaches SQS from {id}"), [endpoint, routes])
 }
 
 fn recursive_loop(context: &Context<'_>) -> Checked {
@@ -372,7 +355,7 @@ fn logs(context: &Context<'_>) -> Checked {
     let options = format!(
         "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN{group}"
     );
-    let remedy = remedy::function(context, function, "update-function-configuration", &options);
+    let remedy = remedy::configuration(context, function, &options);
     let level = logs.level.as_deref().unwrap_or("INFO");
     Ok(if !logs.is_json {
         Diagnosis::warning("the log format is Text", [remedy])

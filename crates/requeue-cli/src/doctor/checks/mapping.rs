@@ -231,12 +231,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     }
     let needed = (longest + (*reserve).min(longest / 3)).as_secs_f64().ceil();
     if needed <= LONGEST_TIMEOUT {
-        let longer = remedy::function(
-            context,
-            function,
-            "update-function-configuration",
-            &format!("--timeout {needed}"),
-        );
+        let longer = remedy::configuration(context, function, &format!("--timeout {needed}"));
         remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
     }
     Ok(Diagnosis::warning(sum, remedies))

@@ -13,9 +13,11 @@ mod alarms;
 mod dead_letters;
 mod function;
 mod mapping;
+mod network;
 mod permissions;
 mod queue;
 mod secrets;
+mod version;
 #[cfg(test)]
 mod tests;
 

@@ -5,11 +5,13 @@ use requeue::RecursiveLoop;
 
 use super::super::access_policy::account as account_of;
 use super::super::calls::lambda::{self, FunctionConfiguration};
-use super::super::calls::logs;
+use super::super::calls::{ec2, logs};
 use super::super::checks::{LOGGING, is_whole, reading};
-use super::super::facts::{AccessDecision, Function, FunctionSettings, Secret, Unread};
+use super::super::facts::{
+    AccessDecision, Alias, Function, FunctionSettings, Known, SecondVersion, Secret, Unread, Vpc,
+};
 use super::super::parse;
-use super::{Clients, unread};
+use super::{Clients, Named, unread};
 
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 
@@ -17,6 +19,7 @@ impl Clients {
     pub(super) async fn properties(
         &self,
         configuration: &FunctionConfiguration,
+        Named { qualifier, mapped }: Named,
         settings: &FunctionSettings,
     ) -> Function {
         let name = configuration.function_name.clone().unwrap_or_default();
@@ -54,11 +57,16 @@ impl Clients {
         };
         let reserved_concurrency =
             concurrency.map_err(|error| unread("lambda:GetFunctionConcurrency", &name, &error));
-        let secrets = self.secrets(&role, settings).await;
+        let secrets = self.secrets(&role, settings);
+        let alias = self.alias(&name, qualifier.as_deref(), configuration);
+        let (secrets, alias, vpc) = tokio::join!(secrets, alias, self.network(configuration));
         Function {
+            qualifier,
+            mapped,
+            alias,
             timeout: parse::timeout(configuration),
             state: parse::state(configuration),
-            vpc: parse::vpc(configuration),
+            vpc,
             name,
             role,
             logs: logging,
@@ -69,6 +77,53 @@ impl Clients {
             unreserved_concurrency,
             secrets,
         }
+    }
+
+    /// The versions of an alias. `first` is the configuration of its first version.
+    async fn alias(
+        &self,
+        function: &str,
+        qualifier: Option<&str>,
+        first: &FunctionConfiguration,
+    ) -> Option<Known<Alias>> {
+        // A number is a version, and an alias is none.
+        let alias = qualifier.filter(|qualifier| {
+            *qualifier != "$LATEST" && !qualifier.bytes().all(|byte| byte.is_ascii_digit())
+        })?;
+        let configuration = match lambda::alias(&self.sdk, function, alias).await {
+            Ok(configuration) => configuration,
+            Err(error) => {
+                return Some(Err(unread(
+                    "lambda:GetAlias",
+                    &format!("{function}:{alias}"),
+                    &error,
+                )));
+            }
+        };
+        let weights =
+            configuration.routing_config.and_then(|routing| routing.additional_version_weights);
+        let second = match weights.into_iter().flatten().next() {
+            None => None,
+            Some((version, weight)) => {
+                let name = format!("{function}:{version}");
+                let differences = lambda::function_configuration(&self.sdk, &name)
+                    .await
+                    .map(|second| parse::differences(first, &second))
+                    .map_err(|error| unread("lambda:GetFunctionConfiguration", &name, &error));
+                Some(SecondVersion { version, weight, differences })
+            }
+        };
+        Some(Ok(Alias { version: configuration.function_version, second }))
+    }
+
+    async fn network(&self, configuration: &FunctionConfiguration) -> Option<Vpc> {
+        let vpc = configuration.vpc_config.as_ref()?.vpc_id.as_ref().filter(|id| !id.is_empty())?;
+        let tables = ec2::route_tables(&self.sdk, vpc);
+        let endpoints = ec2::vpc_endpoints(&self.sdk, vpc);
+        let (tables, endpoints) = tokio::join!(tables, endpoints);
+        let tables = tables.map_err(|error| unread("ec2:DescribeRouteTables", &"*", &error));
+        let endpoints = endpoints.map_err(|error| unread("ec2:DescribeVpcEndpoints", &"*", &error));
+        parse::vpc(configuration, tables, endpoints)
     }
 
     /// Asks whether `role` may read the secrets in the settings.

@@ -33,6 +33,13 @@ pub(crate) struct Clients {
     pub(super) sqs: aws_sdk_sqs::Client,
 }
 
+/// The version or the alias of a function that the user names.
+struct Named {
+    qualifier: Option<String>,
+    /// The others that mappings invoke.
+    mapped: Vec<String>,
+}
+
 impl Clients {
     /// By AWS's standard environment, in `region` if that is given.
     pub(crate) async fn new(region: Option<&str>) -> Result<Self, Error> {
@@ -65,10 +72,27 @@ impl Clients {
             }
             _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
         })?;
-        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", name).await;
+        let function = configuration.function_name.as_deref().unwrap_or_default();
+        let qualifier = parse::qualifier(name, function);
+        // Lambda lists the mappings of an alias by its whole ARN. Source: Lambda API reference,
+        // `ListEventSourceMappings`.
+        let listed = match (&qualifier, &configuration.function_arn) {
+            (Some(qualifier), Some(arn)) => {
+                let arn: Vec<&str> = arn.splitn(8, ':').take(7).collect();
+                format!("{}:{qualifier}", arn.join(":"))
+            }
+            _ => name.to_owned(),
+        };
+        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed).await;
         let mappings = mappings
             .map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
-        self.deployment(&configuration, mappings, policy).await
+        // A mapping on another version or alias runs other settings.
+        let (mappings, others): (Vec<_>, Vec<_>) = mappings.into_iter().partition(|mapping| {
+            let arn = mapping.function_arn.as_deref().unwrap_or_default();
+            parse::qualifier(arn, function) == qualifier
+        });
+        let named = Named { qualifier, mapped: parse::mapped(&others, function) };
+        self.deployment(&configuration, named, mappings, policy).await
     }
 
     /// The functions that the queue of this URL invokes; or the queue alone, as a worker's.
@@ -140,11 +164,12 @@ impl Clients {
     async fn deployment(
         &self,
         configuration: &FunctionConfiguration,
+        named: Named,
         mappings: Vec<EventSourceMapping>,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
         let settings = parse::settings(configuration, policy);
-        let function = self.properties(configuration, &settings).await;
+        let function = self.properties(configuration, named, &settings).await;
         let queues = mappings.iter().filter_map(|mapping| {
             Some((mapping, mapping.event_source_arn.as_ref()?.parse().ok()?))
         });

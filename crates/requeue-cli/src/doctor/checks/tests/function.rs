@@ -22,14 +22,6 @@ pub(super) const ROWS: &[Row] = &[
     ("function-state", |d| state(d, "Active", ""), Some(Unknown)),
     ("function-state", |d| state(d, "", "Successful"), Some(Unknown)),
     ("function-state", |d| state(d, "Deactivating", "Successful"), Some(Unknown)),
-    (
-        "network",
-        |d| {
-            let subnets = vec!["subnet-1".to_owned()];
-            d.function().vpc = Some(Vpc { id: "vpc-1".to_owned(), subnets });
-        },
-        Some(Unknown),
-    ),
     ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
     ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
     ("account-concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
@@ -106,6 +98,15 @@ pub(super) const ROWS: &[Row] = &[
         Some(Unknown),
     ),
     ("mapping", |d| d.paths.clear(), Some(Danger)),
+    ("mapping", |d| d.function().mapped.push("orders:live".to_owned()), Some(Unknown)),
+    (
+        "mapping",
+        |d| {
+            d.paths.clear();
+            d.function().mapped.push("orders:live".to_owned());
+        },
+        Some(Unknown),
+    ),
     ("mapping", |d| d.unlisted = refused::<()>().err(), Some(Unknown)),
     ("mapping", |d| d.function = None, Some(Fine)),
     (

@@ -16,10 +16,12 @@ mod alarms;
 mod dead_letters;
 mod function;
 mod mapping;
+mod network;
 mod permissions;
 mod queue;
 mod remedies;
 mod secrets;
+mod version;
 
 const DAY: u64 = 86_400;
 
@@ -110,6 +112,9 @@ fn good() -> Deployment {
     };
     let function = Function {
         name: "orders".to_owned(),
+        qualifier: None,
+        mapped: Vec::new(),
+        alias: None,
         timeout: secs(60),
         role: "arn:aws:iam::123456789012:role/service/orders-Role".to_owned(),
         state: State {
@@ -330,8 +335,10 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 7] = [
+const TABLES: [&[Row]; 9] = [
     function::ROWS,
+    version::ROWS,
+    network::ROWS,
     secrets::ROWS,
     mapping::ROWS,
     queue::ROWS,

@@ -1,0 +1,180 @@
+//! Whether a function in a VPC reaches the services that it calls. The doctor sees routes and
+//! endpoints, but no security group, no network ACL, and nothing behind a gateway.
+
+use super::super::access_policy::account;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{Function, RouteTable, Vpc, VpcEndpoint};
+
+pub(super) const WHY: &str = "In a VPC, a function reaches SQS only through an interface endpoint \
+                              or a NAT gateway. Without one, no copy is sent, and each message \
+                              waits for its timeout.";
+
+const UNSEEN: &str = "security groups and network ACLs are not checked";
+
+pub(super) fn network(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let Some(vpc) = &function.vpc else {
+        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
+    };
+    let region = context.region();
+    let services = services(function);
+    let endpoints = vpc.endpoints.as_ref();
+    let serving = |service: &&str| {
+        let mut endpoints = endpoints.ok()?.iter();
+        endpoints.find(|endpoint| serves(endpoint, service, region) && is_usable(endpoint))
+    };
+    let missing: Vec<&str> =
+        services.iter().copied().filter(|service| serving(service).is_none()).collect();
+    if missing.is_empty() {
+        let found = services
+            .iter()
+            .filter_map(|service| Some(format!("{} for {service}", serving(service)?.id)));
+        let found: Vec<String> = found.collect();
+        return Ok(Diagnosis::ok(format!(
+            "the function has an interface endpoint: {}; endpoint policies, {UNSEEN}",
+            found.join(", ")
+        )));
+    }
+    let ways: Vec<(&str, Way<'_>)> = match &vpc.tables {
+        Ok(tables) => {
+            vpc.subnets.iter().map(|subnet| (&**subnet, way(vpc, tables, subnet))).collect()
+        }
+        Err(unread) => return Err(unread.into()),
+    };
+    let told = |ways: &[(&str, Way<'_>)]| {
+        let told: Vec<String> =
+            ways.iter().map(|(subnet, way)| format!("{subnet} {}", way.told())).collect();
+        told.join(", ")
+    };
+    let (good, rest): (Vec<_>, Vec<_>) =
+        ways.into_iter().partition(|(_, way)| matches!(way, Way::Out(_)));
+    if rest.is_empty() {
+        return Ok(Diagnosis::ok(format!("{}; {UNSEEN}", told(&good))));
+    }
+    let to = missing.join(", ");
+    let remedies = remedies(vpc, region, &missing);
+    let (dead, unclear): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|(_, way)| matches!(way, Way::DeadEnd(_) | Way::None));
+    let unknown = |found| {
+        let found = format!("not checked: {found}");
+        Err(Skip::Unknown(Diagnosis::unknown(found, remedies.clone())))
+    };
+    if dead.is_empty() {
+        return unknown(format!("the way to {to}, since {}", told(&unclear)));
+    }
+    let endpoints = endpoints?;
+    let is_offered =
+        |endpoint: &&VpcEndpoint| missing.iter().any(|service| serves(endpoint, service, region));
+    if let Some(VpcEndpoint { id, state, .. }) = endpoints.iter().find(is_offered) {
+        return unknown(format!(
+            "the endpoint {id} is {state}, but has no private DNS or is not available, and {}",
+            told(&dead)
+        ));
+    }
+    // The owner of a shared VPC sees more of it.
+    if vpc.tables.as_ref()?.iter().any(|table| table.owner != account(&function.role)) {
+        return unknown(format!("{} belongs to another account, and {}", vpc.id, told(&dead)));
+    }
+    Ok(Diagnosis::danger(format!("no way to {to}: {}", told(&dead)), remedies))
+}
+
+/// The services that the function calls.
+fn services(function: &Function) -> Vec<&'static str> {
+    let stored = |service| {
+        let mut secrets = function.secrets.iter();
+        secrets.any(|secret| secret.arn.split(':').nth(2) == Some(service))
+    };
+    let stored = ["secretsmanager", "ssm"].into_iter().filter(|service| stored(service));
+    ["sqs"].into_iter().chain(stored).collect()
+}
+
+fn serves(endpoint: &VpcEndpoint, service: &str, region: &str) -> bool {
+    // Partitions have other beginnings than `com.amazonaws`.
+    endpoint.is_interface && endpoint.service.ends_with(&format!(".{region}.{service}"))
+}
+
+fn is_usable(endpoint: &VpcEndpoint) -> bool {
+    endpoint.has_private_dns && endpoint.state.eq_ignore_ascii_case("available")
+}
+
+/// The way of a subnet to public addresses.
+enum Way<'v> {
+    /// Through a NAT gateway, or over IPv6 through an egress-only internet gateway.
+    Out(&'v str),
+    /// A function has no public address, so an internet gateway returns no response. And the target of
+    /// a blackhole does not exist.
+    DeadEnd(&'v str),
+    /// Another network or machine.
+    Unclear(&'v str),
+    None,
+    Unknown,
+}
+
+impl Way<'_> {
+    fn told(&self) -> String {
+        match self {
+            Self::Out(target) | Self::Unclear(target) => format!("has a route to {target}"),
+            Self::DeadEnd(target) if target.starts_with("igw-") => {
+                format!("has a route to {target} only, and a function has no public address")
+            }
+            Self::DeadEnd(target) => format!("has a route to {target}, which does not exist"),
+            Self::None => "has no default route".to_owned(),
+            Self::Unknown => "has a route table that cannot be seen".to_owned(),
+        }
+    }
+}
+
+fn way<'v>(vpc: &'v Vpc, tables: &'v [RouteTable], subnet: &String) -> Way<'v> {
+    let own = tables.iter().find(|table| table.subnets.contains(subnet));
+    let Some(table) = own.or_else(|| tables.iter().find(|table| table.is_main)) else {
+        return Way::Unknown;
+    };
+    let mut way = Way::None;
+    for route in &table.routes {
+        let target = route.target.as_str();
+        let kind = target.split('-').next().unwrap_or_default();
+        let (is_ipv4, is_ipv6) = match route.destination.as_deref() {
+            Some("0.0.0.0/0") => (true, false),
+            Some("::/0") => (false, true),
+            _ => (false, false),
+        };
+        let usable = is_ipv4 || (is_ipv6 && vpc.has_ipv6);
+        way = match kind {
+            // A gateway endpoint is for S3 and DynamoDB, and its destination is a prefix list.
+            "vpce" if route.destination.is_none() => continue,
+            "nat" if is_ipv4 && route.is_active => return Way::Out(target),
+            "eigw" if usable && route.is_active => return Way::Out(target),
+            "local" | "eigw" => continue,
+            "igw" if is_ipv6 && !vpc.has_ipv6 => continue,
+            "igw" if !is_ipv6 => match way {
+                Way::None => Way::DeadEnd(target),
+                other => other,
+            },
+            _ if !route.is_active => match way {
+                Way::None if is_ipv4 => Way::DeadEnd(target),
+                other => other,
+            },
+            // A route to a part of all addresses may lead to an endpoint in another VPC.
+            _ => Way::Unclear(target),
+        };
+    }
+    way
+}
+
+fn remedies(vpc: &Vpc, region: &str, missing: &[&str]) -> Vec<String> {
+    let (id, subnets) = (&vpc.id, vpc.subnets.join(" "));
+    let create = |service: &&str| {
+        format!(
+            "aws ec2 create-vpc-endpoint --region {region} --vpc-id {id} --vpc-endpoint-type \
+             Interface --service-name com.amazonaws.{region}.{service} --private-dns-enabled \
+             --subnet-ids {subnets} --security-group-ids GROUP, with a group that admits port 443 \
+             from the function"
+        )
+    };
+    let show = format!(
+        "aws ec2 describe-route-tables --region {region} --filters Name=vpc-id,Values={id} shows \
+         the routes; a default route to a NAT gateway is enough"
+    );
+    missing.iter().map(create).chain([show]).collect()
+}
