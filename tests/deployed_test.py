@@ -84,8 +84,9 @@ def build_application():
     if source.count(architecture) != 1:
         raise RuntimeError(f"template.yaml has {source.count(architecture)} times: {architecture}")
     # The function runs on this machine.
+    source = source.replace(architecture, architecture.replace("arm64", ARCHITECTURE))
     template = ROOT / "target" / "template.yaml"
-    template.write_text(source.replace(architecture, architecture.replace("arm64", ARCHITECTURE)))
+    template.write_text(source.replace("{ Location: infra/", "{ Location: ../infra/"))
     run("sam", "build", "--template", template, "--base-dir", ROOT, "--build-dir", BUILD)
     return BUILD
 
