@@ -7,8 +7,8 @@ variable "name" {
     Name of the function; the names of all other resources begin with it. A change would replace the
     queues, so a plan with it fails.
   EOT
-  type     = string
-  nullable = false
+  type        = string
+  nullable    = false
 
   validation {
     condition     = length(regexall("^[A-Za-z0-9_-]{1,62}$", var.name)) > 0
@@ -30,9 +30,9 @@ variable "package" {
     Path of the function's zip file, as cargo-lambda builds it:
     target/lambda/requeue-lambda/bootstrap.zip. Give either this or package_object.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 }
 
 variable "package_object" {
@@ -97,9 +97,9 @@ variable "content_type" {
     Content-Type of messages without the attribute Body.ContentType, for example text/csv. Empty:
     the body decides.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^([^/\\s]+/[^/\\s].*)?$", var.content_type)) > 0
@@ -140,10 +140,10 @@ variable "headers" {
     { Authorization = "Bearer arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf:token::" },
     and list the secret in secret_arns or parameter_arns.
   EOT
-  type      = map(string)
-  default   = {}
-  nullable  = false
-  sensitive = true
+  type        = map(string)
+  default     = {}
+  nullable    = false
+  sensitive   = true
 }
 
 variable "attribute_headers" {
@@ -164,10 +164,10 @@ variable "signing_secret" {
     parameter_arns lists, or the secret itself: whsec_ and 24 to 64 bytes in base64. During a
     rotation, give both secrets, separated by a space. Empty: requests are not signed.
   EOT
-  type      = string
-  default   = ""
-  nullable  = false
-  sensitive = true
+  type        = string
+  default     = ""
+  nullable    = false
+  sensitive   = true
 
   validation {
     condition     = length(regexall("^((whsec_|arn:)\\S+( (whsec_|arn:)\\S+)*)?$", var.signing_secret)) > 0
@@ -180,9 +180,9 @@ variable "client_certificate" {
     Client certificate for mutual TLS, with client_key. Give the ARN of a secret that holds it in
     PEM, or the PEM itself; Lambda limits all settings together to 4 KB. Empty: none.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^(arn:\\S+|-----BEGIN CERTIFICATE-----[\\s\\S]+)?$", var.client_certificate)) > 0
@@ -195,10 +195,10 @@ variable "client_key" {
     Private key of client_certificate. Give the ARN of a secret that holds it in PEM, unencrypted,
     and list the secret in secret_arns or parameter_arns; or give the PEM itself.
   EOT
-  type      = string
-  default   = ""
-  nullable  = false
-  sensitive = true
+  type        = string
+  default     = ""
+  nullable    = false
+  sensitive   = true
 
   validation {
     condition     = length(regexall("^(arn:\\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[\\s\\S]+)?$", var.client_key)) > 0
@@ -211,9 +211,9 @@ variable "secret_arns" {
     ARNs of the Secrets Manager secrets that the variables above name. An ARN ends in a hyphen and
     six characters; leave out :json-key:version-stage:version-id after them.
   EOT
-  type     = list(string)
-  default  = []
-  nullable = false
+  type        = list(string)
+  default     = []
+  nullable    = false
 
   validation {
     condition     = alltrue([for arn in var.secret_arns : length(regexall("^(arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@!-]+-[A-Za-z0-9]{6})$", arn)) > 0])
@@ -225,9 +225,9 @@ variable "parameter_arns" {
   description = <<-EOT
     ARNs of the SSM parameters that the variables above name, without :version or :label.
   EOT
-  type     = list(string)
-  default  = []
-  nullable = false
+  type        = list(string)
+  default     = []
+  nullable    = false
 
   validation {
     condition     = alltrue([for arn in var.parameter_arns : length(regexall("^(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[A-Za-z0-9/_.-]+)$", arn)) > 0])
@@ -239,9 +239,9 @@ variable "secret_kms_key_arn" {
   description = <<-EOT
     ARN of your KMS key that encrypts these secrets and parameters. Empty: AWS manages the keys.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)?$", var.secret_kms_key_arn)) > 0
@@ -256,9 +256,9 @@ variable "policy" {
     The retry policy as one JSON document, for example {"preset":"critical"}, or the ARN of a
     parameter with it that parameter_arns lists. Empty: the built-in policy "standard".
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 }
 
 variable "scope" {
@@ -267,9 +267,9 @@ variable "scope" {
     name of a message attribute, for example tenant, or a JSON pointer into the body, for example
     /account/id. Empty: all messages are one scope.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^([A-Za-z0-9_.-]+|/.*)?$", var.scope)) > 0
@@ -283,9 +283,9 @@ variable "strategy" {
     (visibility). A FIFO queue always uses visibility. Then every receive counts as a retry, so
     max_receive_count must be above the policy's maxRetries.
   EOT
-  type     = string
-  default  = "copy"
-  nullable = false
+  type        = string
+  default     = "copy"
+  nullable    = false
 
   validation {
     condition     = contains(["copy", "visibility"], var.strategy)
@@ -299,9 +299,9 @@ variable "dead_letter_mode" {
     with the reason, and SQS moves the copy. redrive: SQS moves the unchanged message after
     max_receive_count receives. direct: the function sends a copy with the reason there.
   EOT
-  type     = string
-  default  = "annotate"
-  nullable = false
+  type        = string
+  default     = "annotate"
+  nullable    = false
 
   validation {
     condition     = contains(["annotate", "redrive", "direct"], var.dead_letter_mode)
@@ -314,9 +314,9 @@ variable "mode" {
     requeue retries failed messages. report, for emergencies, only classifies and logs failures and
     leaves the messages to SQS.
   EOT
-  type     = string
-  default  = "requeue"
-  nullable = false
+  type        = string
+  default     = "requeue"
+  nullable    = false
 
   validation {
     condition     = contains(["requeue", "report"], var.mode)
@@ -379,9 +379,9 @@ variable "maximum_concurrency" {
     Most batches at a time. The endpoint gets at most this many times message_concurrency requests
     at once.
   EOT
-  type     = number
-  default  = 10
-  nullable = false
+  type        = number
+  default     = 10
+  nullable    = false
 
   validation {
     condition     = var.maximum_concurrency >= 2 && var.maximum_concurrency <= 1000
@@ -409,9 +409,9 @@ variable "fifo" {
     letters without reasons, and max_receive_count to twice the policy's maxRetries. A change would
     replace the queues, so a plan with it fails.
   EOT
-  type     = bool
-  default  = false
-  nullable = false
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "message_retention_period" {
@@ -420,9 +420,9 @@ variable "message_retention_period" {
     the period anew, so it bounds the wait in a backlog. It must exceed the policy's longest
     totalTimeoutSeconds by more than 900 seconds.
   EOT
-  type     = number
-  default  = 604800
-  nullable = false
+  type        = number
+  default     = 604800
+  nullable    = false
 
   validation {
     condition     = var.message_retention_period >= 259200 && var.message_retention_period <= 864000
@@ -437,9 +437,9 @@ variable "max_receive_count" {
     message. With dead_letter_mode annotate, keep it low: a given-up message must be received that
     often, ten times at once, then once in each visibility timeout.
   EOT
-  type     = number
-  default  = 5
-  nullable = false
+  type        = number
+  default     = 5
+  nullable    = false
 
   validation {
     condition     = var.max_receive_count >= 5 && var.max_receive_count <= 1000
@@ -453,9 +453,9 @@ variable "kms_key_arn" {
     kms:GenerateDataKey and kms:Decrypt on it, as the function does. With topic, the key's
     policy must allow both to sns.amazonaws.com. Before a change, see other_kms_key_arns.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)?$", var.kms_key_arn)) > 0
@@ -469,9 +469,9 @@ variable "other_kms_key_arns" {
     give the next key here. Afterwards give the previous one, until no message is left that it
     encrypts.
   EOT
-  type     = list(string)
-  default  = []
-  nullable = false
+  type        = list(string)
+  default     = []
+  nullable    = false
 
   validation {
     condition     = alltrue([for arn in var.other_kms_key_arns : length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)$", arn)) > 0])
@@ -506,9 +506,9 @@ variable "monitoring" {
     an account's first three, and about 1 USD for the eight alarms, which read ten metrics at 0.10
     USD.
   EOT
-  type     = string
-  default  = "alarms-and-dashboard"
-  nullable = false
+  type        = string
+  default     = "alarms-and-dashboard"
+  nullable    = false
 
   validation {
     condition     = contains(["alarms-and-dashboard", "alarms", "none"], var.monitoring)
@@ -521,9 +521,9 @@ variable "max_queue_depth" {
     An alarm fires when more messages than this wait to be received. Those that wait for the time of
     their retry do not count.
   EOT
-  type     = number
-  default  = 5000
-  nullable = false
+  type        = number
+  default     = 5000
+  nullable    = false
 
   validation {
     condition     = var.max_queue_depth >= 0
@@ -536,9 +536,9 @@ variable "max_message_age_seconds" {
     An alarm fires when a message is older than this many seconds, all its retries included. Raise
     it if the policy usually waits longer, for example for a daily quota.
   EOT
-  type     = number
-  default  = 900
-  nullable = false
+  type        = number
+  default     = 900
+  nullable    = false
 
   validation {
     condition     = var.max_message_age_seconds >= 60
@@ -551,9 +551,9 @@ variable "alarm_email" {
     E-mail address that is notified when an alarm starts and ends. AWS first sends it a mail to
     confirm. If this and alarm_topic_arn are empty, alarms change state without a notification.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^([^@\\s]+@[^@\\s]+)?$", var.alarm_email)) > 0
@@ -567,9 +567,9 @@ variable "alarm_topic_arn" {
     sns:Publish to cloudwatch.amazonaws.com. An encrypted topic needs your own KMS key, whose policy
     allows that service kms:Decrypt and kms:GenerateDataKey*. Empty: none.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+)?$", var.alarm_topic_arn)) > 0
@@ -582,9 +582,9 @@ variable "runbook_url" {
     Address of the runbook. Every alarm's description ends with it and the alarm's section. The
     default is the page in Requeue's repository; give the address of your copy.
   EOT
-  type     = string
-  default  = "docs/operate/runbook.md"
-  nullable = false
+  type        = string
+  default     = "docs/operate/runbook.md"
+  nullable    = false
 }
 
 # Options of the deployment
@@ -608,9 +608,9 @@ variable "subnet_ids" {
     Subnets of a VPC, with security_group_ids. The function needs a route from there to SQS and to the
     endpoint. Empty: no VPC.
   EOT
-  type     = list(string)
-  default  = []
-  nullable = false
+  type        = list(string)
+  default     = []
+  nullable    = false
 
   validation {
     condition     = alltrue([for id in var.subnet_ids : length(regexall("^subnet-[0-9a-f]+$", id)) > 0])
@@ -666,9 +666,9 @@ variable "deployment" {
     How CodeDeploy moves messages to a new version of the function, for example
     Canary10Percent5Minutes. Alarms roll it back. Empty: an apply updates the function at once.
   EOT
-  type     = string
-  default  = ""
-  nullable = false
+  type        = string
+  default     = ""
+  nullable    = false
 
   validation {
     condition     = length(regexall("^(AllAtOnce|Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|2Minutes|3Minutes|10Minutes))?$", var.deployment)) > 0
