@@ -68,7 +68,7 @@ class Account:
 
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
         self.kms, self.logs, self.cloudwatch = client("kms"), client("logs"), client("cloudwatch")
-        self.ec2 = client("ec2")
+        self.ec2, self.secrets, self.ssm = client("ec2"), client("secretsmanager"), client("ssm")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -115,10 +115,11 @@ class Account:
         dead = self.queue(f"{name}-dead", MessageRetentionPeriod=str(14 * DAY))
         redrive = {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
         queue = self.queue(name, VisibilityTimeout="380", MessageRetentionPeriod=str(7 * DAY), RedrivePolicy=redrive)
+        secret = self.secrets.create_secret(Name=name, SecretString="{}")["ARN"]
         role = self.role(
             name,
             {"Effect": "Allow", "Action": [*POLLER, "sqs:SendMessage"], "Resource": queue},
-            {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": STORED},
+            {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": secret},
             {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"arn:aws:logs:*:*:log-group:/aws/lambda/{name}:*"},
         )
         self.logs.create_log_group(logGroupName=f"/aws/lambda/{name}")
@@ -128,7 +129,7 @@ class Account:
             "REQUEUE_DEAD_LETTER": "annotate",
             "REQUEUE_RECURSIVE_LOOP": "Allow",
             "REQUEUE_HEADERS": json.dumps({"Authorization": SECRET}),
-            "REQUEUE_SIGNING_SECRET": f"{STORED}:signing::",
+            "REQUEUE_SIGNING_SECRET": f"{secret}:signing::",
         }
         self.function(name, role, 60, **variables)
         self.mapping(
@@ -552,6 +553,101 @@ class OnMoto(unittest.TestCase):
         found = network()
         self.assertEqual(found["level"], "ok", found)
         self.assertRegex(found["found"], r"vpce-\w+ for sqs, vpce-\w+ for secretsmanager; endpoint policies, security groups")
+
+
+class OnDenials(unittest.TestCase):
+    """Each permission of the doctor denied alone."""
+
+    # The checks that then are unknown. `None` if the doctor ends without a finding.
+    UNKNOWN = {
+        "GetFunctionConfiguration": None,
+        "ListEventSourceMappings of the function": None,
+        "ListEventSourceMappings of a queue": ["other-consumers", "dead-letter-consumers"],
+        "GetFunctionRecursionConfig": ["recursive-loop"],
+        "GetFunctionConcurrency": ["reserved-concurrency", "account-concurrency"],
+        "GetAccountSettings": ["account-concurrency"],
+        "GetAlias": ["function-version"],
+        "DescribeLogGroups": ["log-permissions"],
+        "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
+        "DescribeRouteTables": ["network"],
+        # The routes lead to a NAT gateway, which is enough.
+        "DescribeVpcEndpoints": [],
+        "DescribeSecret": ["secret-key-permissions"],
+        "DescribeParameters": ["secret-key-permissions"],
+        "DescribeKey": ["secret-key-permissions", "key-state"],
+        "GetKeyPolicy": ["secret-key-permissions", "key-permissions"],
+        # Without them, the queue's other checks do not apply.
+        "GetQueueAttributes": ["queue", "queue-permissions"],
+        "SimulatePrincipalPolicy": ["log-permissions", "secret-permissions", "secret-key-permissions", "queue-permissions", "key-permissions"],
+    }
+
+    @staticmethod
+    def deploy(name):
+        """A deployment for which the doctor needs every permission."""
+        account = Account(MINISTACK)
+        account.good(name)
+        account.allow_loop(name)
+        key = account.kms.create_key()["KeyMetadata"]["Arn"]
+        account.sqs.set_queue_attributes(QueueUrl=account.url(name), Attributes={"KmsMasterKeyId": key})
+        secret = account.secrets.create_secret(Name=f"{name}-keyed", SecretString="{}", KmsKeyId=key)["ARN"]
+        account.ssm.put_parameter(Name=f"/{name}/signing", Type="SecureString", KeyId=key, Value="any")
+        parameter = account.ssm.get_parameter(Name=f"/{name}/signing")["Parameter"]["ARN"]
+        statements = [
+            {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key},
+            {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": secret},
+            {"Effect": "Allow", "Action": "ssm:GetParameter", "Resource": parameter},
+        ]
+        document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        account.iam.put_role_policy(RoleName=name, PolicyName="keyed", PolicyDocument=document)
+        role = account.iam.get_role(RoleName=name)["Role"]["Arn"]
+        statement = {"Effect": "Allow", "Principal": {"AWS": role}, "Action": "kms:*", "Resource": "*"}
+        account.kms.put_key_policy(KeyId=key, PolicyName="default", Policy=json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+        ec2 = account.ec2
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
+        nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+        table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
+        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+        group = ec2.create_security_group(VpcId=vpc, GroupName="any", Description="any")["GroupId"]
+        variables = account.functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        variables["REQUEUE_SIGNING_SECRET"] = f"{secret} {parameter}"
+        network = {"SubnetIds": [subnet], "SecurityGroupIds": [group]}
+        account.functions.update_function_configuration(FunctionName=name, VpcConfig=network, Environment={"Variables": variables})
+        account.functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
+        versions = [account.functions.publish_version(FunctionName=name, Description=str(n))["Version"] for n in range(2)]
+        routing = {"AdditionalVersionWeights": {versions[1]: 0.5}}
+        account.functions.create_alias(FunctionName=name, Name="live", FunctionVersion=versions[0], RoutingConfig=routing)
+        (mapping,) = account.functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+        account.functions.delete_event_source_mapping(UUID=mapping["UUID"])
+        account.mapping(
+            f"{name}:live",
+            account.attributes(name)["QueueArn"],
+            FunctionResponseTypes=["ReportBatchItemFailures"],
+            ScalingConfig={"MaximumConcurrency": 10},
+        )
+
+    def test_no_check_is_ok_about_what_it_may_not_see(self):
+        self.deploy("denied")
+        proxy = Proxy.before(self, MINISTACK)
+        status, findings, printed = doctor(proxy.endpoint, "--function", "denied:live", "--strict")
+        self.assertEqual(status, 0, printed)
+        self.assertEqual(proxy.seen, set(self.UNKNOWN))
+        ok = at(findings, "ok")
+        for operation, unknown in self.UNKNOWN.items():
+            proxy.denied = operation
+            status, findings, printed = doctor(proxy.endpoint, "--function", "denied:live")
+            permission = f":{operation.split()[0]}"
+            with self.subTest(operation):
+                if unknown is None:
+                    self.assertEqual((status, findings), (1, {}), printed)
+                    self.assertIn(permission, printed)
+                    continue
+                self.assertEqual(sorted(id for _, id in at(findings, "unknown")), sorted(unknown), printed)
+                for place in at(findings, "unknown"):
+                    self.assertIn(permission, findings[place]["found"])
+                self.assertLessEqual(at(findings, "ok"), ok)
+                self.assertEqual(at(findings, "danger") | at(findings, "warning"), set(), printed)
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):

@@ -176,6 +176,8 @@ pub(crate) struct Secret {
     pub(crate) arn: String,
     /// Whether the function's role may read it.
     pub(crate) decision: Known<AccessDecision>,
+    /// `None` if it is not encrypted.
+    pub(crate) key: Known<Option<EncryptionKey>>,
 }
 
 /// The function's logging controls.

@@ -33,8 +33,10 @@ use crate::{Error, document, output};
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
-                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue has a \
-                        KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. If a key \
+                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue or a \
+                        secret has a KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. \
+                        If settings name secrets or parameters: secretsmanager:DescribeSecret and \
+                        ssm:DescribeParameters. If a key \
                         encrypts the filters of a mapping: lambda:GetEventSourceMapping and \
                         kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables and \
                         ec2:DescribeVpcEndpoints. If the mapping is on an alias: \

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::policy::RetryPolicy;
-use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use requeue::queue::MAX_BATCH_BYTES;
 use requeue_lambda::Config;
 use serde_json::Value;
 
@@ -20,13 +20,12 @@ use crate::redrive_policy::{self, RedrivePolicy};
 
 const PREFIX: &str = "REQUEUE_";
 
-/// A queue may name its key by the id alone, but IAM needs the ARN.
-pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
+/// A queue or a secret may name its key by the id alone, but IAM needs the ARN.
+pub(crate) fn key_name(key: &str, of: &str) -> String {
     if key.starts_with("arn:") || is_alias(key) {
         return key.to_owned();
     }
-    let queue = queue.to_string();
-    let parts: Vec<&str> = queue.split(':').collect();
+    let parts: Vec<&str> = of.split(':').collect();
     format!("{}:kms:{}:key/{key}", parts[..2].join(":"), parts[3..5].join(":"))
 }
 
@@ -388,11 +387,10 @@ mod tests {
 
     #[test]
     fn a_key_is_known_by_its_arn_or_its_alias() {
-        let queue: QueueArn =
-            "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().expect("an ARN");
+        let queue = "arn:aws-cn:sqs:cn-north-1:123456789012:orders";
         let arn = "arn:aws-cn:kms:cn-north-1:123456789012:key/1a-2b";
         for (key, expected) in [("1a-2b", arn), (arn, arn), ("alias/orders", "alias/orders")] {
-            assert_eq!(key_name(key, &queue), expected);
+            assert_eq!(key_name(key, queue), expected);
         }
     }
 }

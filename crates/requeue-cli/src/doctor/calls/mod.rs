@@ -10,6 +10,7 @@ pub(crate) mod iam;
 pub(crate) mod kms;
 pub(crate) mod lambda;
 pub(crate) mod logs;
+pub(crate) mod secrets;
 
 /// The items of all pages. `page` gets the token of a page, and returns its items and the next token.
 async fn pages<T>(

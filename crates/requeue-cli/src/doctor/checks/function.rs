@@ -81,6 +81,9 @@ const RETRIES_BELOW_DETECTION: u32 = 10;
 /// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer
 /// guide, "Configuring SQS queue".
 const LEAST_RESERVED: u32 = 5;
+/// The concurrency that no function of an account can reserve. Source: Lambda developer guide,
+/// "Configuring reserved concurrency".
+const LEAST_UNRESERVED: u32 = 100;
 
 fn settings(context: &Context<'_>) -> Checked {
     let valid = match &context.deployment.settings {
@@ -334,7 +337,18 @@ fn reserved_concurrency(context: &Context<'_>) -> Checked {
             "the reserved concurrency is {reserved}, but the maximum concurrency of its mappings \
              is {wanted}"
         );
-        Diagnosis::warning(found, [reserve(needed)])
+        let template =
+            "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
+                        MaximumConcurrency"
+                .to_owned();
+        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
+        // If too little were left, Lambda would refuse the reservation.
+        let is_refused = function
+            .unreserved_concurrency
+            .as_ref()
+            .is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
+        let more = (!is_refused).then(|| [reserve(needed), template]).into_iter().flatten();
+        Diagnosis::warning(found, more.chain([lower]))
     } else if reserved < needed {
         let found = format!(
             "the reserved concurrency is {reserved}, but AWS recommends at least {LEAST_RESERVED} \

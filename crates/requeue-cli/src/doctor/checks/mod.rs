@@ -29,7 +29,7 @@ const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 pub(crate) use function::LOGGING;
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::{NO_KEY, QUEUE};
-pub(crate) use secrets::{is_whole, reading};
+pub(crate) use secrets::{PARAMETER, is_whole, reading};
 
 /// Days as in the settings of a queue (`4 days`), and shorter times as elsewhere.
 fn days(time: Duration) -> String {

@@ -40,7 +40,7 @@ pub(crate) const TAKING: [&str; 4] = [
     "sqs:ChangeMessageVisibility",
 ];
 pub(crate) const SENDING: &str = "sqs:SendMessage";
-const DECRYPT: &str = "kms:Decrypt";
+pub(super) const DECRYPT: &str = "kms:Decrypt";
 const ENCRYPT: &str = "kms:GenerateDataKey";
 pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
 
@@ -141,25 +141,49 @@ fn key_permissions(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
     let reached = [(Some(&path.source), source), (path.direct.as_ref(), &KEY[..])];
-    worst(
-        reached.into_iter().filter_map(|(reached, needed)| Some(key_of(context, reached?, needed))),
-    )
+    worst(reached.into_iter().filter_map(|(reached, needed)| {
+        let (key, arn) = (reached?.key.as_ref()?, &reached?.arn);
+        let (of, policy) = (arn.to_string(), policy_name(arn.name()));
+        let used = UsedKey { key, of: &of, service: "SQS", policy: format!("{policy}-key") };
+        Some(key_of(context, &used, needed))
+    }))
 }
 
-fn key_of(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
+/// The key of a queue or a secret.
+pub(super) struct UsedKey<'u> {
+    pub(super) key: &'u EncryptionKey,
+    /// The ARN of the queue or the secret.
+    pub(super) of: &'u str,
+    pub(super) service: &'static str,
+    /// The name of a policy for the role.
+    pub(super) policy: String,
+}
+
+impl UsedKey<'_> {
+    fn part_of_arn(&self, place: usize) -> &str {
+        self.of.split(':').nth(place).unwrap_or_default()
+    }
+
+    fn region(&self) -> &str {
+        self.part_of_arn(3)
+    }
+}
+
+pub(super) fn key_of(context: &Context<'_>, used: &UsedKey<'_>, needed: &[&str]) -> Checked {
     let function = context.function()?;
-    let CustomerKey { name, access, key, policy } =
-        match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
-            EncryptionKey::ManagedByAws => {
-                let found = "the key that AWS manages; the role may use it through SQS";
-                return Ok(Diagnosis::ok(found));
-            }
-            EncryptionKey::Customer(customer) => &**customer,
-        };
+    let service = used.service;
+    let CustomerKey { name, access, key, policy } = match used.key {
+        EncryptionKey::ManagedByAws => {
+            let found = format!("the key that AWS manages; the role may use it through {service}");
+            return Ok(Diagnosis::ok(found));
+        }
+        EncryptionKey::Customer(customer) => &**customer,
+    };
     let arn = key.as_ref().map_or(name, |key| &key.arn);
-    let region = reached.arn.region();
+    let region = used.region();
     // Other partitions have other names for the service.
-    let via = (reached.arn.partition() == "aws").then(|| format!("sqs.{region}.amazonaws.com"));
+    let via = (used.part_of_arn(1) == "aws")
+        .then(|| format!("{}.{region}.amazonaws.com", used.part_of_arn(2)));
     let request = Request { role: &function.role, action: "", resource: arn, via: via.as_deref() };
     let show = format!(
         "aws kms get-key-policy --region {region} --key-id {arn} --policy-name default, and \
@@ -183,7 +207,7 @@ fn key_of(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked 
             let missing = stated.not_allowed.join(" and ");
             let found = format!(
                 "the policy of the key {name} neither allows the role {missing} nor leaves that to \
-                 IAM: unless a grant does, SQS refuses the role"
+                 IAM: unless a grant does, {service} refuses the role"
             );
             return Ok(Diagnosis::danger(found, [show]));
         }
@@ -194,7 +218,7 @@ fn key_of(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked 
         Ok(None) | Err(_) => false,
     };
     let grants = refused.not_allowed.iter().all(is_granted);
-    if let Some(diagnosis) = by_role(function, reached, (name, arn), &refused, needed, grants)? {
+    if let Some(diagnosis) = by_role(function, used, (name, arn), &refused, needed, grants)? {
         return Ok(diagnosis);
     }
     let stated = match (stated, policy) {
@@ -213,7 +237,7 @@ fn key_of(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked 
 /// A diagnosis by the role's own policies; `None` if they allow everything.
 fn by_role(
     function: &Function,
-    reached: &Reached,
+    used: &UsedKey<'_>,
     (name, arn): (&str, &str),
     refused: &Refused<'_>,
     needed: &[&str],
@@ -228,10 +252,10 @@ fn by_role(
         let found = format!("the role is denied {} with {name}", denied.join(" and "));
         return Ok(Some(Diagnosis::danger(found, [remedy::NO_DENY])));
     }
-    let policy = format!("{}-key", policy_name(reached.arn.name()));
+    let policy = &used.policy;
     let (found, remedy) = if is_alias(arn) {
         // IAM needs the ARN of a key, and only KMS knows the key of an alias.
-        let region = reached.arn.region();
+        let region = used.region();
         let arn = format!(
             "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn \
              --output text"
@@ -252,7 +276,7 @@ fn by_role(
             format!(
                 "not checked: conditions in the role's policies decide about {missing} with {name}"
             ),
-            remedy::grant(function, needed, arn, &policy),
+            remedy::grant(function, needed, arn, policy),
         )
     } else if is_granted_by_key {
         (
@@ -260,14 +284,15 @@ fn by_role(
                 "not checked: the role's policies do not allow {missing} with {name}, but the \
                  key's own policy may"
             ),
-            remedy::grant(function, needed, arn, &policy),
+            remedy::grant(function, needed, arn, policy),
         )
     } else {
         let found = format!(
             "the role's policies do not allow {missing} with {name}: unless the key's own policy \
-             does, SQS refuses the role"
+             does, {} refuses the role",
+            used.service
         );
-        let remedies = [remedy::grant(function, needed, arn, &policy)];
+        let remedies = [remedy::grant(function, needed, arn, policy)];
         return Ok(Some(Diagnosis::danger(found, remedies)));
     };
     Err(Skip::Unknown(Diagnosis::unknown(found, [remedy])))

@@ -1,21 +1,32 @@
-//! Whether the function's role may read the secrets in its settings. The doctor sees neither a
-//! secret's own policy nor its key.
+//! Whether the function's role may read the secrets in its settings. The doctor does not see a
+//! secret's own policy.
 
+use super::super::access_policy::account;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AccessDecision, Function, Secret};
+use super::super::facts::{AccessDecision, EncryptionKey, Function, Key, Secret};
 use super::super::remedy;
+use super::permissions::{DECRYPT, UsedKey, key_of};
+use super::worst;
 
-pub(super) const CHECKS: &[Check] = &[Check {
-    id: "secret-permissions",
-    why: "If a function may not read a secret in its settings, it does not start, and SQS \
-          redelivers its messages until they are dead-lettered.",
-    look: secret_permissions,
-}];
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "secret-permissions",
+        why: "If a function may not read a secret in its settings, it does not start, and SQS \
+              redelivers its messages until they are dead-lettered.",
+        look: secret_permissions,
+    },
+    Check {
+        id: "secret-key-permissions",
+        why: "If a KMS key of your own encrypts a secret, reading it also needs kms:Decrypt on \
+              that key.",
+        look: secret_key_permissions,
+    },
+];
 
 const SECRET: &str = "secretsmanager:GetSecretValue";
-const PARAMETER: &str = "ssm:GetParameter";
+pub(crate) const PARAMETER: &str = "ssm:GetParameter";
 
 /// The permission to read this secret.
 pub(crate) fn reading(arn: &str) -> &'static str {
@@ -31,6 +42,16 @@ pub(crate) fn is_whole(arn: &str) -> bool {
 
 fn secret_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
+    let missing: Vec<&str> = function
+        .secrets
+        .iter()
+        .filter(|secret| is_missing(function, secret))
+        .map(|secret| secret.arn.as_str())
+        .collect();
+    if !missing.is_empty() {
+        let found = format!("{} does not exist", missing.join(" and "));
+        return Ok(Diagnosis::danger(found, ["create it, or correct the ARN in the settings"]));
+    }
     let is_unclear = |secret: &&Secret| {
         !is_whole(&secret.arn)
             && matches!(secret.decision, Ok(AccessDecision::NotAllowed | AccessDecision::Depends))
@@ -78,6 +99,45 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     } else {
         Ok(Diagnosis::ok(format!("the role may {allowed}")))
     }
+}
+
+fn secret_key_permissions(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let existing = function.secrets.iter().filter(|secret| !is_missing(function, secret));
+    worst(existing.flat_map(|Secret { arn, key, .. }| {
+        let key = match key {
+            Ok(Some(key)) => key,
+            Ok(None) => return [Err(Skip::NotApplicable), Err(Skip::NotApplicable)],
+            Err(unread) => return [Err(unread.into()), Err(Skip::NotApplicable)],
+        };
+        let (service, policy) = if reading(arn) == PARAMETER {
+            ("SSM", "requeue-parameter-key")
+        } else {
+            ("Secrets Manager", "requeue-secret-key")
+        };
+        let used = UsedKey { key, of: arn, service, policy: policy.to_owned() };
+        [key_of(context, &used, &[DECRYPT]), state(key, arn)]
+    }))
+}
+
+/// A key that is enabled needs no finding of its own.
+fn state(key: &EncryptionKey, secret: &str) -> Checked {
+    let EncryptionKey::Customer(customer) = key else { return Err(Skip::NotApplicable) };
+    let Key { arn, state } = customer.key.as_ref()?;
+    if state == "Enabled" {
+        return Err(Skip::NotApplicable);
+    }
+    let region = secret.split(':').nth(3).unwrap_or_default();
+    let show =
+        format!("aws kms describe-key --region {region} --key-id {arn}, and enable that key");
+    Ok(Diagnosis::danger(format!("the key {arn} of {secret} is {state}"), [show]))
+}
+
+/// Whether the services of the function's own account know no such secret.
+fn is_missing(function: &Function, secret: &Secret) -> bool {
+    let is_own = account(&secret.arn) == account(&function.role);
+    let code = secret.key.as_ref().err().map(|unread| unread.code.as_str());
+    is_own && matches!(code, Some("ResourceNotFoundException" | "ParameterNotFound"))
 }
 
 fn told<'s>(secrets: impl Iterator<Item = &'s Secret>) -> String {

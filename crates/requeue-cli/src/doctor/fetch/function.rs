@@ -5,10 +5,12 @@ use requeue::RecursiveLoop;
 
 use super::super::access_policy::account as account_of;
 use super::super::calls::lambda::{self, FunctionConfiguration};
+use super::super::calls::secrets::{self, ParameterMetadata};
 use super::super::calls::{ec2, logs};
-use super::super::checks::{LOGGING, is_whole, reading};
+use super::super::checks::{LOGGING, PARAMETER, is_whole, reading};
 use super::super::facts::{
-    AccessDecision, Alias, Function, FunctionSettings, Known, SecondVersion, Secret, Unread, Vpc,
+    AccessDecision, Alias, EncryptionKey, Function, FunctionSettings, Known, SecondVersion, Secret,
+    Unread, Vpc,
 };
 use super::super::parse;
 use super::{Clients, Named, unread};
@@ -137,8 +139,39 @@ impl Clients {
             // IAM's response has a decision for each action.
             let decision =
                 access.map(|access| access.get(action).copied().unwrap_or(AccessDecision::Depends));
-            Secret { arn: arn.clone(), decision }
+            let mut key = self.key_of_secret(arn).await;
+            if let Ok(Some(key)) = &mut key {
+                self.ask_of_key(key, role).await;
+            }
+            Secret { arn: arn.clone(), decision, key }
         });
         join_all(asked).await
+    }
+
+    /// `None` for a parameter that is not encrypted.
+    async fn key_of_secret(&self, arn: &str) -> Known<Option<EncryptionKey>> {
+        let sdk = self.at(arn);
+        let name = if reading(arn) == PARAMETER {
+            let described = secrets::describe_parameter(&sdk, arn).await;
+            match described.map_err(|error| unread("ssm:DescribeParameters", &arn, &error))? {
+                Some(ParameterMetadata { key_id: Some(key) }) => key,
+                Some(ParameterMetadata { key_id: None }) => return Ok(None),
+                None => {
+                    return Err(Unread {
+                        permission: "ssm:DescribeParameters",
+                        resource: arn.to_owned(),
+                        code: "ParameterNotFound".to_owned(),
+                        is_answered: true,
+                    });
+                }
+            }
+        } else {
+            match secrets::key_of_secret(&sdk, arn).await {
+                Ok(Some(key)) => key,
+                Ok(None) => return Ok(Some(EncryptionKey::ManagedByAws)),
+                Err(error) => return Err(unread("secretsmanager:DescribeSecret", &arn, &error)),
+            }
+        };
+        Ok(Some(self.key(&name, arn).await))
     }
 }

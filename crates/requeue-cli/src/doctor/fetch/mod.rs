@@ -22,6 +22,7 @@ use super::parse;
 use crate::{CREDENTIALS, Error};
 
 mod function;
+mod key;
 mod queue;
 
 /// Longest wait for a response, with all retries.
@@ -206,6 +207,13 @@ impl Clients {
                 ..parse::mapping(listed)
             },
         }
+    }
+
+    /// For calls in the region of this ARN.
+    fn at(&self, arn: &str) -> SdkConfig {
+        let region = arn.split(':').nth(3).filter(|region| !region.is_empty());
+        let region = region.unwrap_or(&self.region).to_owned();
+        self.sdk.to_builder().region(Region::new(region)).build()
     }
 
     /// The alarms of the region.

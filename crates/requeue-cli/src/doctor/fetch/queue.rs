@@ -4,18 +4,15 @@ use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
 use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::queue::QueueArn;
 
-use super::super::calls::kms::{self, KeyMetadata};
 use super::super::calls::{iam, lambda};
-use super::super::checks::{KEY, NO_KEY, SENDING, TAKING, is_alias};
+use super::super::checks::{SENDING, TAKING};
 use super::super::facts::{
-    Access, AccessDecision, CustomerKey, EncryptionKey, FunctionSettings, Key, Known, Mapping,
-    QueuePath, Reached, Unread,
+    Access, AccessDecision, FunctionSettings, Known, Mapping, QueuePath, Reached,
 };
 use super::super::parse;
-use super::{Clients, code, unread};
+use super::{Clients, unread};
 
-const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
-const MANAGED_KEY: &str = "alias/aws/sqs";
+pub(super) const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 
 impl Clients {
     /// Follows a queue to its dead-letter queues, and asks for the permissions of `role` on them.
@@ -73,7 +70,7 @@ impl Clients {
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
         let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty());
         let key = match key {
-            Some(key) => Some(self.key(key, &arn).await),
+            Some(key) => Some(self.key(key, &arn.to_string()).await),
             None => None,
         };
         // A queue's ARN has its partition; a URL has none.
@@ -82,50 +79,11 @@ impl Clients {
         Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }
     }
 
-    /// The key by its name in the attributes of this queue.
-    async fn key(&self, name: &str, queue: &QueueArn) -> EncryptionKey {
-        if name == MANAGED_KEY || name.ends_with(&format!(":{MANAGED_KEY}")) {
-            return EncryptionKey::ManagedByAws;
-        }
-        let name = parse::key_name(name, queue);
-        let key = match kms::describe_key(&self.sdk, &name).await {
-            Ok(KeyMetadata { key_manager, .. }) if key_manager.as_deref() == Some("AWS") => {
-                return EncryptionKey::ManagedByAws;
-            }
-            Ok(KeyMetadata { arn, key_state, .. }) => Ok(Key {
-                arn: arn.unwrap_or_else(|| name.clone()),
-                state: key_state.unwrap_or_default(),
-            }),
-            Err(error) if code(&error) == "NotFoundException" => {
-                Ok(Key { arn: name.clone(), state: NO_KEY.to_owned() })
-            }
-            Err(error) => Err(unread("kms:DescribeKey", &name, &error)),
-        };
-        let arn = key.as_ref().map_or(&name, |key| &key.arn);
-        let policy = match &key {
-            // KMS knows a policy by its key only, not by an alias.
-            Err(unread) if is_alias(arn) => Err(unread.clone()),
-            _ => kms::key_policy(&self.sdk, arn)
-                .await
-                .map_err(|error| unread("kms:GetKeyPolicy", arn, &error)),
-        };
-        let access = Err(Unread {
-            permission: SIMULATE,
-            resource: name.clone(),
-            code: "NotAsked".to_owned(),
-            is_answered: false,
-        });
-        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
-    }
-
     /// Asks for the permissions of the role on an existing queue and its key.
     async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
         reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
-        if let Some(EncryptionKey::Customer(customer)) = &mut reached.key {
-            let CustomerKey { name, access, key, .. } = &mut **customer;
-            let arn = key.as_ref().map_or(&*name, |key| &key.arn);
-            let resource = if is_alias(arn) { "*" } else { arn };
-            *access = self.simulate(role, &KEY, resource).await;
+        if let Some(key) = &mut reached.key {
+            self.ask_of_key(key, role).await;
         }
     }
 

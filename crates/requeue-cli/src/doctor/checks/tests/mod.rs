@@ -282,7 +282,8 @@ impl Parts for Deployment {
     }
 
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>) {
-        self.function().secrets.push(Secret { arn: arn.to_owned(), decision });
+        let key = Ok(Some(EncryptionKey::ManagedByAws));
+        self.function().secrets.push(Secret { arn: arn.to_owned(), decision, key });
     }
 
     fn alarms(&mut self) -> &mut Vec<Alarm> {

@@ -8,7 +8,7 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 10] = [
+    let table: [Remedies; 12] = [
         (
             "partial-batch-responses",
             |d| d.mapping().reports_failures = false,
@@ -74,6 +74,29 @@ fn remedies_name_what_is_there() {
                  orders --recursive-loop Allow",
                 "template, property of the function: `RecursiveLoop: Allow`",
             ],
+        ),
+        (
+            "reserved-concurrency",
+            |d| {
+                d.function().reserved_concurrency = Ok(Some(4));
+                d.function().unreserved_concurrency = Ok(106);
+            },
+            &[
+                "aws lambda put-function-concurrency --region eu-west-1 --function-name orders \
+                 --reserved-concurrent-executions 10",
+                "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
+                 MaximumConcurrency",
+                "lower the MaximumConcurrency of the mappings",
+            ],
+        ),
+        // AWS leaves 100 unreserved.
+        (
+            "reserved-concurrency",
+            |d| {
+                d.function().reserved_concurrency = Ok(Some(4));
+                d.function().unreserved_concurrency = Ok(105);
+            },
+            &["lower the MaximumConcurrency of the mappings"],
         ),
         (
             "queue-permissions",

@@ -9,7 +9,85 @@ const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:order
 const PARTIAL: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other";
 const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
 
+/// A secret that the role may read, with a key of the customer.
+fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
+    d.secret(SECRET, Ok(AccessDecision::Allowed));
+    let key = customer(ARN_OF_KEY, Ok(may(decrypt, AccessDecision::NotAllowed)));
+    d.function().secrets[0].key = Ok(Some(key));
+    let Ok(Some(EncryptionKey::Customer(customer))) = &mut d.function().secrets[0].key else {
+        unreachable!()
+    };
+    customer
+}
+
+fn missing(d: &mut Deployment, arn: &str) {
+    d.secret(arn, Ok(AccessDecision::Allowed));
+    let code = "ResourceNotFoundException".to_owned();
+    d.function().secrets[0].key = Err(Unread { code, ..refused::<()>().unwrap_err() });
+}
+
+fn decrypts(d: &mut Deployment, decrypt: AccessDecision) {
+    keyed(d, decrypt);
+}
+
+fn key_is(d: &mut Deployment, state: &str) {
+    let key = Key { arn: ARN_OF_KEY.to_owned(), state: state.to_owned() };
+    keyed(d, AccessDecision::Allowed).key = Ok(key);
+}
+
 pub(super) const ROWS: &[Row] = &[
+    ("secret-key-permissions", |_| {}, None),
+    ("secret-key-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Allowed)), Some(Fine)),
+    (
+        "secret-key-permissions",
+        |d| {
+            d.secret(PARAMETER, Ok(AccessDecision::Allowed));
+            d.function().secrets[0].key = Ok(None);
+        },
+        None,
+    ),
+    (
+        "secret-key-permissions",
+        |d| {
+            d.secret(SECRET, Ok(AccessDecision::Allowed));
+            d.secret(PARAMETER, Ok(AccessDecision::Allowed));
+            d.function().secrets[1].key = refused();
+        },
+        Some(Unknown),
+    ),
+    ("secret-key-permissions", |d| decrypts(d, AccessDecision::Allowed), Some(Fine)),
+    ("secret-key-permissions", |d| decrypts(d, AccessDecision::NotAllowed), Some(Danger)),
+    ("secret-key-permissions", |d| decrypts(d, AccessDecision::Depends), Some(Unknown)),
+    ("secret-key-permissions", |d| key_is(d, "Disabled"), Some(Danger)),
+    (
+        "secret-key-permissions",
+        |d| keyed(d, AccessDecision::Allowed).key = refused(),
+        Some(Unknown),
+    ),
+    (
+        "secret-key-permissions",
+        |d| keyed(d, AccessDecision::Allowed).policy = refused(),
+        Some(Unknown),
+    ),
+    ("secret-permissions", |d| missing(d, SECRET), Some(Danger)),
+    ("secret-key-permissions", |d| missing(d, SECRET), None),
+    // The services of another account need not say so.
+    (
+        "secret-permissions",
+        |d| missing(d, "arn:aws:secretsmanager:eu-west-1:999999999999:secret:orders-AbCdEf"),
+        Some(Fine),
+    ),
+    // The key's policy allows its use through another service only.
+    (
+        "secret-key-permissions",
+        |d| {
+            let condition = r#""StringEquals": {"kms:ViaService": "sqs.eu-west-1.amazonaws.com"}"#;
+            let condition = format!(r#""Condition": {{{condition}}}, "Effect""#);
+            let policy = delegating().replace(r#""Effect""#, &condition);
+            keyed(d, AccessDecision::Allowed).policy = Ok(policy);
+        },
+        Some(Danger),
+    ),
     ("secret-permissions", |_| {}, None),
     ("secret-permissions", |d| d.function = None, None),
     ("secret-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Allowed)), Some(Fine)),
