@@ -12,6 +12,7 @@ POLICIES = ROOT / "infra" / "policies"
 WITHOUT_A_RESOURCE = {
     "operator": {
         "cloudwatch:DescribeAlarms",
+        "cloudwatch:GetMetricStatistics",
         "lambda:GetAccountSettings",
         "lambda:ListEventSourceMappings",
         "logs:DescribeLogGroups",

@@ -40,9 +40,10 @@ use crate::{Error, document, output};
                         encrypts the filters of a mapping: lambda:GetEventSourceMapping and \
                         kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables and \
                         ec2:DescribeVpcEndpoints. If the mapping is on an alias: \
-                        lambda:GetAlias. For --first-hour: logs:FilterLogEvents, sqs:SendMessage, \
-                        and sqs:ReceiveMessage on the dead-letter queue. Without --send-test-messages the command only reads. \
-                        If a permission is missing, its check is `unknown` and names the \
+                        lambda:GetAlias. For --first-hour: logs:FilterLogEvents, \
+                        cloudwatch:GetMetricStatistics, sqs:SendMessage, and sqs:ReceiveMessage on \
+                        the dead-letter queue. Without --send-test-messages the command only \
+                        reads. If a permission is missing, its check is `unknown` and names the \
                         permission. AWS's environment counts: AWS_REGION, credentials, and for an \
                         emulator AWS_ENDPOINT_URL.\n\n\
                         Exit status: 0; 1 if a queue or function cannot be read, or if no test \

@@ -1,4 +1,4 @@
-//! The operations of CloudWatch Logs and SQS that the first hour calls.
+//! The operations of CloudWatch, its logs and SQS that the first hour calls.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::calls::lambda::function_configuration;
-use super::super::facts::Deployment;
+use super::super::facts::{Deployment, Function};
 use super::super::fetch::{Clients, code};
+use super::evidence::NAMESPACE;
 use super::message::MARK;
 use crate::Error;
 
@@ -38,20 +39,21 @@ pub(crate) struct LogEvent {
     pub(crate) message: String,
 }
 
+/// The time that one request for a metric covers, in seconds: the longest wait, and an hour.
+const METRICS_SPAN: u32 = 7_200;
 /// Longest part of a log that is read, in pages of at most 1 MB.
 const MOST_PAGES: u32 = 20;
 
 impl Clients {
-    /// The environment of the function.
+    /// The environment of the function, or of the version that the mapping invokes.
     pub(crate) async fn variables(
         &self,
         deployment: &Deployment,
     ) -> Result<HashMap<String, String>, Error> {
-        let name = deployment.function.as_ref().map(|function| function.name.as_str());
-        let name = name.unwrap_or_default();
-        let configuration = function_configuration(&self.sdk, name)
+        let name = deployment.function.as_ref().map(Function::qualified).unwrap_or_default();
+        let configuration = function_configuration(&self.sdk, &name)
             .await
-            .map_err(|error| self.unreadable("lambda:GetFunctionConfiguration", name, &error))?;
+            .map_err(|error| self.unreadable("lambda:GetFunctionConfiguration", &name, &error))?;
         let environment = configuration.environment.unwrap_or_default();
         Ok(environment.variables.unwrap_or_default())
     }
@@ -108,6 +110,43 @@ impl Clients {
             }
         }
         Err(format!("{group} has too many lines of the last minutes; try again later").into())
+    }
+
+    /// The sum of a metric since this time, in seconds of the epoch. `None` if it has no values.
+    /// The error is CloudWatch's code.
+    pub(crate) async fn metric(
+        &self,
+        name: &str,
+        dimensions: [(&str, &str); 2],
+        since: i64,
+    ) -> Result<Option<f64>, String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Output {
+            #[serde(default)]
+            datapoints: Vec<Datapoint>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Datapoint {
+            sum: f64,
+        }
+        let parameters = json!({
+            "Namespace": NAMESPACE,
+            "MetricName": name,
+            "Dimensions": dimensions.map(|(name, value)| json!({ "Name": name, "Value": value })),
+            "StartTime": since,
+            // CloudWatch has no values of the future, and AWS's clock may be ahead.
+            "EndTime": since + i64::from(METRICS_SPAN),
+            "Period": METRICS_SPAN,
+            "Statistics": ["Sum"],
+        });
+        let operation = "GraniteServiceVersion20100801.GetMetricStatistics";
+        let output: Output = call_json(&self.sdk, Service::CloudWatch, operation, &parameters)
+            .await
+            .map_err(|error: CallError| code(&error))?;
+        let sums = output.datapoints.into_iter().map(|point| point.sum);
+        Ok(sums.reduce(|sum, more| sum + more))
     }
 
     /// Sends a test message, and returns its id.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-const NAMESPACE: &str = "Requeue";
+/// The namespace of the metrics.
+pub(crate) const NAMESPACE: &str = "Requeue";
 
 /// The values of the metrics of one queue, of all its messages (`None`) and by class.
 #[derive(Debug, Default)]

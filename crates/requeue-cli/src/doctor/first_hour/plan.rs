@@ -82,7 +82,7 @@ impl Plan {
             Some(queue.visibility * redrive.max_receive_count)
         });
         Ok(Self {
-            function: name.clone(),
+            function: function.qualified(),
             log_group: function.logs.group_of(name),
             target,
             source: source.arn.clone(),

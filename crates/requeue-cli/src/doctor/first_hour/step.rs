@@ -6,7 +6,7 @@ use requeue::FailureClass;
 
 use super::super::diagnosis::Level;
 use super::calls::Counts;
-use super::evidence::Evidence;
+use super::evidence::{Evidence, NAMESPACE};
 use super::message::{RETRY_AFTER, TestMessage};
 use super::plan::Plan;
 use crate::table::span;
@@ -35,6 +35,7 @@ pub(crate) struct Seen {
     /// When the dead-letter queue's count rose, from the sending of its message.
     pub(crate) arrived_after: Option<Duration>,
     pub(crate) letter: Letter,
+    pub(crate) metrics: Metrics,
     pub(crate) waited: Duration,
     /// Whether all messages were sent, or only the first one.
     pub(crate) is_whole: bool,
@@ -53,6 +54,18 @@ pub(crate) enum Letter {
         class: Option<String>,
         reason: Option<String>,
     },
+}
+
+/// The metrics that CloudWatch made of the lines.
+#[derive(Debug, Default)]
+pub(crate) enum Metrics {
+    /// None until the end of the wait.
+    #[default]
+    None,
+    /// With CloudWatch's code.
+    Refused(String),
+    /// The sum of `Received`.
+    Received(f64),
 }
 
 /// The number of messages that should complete.
@@ -102,6 +115,7 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
         steps.extend(failing);
         steps.push(completed(plan, seen));
         steps.push(dead_letter(plan, seen));
+        steps.push(metrics(seen));
     }
     steps
 }
@@ -269,6 +283,33 @@ fn dead_letter(plan: &Plan, seen: &Seen) -> Step {
             format!("{arrived}; its reason was not read ({code})"),
             "The look needs sqs:ReceiveMessage on the dead-letter queue, and kms:Decrypt on its \
              key.",
+        ),
+    }
+}
+
+fn metrics(seen: &Seen) -> Step {
+    let step = |level, seen, meaning, remedies| {
+        let expected = "CloudWatch has values of the metric Received".to_owned();
+        Step { id: "metrics", level, expected, seen, meaning, remedies }
+    };
+    match &seen.metrics {
+        Metrics::Received(sum) => step(Level::Ok, format!("{sum} received"), "", Vec::new()),
+        Metrics::Refused(code) => step(
+            Level::Unknown,
+            format!("not asked: cloudwatch:GetMetricStatistics was refused ({code})"),
+            "The log has the lines of metrics. Whether CloudWatch reads them is not known.",
+            vec!["run it with the permission cloudwatch:GetMetricStatistics".to_owned()],
+        ),
+        Metrics::None => step(
+            Level::Unknown,
+            "none yet, but the log has the lines".to_owned(),
+            "CloudWatch may take some minutes. If there are none after 15 minutes, it refused the \
+             lines; an emulator may make no metrics at all.",
+            vec![format!(
+                "aws cloudwatch list-metrics --namespace {NAMESPACE} --dimensions \
+                 Name=Service,Value={}",
+                seen.evidence.service.as_deref().unwrap_or_default()
+            )],
         ),
     }
 }

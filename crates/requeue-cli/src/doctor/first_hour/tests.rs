@@ -11,7 +11,7 @@ use super::calls::Counts;
 use super::evidence::Evidence;
 use super::message::TestMessage;
 use super::plan::{Plan, target};
-use super::step::{Letter, Seen, steps};
+use super::step::{Letter, Metrics, Seen, steps};
 
 /// A line as `src/telemetry` writes it.
 fn line(class: Option<&str>, values: &[(&str, serde_json::Value)]) -> String {
@@ -101,6 +101,7 @@ fn seen(lines: &[String]) -> Seen {
             class: Some("non-retryable".to_owned()),
             reason: Some("non-retryable".to_owned()),
         },
+        metrics: Metrics::Received(13.0),
         waited: Duration::from_secs(80),
         is_whole: true,
         ..Seen::default()
@@ -140,7 +141,7 @@ fn all_is_ok_only_if_each_message_did_as_it_should() {
     let plan = plan(None);
     let all = seen(&good());
     assert!(all.is_complete(&plan));
-    assert_eq!((steps(&plan, &all).len(), bad(&plan, &all)), (7, vec![]));
+    assert_eq!((steps(&plan, &all).len(), bad(&plan, &all)), (8, vec![]));
     for (place, message) in TestMessage::ALL.into_iter().enumerate().skip(1) {
         let mut lines = good();
         lines.remove(place);
@@ -175,6 +176,10 @@ fn a_difference_has_a_level_and_a_meaning() {
     ] {
         let seen = Seen { letter, ..seen(&good()) };
         assert_eq!(bad(&plan, &seen), [("dead-letter", level)]);
+    }
+    for metrics in [Metrics::None, Metrics::Refused("AccessDenied".to_owned())] {
+        let seen = Seen { metrics, ..seen(&good()) };
+        assert_eq!(bad(&plan, &seen), [("metrics", Level::Unknown)]);
     }
 }
 

@@ -12,7 +12,7 @@ use super::calls::LogEvent;
 use super::evidence::Evidence;
 use super::message::TestMessage;
 use super::plan::Plan;
-use super::step::{Letter, Seen, Step, steps};
+use super::step::{Letter, Metrics, Seen, Step, steps};
 use crate::{Error, output};
 
 /// Between two looks at counts and log.
@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(120);
 /// Longest wait for the dead letter, before the message that makes the function pause.
 const ARRIVAL: Duration = Duration::from_secs(60);
+/// CloudWatch has had so much time to make metrics of the first lines.
+const METRICS: Duration = Duration::from_secs(120);
 /// The log is read from so long before the first message on, since this machine's clock may be
 /// ahead of AWS's.
 const CLOCK_SKEW: Duration = Duration::from_secs(600);
@@ -31,6 +33,8 @@ pub(crate) struct Trial<'c> {
     plan: Plan,
     /// The begin of the log's interesting part.
     since: u64,
+    /// The minute of the first message, in seconds of the epoch.
+    minute: i64,
     /// Its lines of metrics before the first message.
     before: BTreeSet<LogEvent>,
     seen: Seen,
@@ -49,11 +53,13 @@ impl<'c> Trial<'c> {
             )
             .into());
         }
-        let since = u64::try_from((Timestamp::now() - CLOCK_SKEW).as_millisecond())?;
+        let now = Timestamp::now();
+        let since = u64::try_from((now - CLOCK_SKEW).as_millisecond())?;
+        let minute = now.as_second() / 60 * 60;
         let before = clients.lines(&plan.log_group, since).await?;
         let seen =
             Seen { dead_letters: (dead_letters.all(), dead_letters.all()), ..Seen::default() };
-        Ok(Self { clients, plan, since, before, seen })
+        Ok(Self { clients, plan, since, minute, before, seen })
     }
 
     pub(crate) fn into_plan(self) -> Plan {
@@ -79,6 +85,7 @@ impl<'c> Trial<'c> {
             self.send(pausing, &run).await?;
             self.until(began, deadline, Seen::is_complete).await?;
             self.look(&given_up).await;
+            self.ask_for_metrics(deadline.min(began + METRICS)).await;
         }
         Ok(steps(&self.plan, &self.seen))
     }
@@ -136,5 +143,23 @@ impl<'c> Trial<'c> {
             Ok(None) => Letter::NotFound,
             Err(code) => Letter::Refused(code),
         };
+    }
+
+    /// Asks until there are values, or the deadline.
+    async fn ask_for_metrics(&mut self, deadline: Instant) {
+        let service = self.seen.evidence.service.clone().unwrap_or_default();
+        let dimensions = [("Service", service.as_str()), ("Queue", self.plan.source.name())];
+        loop {
+            let asked = self.clients.metric("Received", dimensions, self.minute).await;
+            self.seen.metrics = match asked {
+                Ok(Some(sum)) => Metrics::Received(sum),
+                Ok(None) => Metrics::None,
+                Err(code) => Metrics::Refused(code),
+            };
+            if !matches!(self.seen.metrics, Metrics::None) || Instant::now() >= deadline {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
     }
 }
