@@ -520,6 +520,11 @@ class Deployed(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertNotIn(TOKEN, done.stdout)
 
+    def test_the_uploaded_dashboard_is_included(self):
+        processed = aws("cloudformation").get_template(StackName="requeue", TemplateStage="Processed")["TemplateBody"]
+        body = dict(processed)["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+        self.assertEqual(json.loads(body), json.loads((ROOT / "infra" / "dashboard.json").read_text()))
+
     def test_the_built_template_fits_into_a_request(self):
         # CloudFormation's limit for a template without a bucket.
         self.assertLessEqual((BUILD / "template.yaml").stat().st_size, 51_200)
