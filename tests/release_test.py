@@ -200,6 +200,13 @@ class Pages(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
+    def test_a_program_of_another_version_is_refused(self):
+        # As `cargo build` made it.
+        path, target = ROOT / "target" / "debug" / "requeue", release.host()
+        release.check_cli_start(path, target, VERSION)
+        with self.assertRaisesRegex(release.Refused, "it must say 'requeue-cli 99.0.0"):
+            release.check_cli_start(path, target, "99.0.0")
+
     def test_the_archive_of_the_command_line_is_reproducible_and_may_run_it(self):
         files = [("requeue-1/requeue", b"program", 0o755), ("requeue-1/LICENSE-MIT", b"text", 0o644)]
         packed = release.tarred(files)

@@ -241,13 +241,17 @@ def build_cli(target):
     return built(target, "release", "requeue")
 
 
-def release_cli(project, out):
+def check_cli_start(path, target, version):
+    check_start(path, target, ["--version"], f"requeue-cli {version}\n")
+
+
+def release_cli(project, out, binary, glibc):
     target = host()
-    path = build_cli(target)
+    path = binary or build_cli(target)
     if "linux" in target:
         machine = next(machine for name, machine in PROCESSORS.values() if name == target)
-        check_elf(path, machine, CLI_GLIBC)
-    check_start(path, target, ["--version"], f"requeue {project.version}")
+        check_elf(path, machine, glibc)
+    check_cli_start(path, target, project.version)
     name = f"requeue-{project.version}-{target}"
     files = [("requeue", path.read_bytes(), 0o755), *licences(target, "requeue-cli")]
     write(out, f"{name}.tar.gz", tarred((f"{name}/{file}", content, mode) for file, content, mode in files))
@@ -293,7 +297,9 @@ def arguments():
     function.add_argument("processor", choices=PROCESSORS)
     function.add_argument("--bootstrap", type=Path, help="pack this program instead of a new build")
     function.add_argument("--glibc", default=LAMBDA_GLIBC, help=f"refuse a program that needs a later glibc (default: {LAMBDA_GLIBC}, Lambda's)")
-    parts.add_parser("cli", help="the command line for this machine")
+    command = parts.add_parser("cli", help="the command line for this machine")
+    command.add_argument("--binary", type=Path, help="pack this program instead of a new build")
+    command.add_argument("--glibc", default=CLI_GLIBC, help=f"refuse a program that needs a later glibc (default: {CLI_GLIBC})")
     parts.add_parser("sums", help="SHA256SUMS of all files in the directory")
     checked = parts.add_parser("notes", help="check the tag, and print the version's section of CHANGELOG.md")
     checked.add_argument("tag")
@@ -308,13 +314,13 @@ def main():
     elif given.part == "lambda":
         release_lambda(project, given.out, given.processor, given.bootstrap, given.glibc)
     elif given.part == "cli":
-        release_cli(project, given.out)
+        release_cli(project, given.out, given.binary, given.glibc)
     elif given.part == "sums":
         release_sums(given.out)
     else:
         for processor in PROCESSORS:
             release_lambda(project, given.out, processor, None, LAMBDA_GLIBC)
-        release_cli(project, given.out)
+        release_cli(project, given.out, None, CLI_GLIBC)
         release_sums(given.out)
 
 
