@@ -8,8 +8,10 @@ resource "aws_lambda_alias" "live" {
   function_name    = aws_lambda_function.function.function_name
   function_version = aws_lambda_function.function.version
 
+  # Without an alias any longer, the event source mapping must leave it before its destruction.
   lifecycle {
-    ignore_changes = [function_version, routing_config]
+    create_before_destroy = true
+    ignore_changes        = [function_version, routing_config]
   }
 }
 

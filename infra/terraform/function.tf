@@ -8,9 +8,27 @@ locals {
   # The time for one message, without the function's reserve for settling.
   longest_message = var.function_timeout - min(5, var.function_timeout / 4)
 
+  # The policy document, if it is not stored elsewhere. The function checks it when it starts.
+  is_stored = length(regexall("^arn:", var.policy)) > 0
+  document  = merge({ preset = "standard", errorConfigs = {} }, jsondecode(local.is_stored || var.policy == "" ? "{}" : var.policy))
+
+  # Its entries for rate limit, quota and temporary.
+  classes = [
+    for names in [["RATE_LIMIT", "RATE_LIMIT_EXCEEDED"], ["QUOTA", "QUOTA_EXCEEDED"], ["TEMPORARY", "TEMPORARY_ERROR"]] :
+    lookup(local.document.errorConfigs, names[0], lookup(local.document.errorConfigs, names[1], lookup(local.document.errorConfigs, "DEFAULT", {})))
+  ]
+
+  # The most retries of a message whose failures are all of one class.
+  preset_retries = lookup({ standard = 50, high-volume = 10, critical = 5 }, local.document.preset, 0)
+  max_retries    = lookup(local.document, "maxRetries", local.preset_retries)
+  most_retries   = max([for entry in local.classes : min(lookup(entry, "maxRetries", local.max_retries), local.max_retries)]...)
+
+  # The longest age that the document names. Those of the presets are below the shortest retention.
+  longest_age = max([for entry in local.classes : lookup(entry, "totalTimeoutSeconds", lookup(local.document, "totalTimeoutSeconds", 0))]...)
+
   # If messages wait by their visibility timeout, each retry is a receive. In a batch of a FIFO queue, an
-  # earlier message of a group uses up receives of later ones. 50 is the built-in policy's maxRetries.
-  needed_receives = var.fifo && var.batch_size != 1 ? 100 : 51
+  # earlier message of a group uses up receives of later ones.
+  needed_receives = var.fifo && var.batch_size != 1 ? 2 * local.most_retries : local.most_retries + 1
 
   # The function gets an optional setting only if it differs from the function's own default.
   settings = {
@@ -82,12 +100,9 @@ resource "aws_lambda_function" "function" {
     system_log_level      = "WARN"
   }
 
-  dynamic "tracing_config" {
-    for_each = var.tracing ? [true] : []
-
-    content {
-      mode = "Active"
-    }
+  # Always: the provider takes a missing block for the mode that the function has.
+  tracing_config {
+    mode = var.tracing ? "Active" : "PassThrough"
   }
 
   dynamic "vpc_config" {
@@ -121,8 +136,13 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
-      condition     = var.policy != "" || (!var.fifo && var.strategy == "copy") || var.mode == "report" || var.max_receive_count >= local.needed_receives
-      error_message = "max_receive_count is ${var.max_receive_count}, and with ${var.fifo ? "fifo" : "strategy visibility"} each of the policy's 50 retries is a receive: give max_receive_count ${local.needed_receives}, or a policy with a lower maxRetries."
+      condition     = local.is_stored || (!var.fifo && var.strategy == "copy") || var.mode == "report" || var.max_receive_count >= local.needed_receives
+      error_message = "max_receive_count is ${var.max_receive_count}, and with ${var.fifo ? "fifo" : "strategy visibility"} each of the policy's ${local.most_retries} retries is a receive: give max_receive_count ${local.needed_receives}, or policy a lower maxRetries."
+    }
+
+    precondition {
+      condition     = var.message_retention_period >= local.longest_age + 900
+      error_message = "message_retention_period is ${var.message_retention_period} s, and the policy retries messages for up to ${local.longest_age} s: give it the policy's longest totalTimeoutSeconds + 900 s, here ${local.longest_age + 900} s, or shorten that timeout."
     }
 
     precondition {
@@ -156,6 +176,7 @@ resource "aws_lambda_function_recursion_config" "function" {
 resource "aws_lambda_event_source_mapping" "messages" {
   function_name                      = var.deployment == "" ? aws_lambda_function.function.arn : aws_lambda_alias.live[0].arn
   event_source_arn                   = aws_sqs_queue.queue.arn
+  enabled                            = var.enabled
   batch_size                         = var.batch_size
   maximum_batching_window_in_seconds = var.batching_window
   tags                               = var.tags

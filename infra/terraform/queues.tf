@@ -109,6 +109,13 @@ resource "aws_sns_topic_subscription" "messages" {
     deadLetterTargetArn = aws_sqs_queue.dead_letter_queue.arn
   })
 
+  lifecycle {
+    precondition {
+      condition     = !var.fifo || length(regexall("\\.fifo$", var.topic.arn)) > 0
+      error_message = "topic is a standard topic, and SNS delivers to a FIFO queue from a FIFO topic only: give a FIFO topic, or a standard queue."
+    }
+  }
+
   # SQS refuses messages that SNS sends before these policies exist.
   depends_on = [aws_sqs_queue_policy.queue, aws_sqs_queue_policy.dead_letter_queue]
 }

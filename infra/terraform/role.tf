@@ -93,6 +93,11 @@ resource "aws_iam_role" "function" {
       }
     ]
   })
+
+  # A change of the path makes a new role. The function uses the old one until it has the new one.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 # One policy, which IAM replaces at once: while a key changes, no moment is without either.
@@ -114,4 +119,9 @@ resource "aws_iam_role_policy" "function" {
       } if length(permission.resources) > 0
     ]
   })
+
+  # As for the role.
+  lifecycle {
+    create_before_destroy = true
+  }
 }

@@ -389,6 +389,16 @@ variable "maximum_concurrency" {
   }
 }
 
+variable "enabled" {
+  description = <<-EOT
+    Whether Lambda fetches messages for the function. Each apply sets it: to keep the function
+    stopped in an emergency, set false here too.
+  EOT
+  type     = bool
+  default  = true
+  nullable = false
+}
+
 variable "log_retention_days" {
   description = "Days that CloudWatch keeps the log lines."
   type        = number
@@ -406,8 +416,8 @@ variable "log_retention_days" {
 variable "fifo" {
   description = <<-EOT
     Whether both queues are FIFO queues. Then set dead_letter_mode to direct, or to redrive for dead
-    letters without reasons, and max_receive_count to twice the policy's maxRetries. A change would
-    replace the queues, so a plan with it fails.
+    letters without reasons, and max_receive_count to twice the policy's maxRetries. A plan with a
+    change fails, since new queues would replace these and their messages.
   EOT
   type        = bool
   default     = false
@@ -434,8 +444,9 @@ variable "max_receive_count" {
   description = <<-EOT
     Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. It
     bounds receives without a response (timeout, throttle), not retries: each retry is a new
-    message. With dead_letter_mode annotate, keep it low: a given-up message must be received that
-    often, ten times at once, then once in each visibility timeout.
+    message. With fifo or strategy visibility, each retry is a receive: give twice the policy's
+    maxRetries. With dead_letter_mode annotate, keep it low: a given-up message must be received
+    that often, ten times at once, then once in each visibility timeout.
   EOT
   type        = number
   default     = 5

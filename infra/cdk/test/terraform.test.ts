@@ -35,6 +35,7 @@ const OWN = {
     'tracing',
   ],
   'lines to add to the template': ['environment', 'layers'],
+  'for a module that corrects each difference': ['enabled'],
 };
 
 const of = (cases: readonly Variables[]) => evaluated(cases.map((one) => ({ ...REQUIRED, ...one })));
@@ -148,6 +149,10 @@ test('the defaults of the variables are those of the parameters', () => {
   }
 });
 
+const FIFO = { fifo: true, dead_letter_mode: 'direct' };
+const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
+/** No class has more than 20 retries. */
+const ENTRIES = '{"maxRetries":30,"errorConfigs":{"RATE_LIMIT_EXCEEDED":{"maxRetries":20},"QUOTA":{"maxRetries":10},"DEFAULT":{"maxRetries":15}}}';
 const NETWORK = { subnet_ids: ['subnet-1'], security_group_ids: ['sg-1'] };
 
 /** Impossible values, and how the message begins. */
@@ -168,6 +173,12 @@ const REFUSED: [Variables, string][] = [
   [{ fifo: true, max_receive_count: 100 }, 'dead_letter_mode is annotate, which writes no reason on a FIFO queue: '],
   [{ fifo: true, dead_letter_mode: 'direct', max_receive_count: 99 }, 'max_receive_count is 99, and with fifo each '],
   [{ strategy: 'visibility' }, 'max_receive_count is 5, and with strategy visibility each '],
+  [{ ...FIFO, max_receive_count: 19, policy: '{"preset":"high-volume"}' }, "max_receive_count is 19, and with fifo each of the policy's 10 "],
+  [{ ...FIFO, max_receive_count: 39, policy: '{"maxRetries":20}' }, "max_receive_count is 39, and with fifo each of the policy's 20 "],
+  [{ strategy: 'visibility', policy: '{"preset":"critical"}' }, "max_receive_count is 5, and with strategy visibility each of the policy's 5 "],
+  [{ strategy: 'visibility', policy: ENTRIES, max_receive_count: 20 }, "max_receive_count is 20, and with strategy visibility each of the policy's 20 "],
+  [{ ...FIFO, max_receive_count: 100, topic: { arn: TOPIC } }, 'topic is a standard topic, '],
+  [{ policy: '{"totalTimeoutSeconds":604800}' }, 'message_retention_period is 604800 s, and the policy retries messages for up to 604800 s: '],
   [{ client_certificate: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ client_key: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ subnet_ids: ['subnet-1'] }, 'subnet_ids and security_group_ids belong together: '],
@@ -208,7 +219,14 @@ const NEAR: Variables[] = [
   { fifo: true, dead_letter_mode: 'redrive', max_receive_count: 51, batch_size: 1 },
   { strategy: 'visibility', max_receive_count: 51 },
   { strategy: 'visibility', mode: 'report' },
-  { strategy: 'visibility', policy: '{"preset":"critical"}' },
+  { ...FIFO, max_receive_count: 20, policy: '{"preset":"high-volume"}' },
+  { ...FIFO, max_receive_count: 21, batch_size: 1, policy: '{"maxRetries":20}' },
+  { ...FIFO, policy: 'arn:aws:ssm:eu-west-1:123456789012:parameter/policy' },
+  { ...FIFO, max_receive_count: 100, topic: { arn: `${TOPIC}.fifo` } },
+  { topic: { arn: `${TOPIC}.fifo` } },
+  { strategy: 'visibility', policy: '{"preset":"critical"}', max_receive_count: 6 },
+  { strategy: 'visibility', policy: ENTRIES, max_receive_count: 21 },
+  { policy: '{"errorConfigs":{"QUOTA":{"totalTimeoutSeconds":603900}}}' },
   NETWORK,
 ];
 
@@ -271,6 +289,7 @@ const OPTIONS: [Variables, Values][] = [
   ],
   [{ log_kms_key_arn: KEY }, { 'aws_cloudwatch_log_group.function kms_key_id': KEY }],
   [{ reserve_concurrency: true, maximum_concurrency: 10 }, { 'aws_lambda_function.function reserved_concurrent_executions': 10 }],
+  [{ enabled: false }, { 'aws_lambda_event_source_mapping.messages enabled': false }],
   [{ mapping_metrics: true }, { 'aws_lambda_event_source_mapping.messages metrics_config': [{ metrics: ['EventCount'] }] }],
   [{ role_path: '/service/' }, { 'aws_iam_role.function path': '/service/' }],
   [
@@ -369,6 +388,18 @@ test('a gradual deployment moves the alias by CodeDeploy, and an alarm on the ne
     ],
   });
   assert.match(values('aws_cloudwatch_metric_alarm.alarm["throttles"]')['alarm_description'], /requeue doctor --function \S+:live`/);
+});
+
+test('a replaced role or removed alias stays until the function and the mapping have left it', () => {
+  const [planned] = of([{ deployment: 'AllAtOnce' }]).cases;
+  const first = Object.entries(planned!.resources!).filter(([, { create_before_destroy }]) => create_before_destroy);
+  assert.deepEqual(first.map(([address]) => address).sort(), ['aws_iam_role.function', 'aws_iam_role_policy.function', 'aws_lambda_alias.live[0]']);
+});
+
+test('without tracing, the module sets the mode of the time before it', () => {
+  // The provider computes a block that is not given, so tracing would stay on.
+  const values = unchanged!.resources!['aws_lambda_function.function']!.values;
+  assert.deepEqual(values['tracing_config'], [{ mode: 'PassThrough' }]);
 });
 
 /** Mistakes in the module, and what is said about each. */

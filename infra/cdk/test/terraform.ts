@@ -18,7 +18,7 @@ export interface Planned {
   readonly problem?: string;
   /** Messages of validations and preconditions that do not hold. */
   readonly refusals?: readonly string[];
-  readonly resources?: Record<string, { readonly type: string; readonly prevent_destroy: boolean; readonly values: Values }>;
+  readonly resources?: Record<string, { readonly type: string; readonly prevent_destroy: boolean; readonly create_before_destroy: boolean; readonly values: Values }>;
   readonly outputs?: Record<string, any>;
 }
 
@@ -189,7 +189,8 @@ const TYPES: Record<string, [string, Record<string, Translation>]> = {
         application_log_level: as('ApplicationLogLevel'),
         system_log_level: as('SystemLogLevel'),
       }),
-      tracing_config: block('TracingConfig', { mode: as('Mode') }),
+      // Without the property, CloudFormation sets PassThrough.
+      tracing_config: ([{ mode }]) => (mode === 'PassThrough' ? {} : { TracingConfig: { Mode: mode } }),
       vpc_config: block('VpcConfig', { subnet_ids: as('SubnetIds'), security_group_ids: as('SecurityGroupIds') }),
       tags: as('Tags'),
     },
@@ -200,6 +201,7 @@ const TYPES: Record<string, [string, Record<string, Translation>]> = {
       // CloudFormation takes the function's name or its ARN.
       function_name: (value) => ({ FunctionName: value === '<aws_lambda_function.function.arn>' ? '<aws_lambda_function.function.function_name>' : value }),
       event_source_arn: as('EventSourceArn'),
+      enabled: unless(true, 'Enabled'),
       batch_size: as('BatchSize'),
       maximum_batching_window_in_seconds: as('MaximumBatchingWindowInSeconds'),
       function_response_types: as('FunctionResponseTypes'),

@@ -34,12 +34,20 @@ pub fn declare(context: &mut Context) {
     simple("join", vec![String, ParamType::array_of(String)], |args| {
         Ok(items(&args[1]).iter().map(text).collect::<Vec<_>>().join(text(&args[0])).into())
     });
+    simple("jsondecode", vec![String], |args| {
+        let found = serde_json::from_str(text(&args[0])).map_err(|e| e.to_string())?;
+        Ok(crate::plan::from_json(&found))
+    });
     simple("jsonencode", vec![Any], |args| Ok(json(&args[0]).to_string().into()));
     simple("length", vec![Any], |args| match &args[0] {
         Value::Array(items) => Ok(items.len().into()),
         Value::Object(members) => Ok(members.len().into()),
         Value::String(text) => Ok(text.chars().count().into()),
         other => Err(format!("{other} has no length")),
+    });
+    simple("lookup", vec![object(), String, Any], |args| {
+        let members = args[0].as_object().expect("an object");
+        Ok(members.get(text(&args[1])).unwrap_or(&args[2]).clone())
     });
     simple("nonsensitive", vec![Any], |args| Ok(args[0].clone()));
     simple("one", vec![list()], |args| match items(&args[0]) {

@@ -43,12 +43,15 @@ pub fn plan(module: &Module, schema: &Json, data: &Json, given: &Json) -> Outcom
             let lifecycle = nested(&resource.body, "lifecycle").next();
             let preconditions = lifecycle.into_iter().flat_map(|body| nested(body, "precondition"));
             refused(preconditions, context, &mut refusals)?;
-            let protected = lifecycle.and_then(|body| attribute(body, "prevent_destroy"));
+            let is_true = |name| {
+                lifecycle.and_then(|body| attribute(body, name)) == Some(&Expression::Bool(true))
+            };
             resources.insert(
                 format!("{address}{}", index(key)),
                 json!({
                     "type": resource.labels()[0].as_str(),
-                    "prevent_destroy": protected == Some(&Expression::Bool(true)),
+                    "prevent_destroy": is_true("prevent_destroy"),
+                    "create_before_destroy": is_true("create_before_destroy"),
                     "values": members(&resource.body, context, true).map_err(|e| format!("{address}: {e}"))?,
                 }),
             );
@@ -350,6 +353,6 @@ fn plain(expression: &Expression) -> Outcome<Value> {
     expression.evaluate(&Context::new()).map_err(|e| e.to_string())
 }
 
-fn from_json(json: &Json) -> Value {
+pub fn from_json(json: &Json) -> Value {
     serde_json::from_value(json.clone()).expect("HCL has all values of JSON")
 }
