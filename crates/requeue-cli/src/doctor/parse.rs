@@ -137,7 +137,13 @@ pub(crate) fn vpc(
 
 /// The version or alias in the name or ARN of this function.
 pub(crate) fn qualifier(name: &str, function: &str) -> Option<String> {
-    let (_, qualifier) = name.rsplit_once(&format!("{function}:"))?;
+    let parts: Vec<&str> = name.split(':').collect();
+    let qualifier = match parts[..] {
+        ["arn", _, _, _, _, _, _, qualifier] => qualifier,
+        ["arn", ..] => return None,
+        [.., name, qualifier] if name == function => qualifier,
+        _ => return None,
+    };
     Some(qualifier.to_owned())
 }
 
@@ -382,6 +388,25 @@ mod tests {
         ] {
             let attributes = [(QueueAttributeName::RedriveAllowPolicy, policy.to_owned())].into();
             assert_eq!(queue(&attributes).redrive_allow, expected, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_version_or_alias_follows_the_name_of_the_function() {
+        let arn = "arn:aws:lambda:eu-west-1:123456789012:function";
+        for (name, function, expected) in [
+            ("orders".to_owned(), "orders", None),
+            ("orders:live".to_owned(), "orders", Some("live")),
+            ("123456789012:function:orders".to_owned(), "orders", None),
+            ("123456789012:function:orders:3".to_owned(), "orders", Some("3")),
+            (format!("{arn}:orders"), "orders", None),
+            (format!("{arn}:orders:live"), "orders", Some("live")),
+            // Names that are also words of an ARN.
+            (format!("{arn}:aws"), "aws", None),
+            (format!("{arn}:function"), "function", None),
+            (format!("{arn}:function:live"), "function", Some("live")),
+        ] {
+            assert_eq!(qualifier(&name, function).as_deref(), expected, "{name}");
         }
     }
 

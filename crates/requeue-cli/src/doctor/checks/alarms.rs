@@ -19,8 +19,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "age-alarm",
-        why: "While calls fail, or nothing receives the messages, Requeue and SQS lose none: only \
-              their age shows the trouble.",
+        why: "While calls fail, or nothing receives the messages, only their age shows the \
+              trouble.",
         look: age_alarm,
     },
 ];
@@ -42,7 +42,8 @@ struct Sought<'s> {
     of_requeue: Option<&'s str>,
     /// A metric of SQS that looks right and is not.
     misleading: Option<&'s str>,
-    threshold: u32,
+    /// The command that makes such an alarm.
+    create: &'s str,
 }
 
 impl Sought<'_> {
@@ -63,19 +64,6 @@ impl Sought<'_> {
         is_own && metric.account.as_ref().is_none_or(|of| of == account(&queue.to_string()))
     }
 
-    /// A new alarm on the first metric.
-    fn create(&self) -> String {
-        let (queue, metric, threshold) = (self.queue.name(), self.of_sqs[0], self.threshold);
-        format!(
-            "aws cloudwatch put-metric-alarm --region {} --alarm-name {queue}-{metric} --namespace \
-             {SQS} --metric-name {metric} --dimensions Name=QueueName,Value={queue} --statistic \
-             Maximum --period 60 --evaluation-periods 1 --comparison-operator GreaterThanThreshold \
-             --threshold {threshold} --treat-missing-data notBreaching --alarm-actions TOPIC, with \
-             the ARN of an SNS topic",
-            self.queue.region()
-        )
-    }
-
     fn told(&self) -> String {
         let names = self.of_sqs.iter().chain(&self.of_requeue);
         let names: Vec<&str> = names.copied().collect();
@@ -89,16 +77,45 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
     queues.dedup();
     worst(queues.into_iter().map(|queue| {
-        let of_sqs = &[VISIBLE, OLDEST];
-        let misleading = Some(SENT);
-        look(context, &Sought { queue, of_sqs, of_requeue: None, misleading, threshold: 0 })
+        let (of_sqs, misleading) = (&[VISIBLE, OLDEST], Some(SENT));
+        let dimensions = format!("Name=QueueName,Value={}", queue.name());
+        let create = &put_alarm(queue, [SQS, VISIBLE], &dimensions, 60, 0);
+        look(context, &Sought { queue, of_sqs, of_requeue: None, misleading, create })
     }))
 }
 
 fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;
     let (of_sqs, of_requeue) = (&[OLDEST], Some(AGE));
-    look(context, &Sought { queue, of_sqs, of_requeue, misleading: None, threshold: 900 })
+    let name = queue.name();
+    // With each copy, SQS counts the age anew, and Requeue does not.
+    let create = &match context.function() {
+        Ok(function) if context.sends_copies().unwrap_or(true) => {
+            let dimensions =
+                format!("Name=Service,Value={} Name=Queue,Value={name}", function.name);
+            put_alarm(queue, [REQUEUE, AGE], &dimensions, 900, 900)
+        }
+        _ => put_alarm(queue, [SQS, OLDEST], &format!("Name=QueueName,Value={name}"), 60, 900),
+    };
+    look(context, &Sought { queue, of_sqs, of_requeue, misleading: None, create })
+}
+
+fn put_alarm(
+    queue: &QueueArn,
+    [namespace, metric]: [&str; 2],
+    dimensions: &str,
+    period: u32,
+    threshold: u32,
+) -> String {
+    format!(
+        "aws cloudwatch put-metric-alarm --region {} --alarm-name {}-{metric} --namespace \
+         {namespace} --metric-name {metric} --dimensions {dimensions} --statistic Maximum --period \
+         {period} --evaluation-periods 1 --comparison-operator GreaterThanThreshold --threshold \
+         {threshold} --treat-missing-data notBreaching --alarm-actions TOPIC, with the ARN of an \
+         SNS topic",
+        queue.region(),
+        queue.name()
+    )
 }
 
 fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
@@ -157,7 +174,7 @@ fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
             alarm.name,
             sought.told()
         );
-        return Err(Skip::Unknown(Diagnosis::unknown(found, [sought.create()])));
+        return Err(Skip::Unknown(Diagnosis::unknown(found, [sought.create])));
     }
     let mut found = format!("no alarm of this account and region reads {}", sought.told());
     let misleading = Sought { of_sqs: sought.misleading.as_slice(), of_requeue: None, ..*sought };
@@ -170,7 +187,7 @@ fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
         );
     }
     let template = "template, parameters: `Monitoring=alarms`".to_owned();
-    Ok(Diagnosis::warning(found, [sought.create(), template]))
+    Ok(Diagnosis::warning(found, [sought.create.to_owned(), template]))
 }
 
 /// Alarms that notify nobody.

@@ -102,3 +102,27 @@ fn an_alarm_that_reads_a_misleading_metric_is_named() {
     let found = found(&deployment, "dead-letter-alarm").unwrap().diagnosis.found;
     assert!(found.contains("; dead-letters reads NumberOfMessagesSent, "), "{found}");
 }
+
+#[test]
+fn a_new_alarm_on_the_age_reads_the_metric_that_counts_through_copies() {
+    for (change, expected) in [
+        (
+            (|_| {}) as fn(&mut Deployment),
+            "--metric-name MessageAge --dimensions Name=Service,Value=orders Name=Queue,Value=orders ",
+        ),
+        (
+            |d| d.valid().config.strategy = Strategy::Visibility,
+            "--metric-name ApproximateAgeOfOldestMessage --dimensions Name=QueueName,Value=orders ",
+        ),
+        (
+            |d| d.function = None,
+            "--metric-name ApproximateAgeOfOldestMessage --dimensions Name=QueueName,Value=orders ",
+        ),
+    ] {
+        let mut deployment = good();
+        change(&mut deployment);
+        deployment.alarms().clear();
+        let remedies = found(&deployment, "age-alarm").unwrap().diagnosis.remedies;
+        assert!(remedies[0].contains(expected), "{remedies:?}");
+    }
+}
