@@ -85,23 +85,22 @@ impl Seen {
         self.completed() > 0
     }
 
-    /// Whether the dead letter arrived, or comes too late to be awaited.
-    pub(crate) fn has_dead_letter(&self, plan: &Plan) -> bool {
-        plan.moved_after.is_some() || self.arrived_after.is_some()
+    /// Whether each of these that should fail did so.
+    pub(crate) fn has_failed(&self, messages: &[TestMessage]) -> bool {
+        messages.iter().all(|message| match message {
+            TestMessage::Success => true,
+            TestMessage::Failing(class) => self.evidence.sum(Some(class.as_str()), "Failed") > 0,
+        })
     }
 
     /// Whether nothing is left to wait for.
     pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
-        let has_failed = |message: &TestMessage| match message {
-            TestMessage::Success => true,
-            TestMessage::Failing(class) => self.evidence.sum(Some(class.as_str()), "Failed") > 0,
-        };
         // A message that SQS moves by itself is in the queue until then.
         let left = u64::from(plan.moved_after.is_some());
-        TestMessage::ALL.iter().all(has_failed)
+        self.has_failed(&TestMessage::ALL)
             && self.completed() >= COMPLETING
             && self.source.all() <= left
-            && self.has_dead_letter(plan)
+            && (plan.moved_after.is_some() || self.arrived_after.is_some())
     }
 }
 

@@ -19,8 +19,9 @@ use crate::{Error, output};
 const PAUSE: Duration = Duration::from_secs(2);
 /// Longest wait for the first message, which may start the function.
 const FIRST: Duration = Duration::from_secs(120);
-/// Longest wait for the dead letter, before the message that makes the function pause.
-const ARRIVAL: Duration = Duration::from_secs(60);
+/// Longest wait for the failures of the other messages, before the one that makes the function
+/// pause.
+const FAILURES: Duration = Duration::from_secs(60);
 /// CloudWatch has had so much time to make metrics of the first lines.
 const METRICS: Duration = Duration::from_secs(120);
 /// The log is read from so long before the first message on, since this machine's clock may be
@@ -81,7 +82,11 @@ impl<'c> Trial<'c> {
             }
             let given_up = self.send(non_retryable, &run).await?;
             let began = Instant::now();
-            self.until(began, deadline.min(began + ARRIVAL), Seen::has_dead_letter).await?;
+            let failed = deadline.min(began + FAILURES);
+            self.until(began, failed, |seen, _| {
+                seen.has_failed(&[quota, temporary, non_retryable])
+            })
+            .await?;
             self.send(pausing, &run).await?;
             self.until(began, deadline, Seen::is_complete).await?;
             self.look(&given_up).await;
