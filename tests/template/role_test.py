@@ -142,6 +142,13 @@ class Role(unittest.TestCase):
         function = {"Fn::GetAtt": ["Function", "Arn"]}
         self.assertEqual(mappings["Condition"], {"StringEquals": {"lambda:FunctionArn": function}})
 
+    def test_an_emergency_adds_no_code_by_a_layer(self):
+        (settings,) = [one for one in self.shared["emergency"]["Statement"] if "lambda:UpdateFunctionConfiguration" in listed(one["Action"])]
+        # Lambda gives the key with a request that names layers.
+        self.assertEqual(settings["Condition"], {"Null": {"lambda:Layer": "true"}})
+        runbook = (ROOT / "docs" / "operate" / "runbook.md").read_text()
+        self.assertNotIn("--layers", runbook)
+
     def test_shared_policies_lint_clean(self):
         resources = {f"Policy{place}": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": document}}
                      for place, document in enumerate(self.shared.values())}
