@@ -2,7 +2,7 @@
  * Gradual deployment: an alias for the mapping, which CodeDeploy moves from version to version.
  */
 
-import { Duration } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -27,6 +27,9 @@ export function gradual(
   options: Completed,
 ): Gradual {
   const version = made.currentVersion;
+  // The version before stays, so that the alias can point there again. A version whose deployment
+  // failed does not: Lambda would refuse to publish the same code again.
+  version.applyRemovalPolicy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE);
   const alias = new lambda.Alias(scope, 'Alias', { aliasName: LIVE, version });
   const deploymentGroup = new codedeploy.LambdaDeploymentGroup(scope, 'Deployment', {
     alias,

@@ -2,7 +2,7 @@
  * The function that handles the messages: the ready Lambda, or the user's.
  */
 
-import { ArnFormat, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
+import { Annotations, ArnFormat, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
@@ -58,9 +58,6 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     vpcSubnets: props.vpcSubnets,
     securityGroups: props.securityGroups && [...props.securityGroups],
     reservedConcurrentExecutions: props.reserveConcurrency ? options.maxConcurrency : undefined,
-    // The version before stays, so that the alias can point there again. A version whose deployment
-    // failed does not: Lambda would refuse to publish the same code again.
-    currentVersionOptions: props.deployment && { removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE },
   });
 }
 
@@ -107,8 +104,24 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
   for (const [name, value] of Object.entries(settings)) handler.addEnvironment(name, value);
   // As for the ready Lambda.
   resource.recursiveLoop = lambda.RecursiveLoop.ALLOW;
-  for (const statement of handlerStatements(props, queues)) handler.addToRolePolicy(statement);
+  const statements = handlerStatements(props, queues);
+  for (const statement of statements) handler.addToRolePolicy(statement);
+  if (isImmutable(handler.role)) warnOfMissing(scope, statements);
   return handler;
+}
+
+/** CDK exports no such class, and says that it has added a statement to such a role. */
+function isImmutable(role: iam.IRole | undefined): boolean {
+  return (role?.constructor as { PROPERTY_INJECTION_ID?: string } | undefined)?.PROPERTY_INJECTION_ID === 'aws-cdk-lib.aws-iam.ImmutableRole';
+}
+
+function warnOfMissing(scope: Construct, statements: iam.PolicyStatement[]): void {
+  const missing = Stack.of(scope).resolve(statements.map((statement) => statement.toStatementJson()));
+  Annotations.of(scope).addWarningV2(
+    'requeue:immutableRole',
+    "the handler's role is imported, and CDK adds no permissions to it, so the function could neither receive messages nor retry them: " +
+      `add these statements to the role yourself: ${JSON.stringify(missing)}`,
+  );
 }
 
 function refuse(scope: Construct, problem: string | undefined): void {

@@ -5,7 +5,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { App, CfnResource, Duration, Stack } from 'aws-cdk-lib';
-import { Template as Assertions } from 'aws-cdk-lib/assertions';
+import { Annotations, Match, Template as Assertions } from 'aws-cdk-lib/assertions';
+import * as iam from 'aws-cdk-lib/aws-iam';
 import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
@@ -85,6 +86,19 @@ test('the function may send dead letters and use the key if it has to', () => {
   const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };
   assert.equal(variables['REQUEUE_DEAD_LETTER_QUEUE_URL'], '<DeadLetterQueue>');
   assert.equal(variables['REQUEUE_TIMEOUT_SECONDS'], '2');
+});
+
+test('if CDK may not change the role of the function, a warning has the missing statements', () => {
+  const warnings = (options?: iam.FromRoleArnOptions) => {
+    const stack = new Stack(new App(), 'requeue');
+    const role = iam.Role.fromRoleArn(stack, 'Role', 'arn:aws:iam::123456789012:role/charge', options);
+    new RetryQueue(stack, 'Orders', { handler: own(stack, { role }) });
+    return Annotations.fromStack(stack).findWarning('*', Match.anyValue()).map(({ entry }) => String(entry.data));
+  };
+  assert.deepEqual(warnings(), []);
+  const [warning = assert.fail(), ...others] = warnings({ mutable: false });
+  assert.deepEqual(others, []);
+  assert.match(warning, /add these statements to the role yourself: \[\{"Action":\["sqs:ReceiveMessage".*"Fn::GetAtt":\["OrdersQueue\w+","Arn"\]\}\}\]/);
 });
 
 test('alarms name the log group of the function', () => {

@@ -214,6 +214,9 @@ test('a handler of your own is deployed gradually too', () => {
   );
   assert.equal(resources['Messages']!.properties['FunctionName'], '<Alias.6>:live');
   assert.equal(resources['DeploymentRole']!.properties['Path'], '/service/');
+  // The version is a part of the function, outside of the construct.
+  const [[, { policies }] = assert.fail()] = of(resources, 'AWS::Lambda::Version');
+  assert.deepEqual(policies, { deletion: 'RetainExceptOnCreate', updateReplace: 'Retain' });
 });
 
 test('a tag reaches everything that can have one', () => {
