@@ -628,15 +628,15 @@ class OnDenials(unittest.TestCase):
         )
 
     def test_no_check_is_ok_about_what_it_may_not_see(self):
-        self.deploy("denied")
+        self.deploy("every")
         proxy = Proxy.before(self, MINISTACK)
-        status, findings, printed = doctor(proxy.endpoint, "--function", "denied:live", "--strict")
+        status, findings, printed = doctor(proxy.endpoint, "--function", "every:live", "--strict")
         self.assertEqual(status, 0, printed)
         self.assertEqual(proxy.seen, set(self.UNKNOWN))
         ok = at(findings, "ok")
         for operation, unknown in self.UNKNOWN.items():
             proxy.denied = operation
-            status, findings, printed = doctor(proxy.endpoint, "--function", "denied:live")
+            status, findings, printed = doctor(proxy.endpoint, "--function", "every:live")
             permission = f":{operation.split()[0]}"
             with self.subTest(operation):
                 if unknown is None:
