@@ -560,7 +560,8 @@ variable "max_message_age_seconds" {
 variable "alarm_email" {
   description = <<-EOT
     E-mail address that is notified when an alarm starts and ends. AWS first sends it a mail to
-    confirm. If this and alarm_topic_arn are empty, alarms change state without a notification.
+    confirm. After a change, nobody is notified until the new address has confirmed. If this and
+    alarm_topic_arn are empty, alarms change state without a notification.
   EOT
   type        = string
   default     = ""

@@ -178,6 +178,7 @@ class Parameters(unittest.TestCase):
         for place in ({"Fifo": "true", "DeadLetterMode": "direct"}, {"Strategy": "visibility"}):
             for given, refused in [
                 ({}, True),
+                ({"MaxReceiveCount": 50}, True),
                 ({"MaxReceiveCount": 51}, False),
                 ({"Policy": '{"maxRetries":4}'}, False),
                 ({"Mode": "report"}, False),

@@ -288,8 +288,9 @@ export interface RetryQueueProps {
    */
   readonly retentionPeriod?: Duration;
   /**
-   * Receives without a response (timeout, throttle) after which SQS moves a message to the
-   * dead-letter queue.
+   * Receives after which SQS moves a message to the dead-letter queue. By default, it bounds receives
+   * without a response (timeout, throttle). With `fifo` or `strategy: 'visibility'`, each retry is a
+   * receive: give twice the policy's `maxRetries`.
    * @default 5
    */
   readonly maxReceiveCount?: number;
@@ -325,7 +326,8 @@ export interface RetryQueueProps {
   readonly maxMessageAge?: Duration;
   /**
    * E-mail address that is notified when an alarm starts and ends, by a topic of the construct. AWS
-   * first sends it a mail to confirm.
+   * first sends it a mail to confirm. After a change, nobody is notified until the new address has
+   * confirmed.
    * @default - none: without `alarmTopic` too, alarms change state without a notification
    */
   readonly alarmEmail?: string;
