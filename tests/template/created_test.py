@@ -46,7 +46,7 @@ class Emulator:
         cloudformation.create_stack(StackName=name, TemplateURL=place, Parameters=parameters, Capabilities=["CAPABILITY_IAM"])
         cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
-        return name, {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+        return name, {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
 
     def attributes(self, url):
         found = self.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]

@@ -198,7 +198,9 @@ fn next(arguments: &Arguments, name: &str) -> Result<(), Error> {
         outln!("{directory} has the ready Lambda and its template. Next:\n")?;
         outln!("  cd {directory}")?;
         outln!("  sam build")?;
-        outln!("  sam deploy --guided    # asks for TargetUrl, where each message is posted")?;
+        // Not guided: `--guided` accepts no empty value for the hidden parameters.
+        outln!("  sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\")?;
+        outln!("    --parameter-overrides TargetUrl=https://api.example.com/orders")?;
     } else {
         outln!("{directory} has a handler, its tests and its template. Next:\n")?;
         outln!("  cd {directory}")?;

@@ -76,7 +76,9 @@ fn the_project_is_the_example_under_another_name() {
 #[test]
 fn the_http_project_is_the_ready_lambda_and_its_template() {
     let directory = fresh("webhooks");
-    requeue(&["new", &directory, "--http"]).succeeded();
+    let next = requeue(&["new", &directory, "--http"]).succeeded();
+    // `--guided` asks for the hidden parameters, and accepts no empty value for them.
+    assert!(next.contains("sam deploy --stack-name ") && !next.contains("--guided"), "{next}");
     let root = Path::new(&directory);
     let expected = [
         ".gitignore",
