@@ -31,8 +31,8 @@ locals {
     },
     {
       sid       = "DeadLetters"
-      actions   = ["sqs:SendMessage"] # the function: given-up messages
-      resources = var.dead_letter_mode == "direct" ? [aws_sqs_queue.dead_letter_queue.arn] : []
+      actions   = ["sqs:SendMessage"] # the function: given-up messages; its version before may have the mode direct
+      resources = var.dead_letter_mode == "direct" || var.deployment != "" ? [aws_sqs_queue.dead_letter_queue.arn] : []
     },
     {
       sid       = "Secrets"

@@ -54,8 +54,8 @@ function further(props: RetryQueueProps, { deadLetterQueue }: Queues): Record<st
   return statements([
     // SQS encrypts the function's copies with it, and decrypts messages for the poller.
     ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props), (props.otherEncryptionKeys ?? []).map((key) => key.keyArn)].flat()],
-    // The function sends given-up messages there.
-    ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' ? [deadLetterQueue.queueArn] : []],
+    // The function sends given-up messages there. Its version before may have that mode.
+    ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' || props.deployment ? [deadLetterQueue.queueArn] : []],
   ]);
 }
 

@@ -180,6 +180,10 @@ test('CodeDeploy moves the alias of the mapping, and an alarm on the new version
     ExecutedVersion: `<${version}.Version>`,
   });
 
+  // The version before may have another dead-letter mode.
+  const granted = resources['Role']!.properties['Policies'] as { PolicyName: string }[];
+  assert.deepEqual(granted.map(({ PolicyName }) => PolicyName).sort(), ['DeadLetters', 'Function']);
+
   // The update policy names the group, and the alias waits for it and for the alarm.
   const raw = (all.template().toJSON() as Template).Resources as Record<string, any>;
   const [alias] = Object.values(raw).filter(({ Type }) => Type === 'AWS::Lambda::Alias');

@@ -365,6 +365,9 @@ test('a gradual deployment moves the alias by CodeDeploy, and an alarm on the ne
   const [planned] = of([{ deployment: 'Canary10Percent5Minutes' }]).cases;
   const values = (address: string) => planned!.resources![address]!.values;
   assert.equal(values('aws_lambda_function.function')['publish'], true);
+  // The version before may have another dead-letter mode.
+  const granted = JSON.parse(values('aws_iam_role_policy.function')['policy']).Statement as { Sid: string }[];
+  assert.deepEqual(granted.map(({ Sid }) => Sid), ['Queue', 'Logs', 'DeadLetters']);
   assert.equal(values('aws_lambda_event_source_mapping.messages')['function_name'], '<aws_lambda_alias.live[0].arn>');
   const group = values('aws_codedeploy_deployment_group.live[0]');
   assert.equal(group['deployment_config_name'], 'CodeDeployDefault.LambdaCanary10Percent5Minutes');
