@@ -19,7 +19,7 @@ mod queue;
 mod secrets;
 mod version;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// Longest delay of a message, and so of a copy. Source: SQS API reference, `SendMessage`.
 const LONGEST_DELAY: Duration = Duration::from_secs(900);

@@ -41,7 +41,10 @@ impl Plan {
         let name = &function.name;
         let target = target(name, variables).map_err(|reason| refused(&reason))?;
         let FunctionSettings::Valid(valid) = &deployment.settings else {
-            return Err(refused("the function's settings are not known; see settings above"));
+            return Err(refused(
+                "the function's settings are not known; run the command without --first-hour, which \
+                 says why",
+            ));
         };
         let config = &valid.config;
         if config.mode == Mode::Report {

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
+use requeue::{DeadLetterMode, Mode};
 use serde_json::json;
 
+use super::super::checks::tests::good as deployment;
 use super::super::diagnosis::Level;
+use super::super::facts::{Deployment, FunctionSettings, Valid};
 use super::calls::Counts;
 use super::evidence::Evidence;
 use super::message::TestMessage;
@@ -73,6 +76,60 @@ fn only_the_test_endpoint_is_a_target() {
     }
     let none = target("orders", &HashMap::new()).expect_err("no target");
     assert!(none.starts_with("orders has no REQUEUE_TARGET_URL"), "{none}");
+}
+
+/// The variables of a function that posts to the test endpoint, and this one.
+fn variables(name: &str, value: &str) -> HashMap<String, String> {
+    let target = ("REQUEUE_TARGET_URL", "https://a/requeue-test-endpoint");
+    let variables = [target, (name, value)];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn valid(deployment: &mut Deployment) -> &mut Valid {
+    let FunctionSettings::Valid(valid) = &mut deployment.settings else { unreachable!() };
+    valid
+}
+
+#[test]
+fn a_deployment_that_would_lose_or_hide_messages_gets_none() {
+    type Change = fn(&mut Deployment);
+    let (metrics, none) = (variables("REQUEUE_METRICS", "off"), variables("REQUEUE_METRICS", "on"));
+    let cases: [(Change, &HashMap<String, String>, &str); 6] = [
+        (|_| (), &metrics, "REQUEUE_METRICS is off"),
+        (|all| valid(all).config.mode = Mode::Report, &none, "REQUEUE_MODE is report"),
+        (|all| all.paths.push(all.paths[0].clone()), &none, "orders has 2 queues"),
+        (|all| all.paths.clear(), &none, "orders has 0 queues"),
+        (
+            |all| all.paths[0].mapping.as_mut().expect("one").filters = Ok(vec!["{}".to_owned()]),
+            &none,
+            "Lambda would delete messages that the filter of orders's mapping does not match",
+        ),
+        (|all| all.paths[0].dead_letters = None, &none, "the dead-letter queue of orders is not"),
+    ];
+    for (change, variables, expected) in cases {
+        let mut deployment = deployment();
+        change(&mut deployment);
+        let refused = Plan::of(&deployment, variables).expect_err(expected);
+        assert!(
+            refused.starts_with(&format!("--first-hour sends nothing: {expected}")),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn the_dead_letter_is_expected_as_the_mode_sends_it() {
+    for (mode, expected) in [
+        (DeadLetterMode::Annotate, "in dead within a minute, with its reason"),
+        // Five receives, each after the visibility timeout of 380 s.
+        (DeadLetterMode::Redrive, "in dead after about 31 min 40 s, without a reason"),
+    ] {
+        let mut deployment = deployment();
+        valid(&mut deployment).config.dead_letter = mode;
+        let plan = Plan::of(&deployment, &variables("REQUEUE_METRICS", "on")).expect("a plan");
+        assert_eq!(plan.arrival(), expected);
+        assert_eq!(plan.function, "orders");
+    }
 }
 
 fn plan(moved_after: Option<Duration>) -> Plan {

@@ -84,7 +84,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 /// The template's deployment, with its defaults.
-fn good() -> Deployment {
+pub(in super::super) fn good() -> Deployment {
     let mut config = requeue::Settings::default();
     config.dead_letter = DeadLetterMode::Annotate;
     config.recursive_loop = RecursiveLoop::Allow;
