@@ -394,9 +394,9 @@ variable "enabled" {
     Whether Lambda fetches messages for the function. Each apply sets it: to keep the function
     stopped in an emergency, set false here too.
   EOT
-  type     = bool
-  default  = true
-  nullable = false
+  type        = bool
+  default     = true
+  nullable    = false
 }
 
 variable "log_retention_days" {

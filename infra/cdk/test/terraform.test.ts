@@ -1,9 +1,10 @@
 /**
- * The Terraform module makes the same resources as `template.yaml`. Terraform itself is not there:
- * `tests/terraform` evaluates the module.
+ * The Terraform module makes the same resources as `template.yaml`. Terraform itself may be missing,
+ * and `plan` needs the provider: `tests/terraform` evaluates the module.
  */
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -53,6 +54,12 @@ for (const [index, [name, parameters]] of cases.entries()) {
 
 test("the module's resources, arguments and references are in the provider's schema", () => {
   assert.deepEqual(same.problems, []);
+});
+
+const isThere = spawnSync('terraform', ['version']).status === 0;
+test('terraform fmt changes nothing', { skip: isThere ? false : 'terraform is not on the PATH' }, () => {
+  const { stdout, status } = spawnSync('terraform', ['fmt', '-check', '-diff', '-no-color', MODULE], { encoding: 'utf8' });
+  assert.deepEqual([stdout, status], ['', 0]);
 });
 
 test('the outputs of the template are outputs of the module', () => {
