@@ -204,7 +204,7 @@ class CommandLine(unittest.TestCase):
         # As `cargo build` made it.
         path, target = ROOT / "target" / "debug" / "requeue", release.host()
         release.check_cli_start(path, target, VERSION)
-        with self.assertRaisesRegex(release.Refused, "it must say 'requeue-cli 99.0.0"):
+        with self.assertRaisesRegex(release.Refused, "it must say 'requeue 99.0.0"):
             release.check_cli_start(path, target, "99.0.0")
 
     def test_the_archive_of_the_command_line_is_reproducible_and_may_run_it(self):

@@ -242,7 +242,7 @@ def build_cli(target):
 
 
 def check_cli_start(path, target, version):
-    check_start(path, target, ["--version"], f"requeue-cli {version}\n")
+    check_start(path, target, ["--version"], f"requeue {version}\n")
 
 
 def release_cli(project, out, binary, glibc):

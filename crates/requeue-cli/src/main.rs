@@ -34,7 +34,7 @@ const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files;
 
 /// The command line of Requeue, the retry layer for SQS and Lambda.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "requeue", version, arg_required_else_help = true, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

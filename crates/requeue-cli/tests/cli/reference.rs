@@ -330,6 +330,12 @@ fn the_cli_page_has_the_help_of_each_command() {
 }
 
 #[test]
+fn the_version_is_that_of_the_command() {
+    let version = requeue(&["--version"]);
+    assert_eq!(version.stdout, concat!("requeue ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
 fn the_exit_statuses_of_the_page_are_those_of_the_commands() {
     let (good, bad) = (file("exit-good.json", "{}"), file("exit-bad.json", "{"));
     for (status, arguments) in [
