@@ -16,10 +16,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import unittest
 import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
+from botocore.validate import ParamValidator
+from samcli.vendor.serverlessrepo import publish_application
 from samcli.yamlhelper import yaml_parse
 
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Queue, Target, aws, order, wait_for
@@ -32,6 +36,7 @@ FILES = {
     f"requeue-lambda-{VERSION}-{ARCHITECTURE}.cdx.json",
     f"requeue-deploy-{VERSION}-{ARCHITECTURE}.zip",
 }
+APPLICATION = "AWS::ServerlessRepo::Application"
 # `sam build` links the glibc of this machine, which may be later than Lambda's.
 GLIBC = max("2.34", os.confstr("CS_GNU_LIBC_VERSION").split()[1], key=lambda version: [int(part) for part in version.split(".")])
 
@@ -74,16 +79,16 @@ def setUpModule():
     shown = [done(process) for process in both][0]
 
 
-def local_files(value):
-    """The addresses of files that a template names, below `value`: local ones until `sam deploy` uploads them."""
+def transforms(value):
+    """The transforms of a template, at any depth."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
-        if key in ("TemplateURL", "Location") and isinstance(inner, str):
+        if key in ("Transform", "Fn::Transform"):
             yield inner
-        yield from local_files(inner)
+        yield from transforms(inner)
 
 
 class Files(unittest.TestCase):
@@ -136,7 +141,7 @@ class Files(unittest.TestCase):
         references = {part["bom-ref"] for part in [main, *bill["components"]]}
         self.assertEqual({entry["ref"] for entry in bill["dependencies"]}, references)
 
-    def test_the_bundle_differs_from_the_template_in_the_code_only(self):
+    def test_the_bundle_differs_from_the_template_in_code_metadata_and_include_only(self):
         with self.zip("deploy") as archive:
             directory = f"requeue-deploy-{VERSION}-{ARCHITECTURE}/"
             files = {name.removeprefix(directory): archive.read(name) for name in archive.namelist()}
@@ -147,13 +152,50 @@ class Files(unittest.TestCase):
         del before["Metadata"]
         for name in ("CodeUri", "Architectures"):
             before["Properties"][name] = function["Properties"][name]
+        self.assertIn(APPLICATION, template["Metadata"])
+        del template["Metadata"][APPLICATION]
+        body = source["Resources"]["Dashboard"]["Properties"]["DashboardBody"].pop("Fn::Transform")
+        included = (ROOT / body["Parameters"]["Location"]).read_text()
+        source["Resources"]["Dashboard"]["Properties"]["DashboardBody"] = yaml_parse(included)
         self.assertEqual(template, source)
-        nested = set(local_files(source))
-        texts = {"LICENSE-APACHE", "LICENSE-MIT", "LICENSES-OF-DEPENDENCIES.txt"}
-        self.assertEqual(set(files), {"template.yaml", "samconfig.toml", "requeue-lambda.zip", *nested, *texts})
-        for name in ("samconfig.toml", *nested):
-            self.assertEqual(files[name], (ROOT / name).read_bytes(), name)
+        texts = {"README.md", "LICENSE-APACHE", "LICENSE-MIT", "LICENSES-OF-DEPENDENCIES.txt"}
+        self.assertEqual(set(files), {"template.yaml", "samconfig.toml", "requeue-lambda.zip", *texts})
+        self.assertEqual(files["samconfig.toml"], (ROOT / "samconfig.toml").read_bytes())
         self.assertEqual(files["requeue-lambda.zip"], (out / f"requeue-lambda-{VERSION}-{ARCHITECTURE}.zip").read_bytes())
+
+    def test_the_bundle_has_the_metadata_of_an_application(self):
+        with self.zip("deploy") as archive:
+            names = archive.namelist()
+            template = yaml_parse(archive.read(f"requeue-deploy-{VERSION}-{ARCHITECTURE}/template.yaml").decode())
+            readme = archive.read(f"requeue-deploy-{VERSION}-{ARCHITECTURE}/README.md").decode()
+        # The Serverless Application Repository refuses every other transform.
+        self.assertEqual(list(transforms(template)), ["AWS::Serverless-2016-10-31"])
+        application = template["Metadata"][APPLICATION]
+        # Those of the template in the Developer Guide's "List of Supported AWS Resources". Look a new one up.
+        supported = {"CloudWatch::Alarm", "CloudWatch::Dashboard", "IAM::Role", "Logs::LogGroup", "SNS::Subscription", "SNS::Topic", "SNS::TopicPolicy", "SQS::Queue", "SQS::QueuePolicy", "Serverless::Function"}
+        self.assertEqual({resource["Type"].removeprefix("AWS::") for resource in template["Resources"].values()} - supported, set())
+        self.assertEqual(application["SemanticVersion"], VERSION)
+        # The limits that the SAM Developer Guide documents, in "AWS SAM template Metadata section properties".
+        self.assertRegex(application["Name"], r"^[a-zA-Z0-9-]{1,140}$")
+        self.assertRegex(application["Author"], r"^[a-z0-9](([a-z0-9]|-(?!-)){0,125}[a-z0-9])?$")
+        self.assertTrue(1 <= len(application["Description"]) <= 256, len(application["Description"]))
+        self.assertLessEqual(len(application["Labels"]), 10)
+        for label in application["Labels"]:
+            self.assertRegex(label, r"^[a-zA-Z0-9+_:/@-]{1,127}$")
+        package = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]
+        self.assertIn(application["SpdxLicenseId"], package["license"].split(" OR "))
+        for name in ("HomePageUrl", "SourceCodeUrl"):
+            self.assertTrue(application[name].startswith(package["repository"]), application[name])
+        for name in ("LicenseUrl", "ReadmeUrl"):
+            self.assertIn(f"requeue-deploy-{VERSION}-{ARCHITECTURE}/{application[name]}", names)
+        # Outside of the repository, relative links lead nowhere.
+        self.assertEqual(re.findall(r"\]\((?!https?:|#)[^)]*\)", readme), [])
+
+    def test_the_template_of_the_bundle_lints_clean(self):
+        with tempfile.TemporaryDirectory() as directory, self.zip("deploy") as archive:
+            path = archive.extract(f"requeue-deploy-{VERSION}-{ARCHITECTURE}/template.yaml", directory)
+            done = subprocess.run([Path(sys.executable).parent / "cfn-lint", "--regions", "us-east-1", "--template", path], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
 
     def test_a_program_that_lambda_cannot_start_is_refused(self):
         other = {"arm64": "x86_64", "x86_64": "arm64"}[ARCHITECTURE]
@@ -163,6 +205,20 @@ class Files(unittest.TestCase):
                 words, _ = process.communicate()
                 self.assertEqual((process.returncode, complaint in words), (1, True), words)
             self.assertEqual(os.listdir(nothing), [])
+
+
+class Template(unittest.TestCase):
+    INCLUDE = "{ Name: AWS::Include, Parameters: { Location: infra/dashboard.yaml } }"
+
+    def test_an_include_becomes_the_file_and_its_comment_goes(self):
+        text = f"Resources:\n  # Kept.\n  One:\n    Type: A\n\n  # Why\n  # it includes.\n  Two:\n    Body:\n      Fn::Transform: {self.INCLUDE}\n  Three: 3\n"
+        whole = release.inlined(text)
+        self.assertRegex(whole, r"(?s)^Resources:\n  # Kept.\n  One:\n    Type: A\n\n  Two:\n    Body:\n      Fn::Sub: >-\n        \{.*\n        \]\}\n  Three: 3\n$")
+
+    def test_another_transform_is_refused(self):
+        for transform in ("{ Name: Other }", f"\n          {self.INCLUDE}"):
+            with self.subTest(transform), self.assertRaisesRegex(release.Refused, "a transform that"):
+                release.inlined(f"Resources:\n  Two:\n    Body:\n      Fn::Transform: {transform}\n")
 
 
 class Notes(unittest.TestCase):
@@ -289,13 +345,26 @@ class Deployed(unittest.TestCase):
         (call,) = self.target.called("A-released")
         self.assertEqual((call["body"], call["headers"]["idempotency-key"]), (body.encode(), message_id))
 
-    def test_sam_uploads_every_local_file(self):
-        # The emulator does not say from which files it made the stack.
+    def test_sam_uploads_what_publishing_needs(self):
         self.sam("package", "--resolve-s3", "--region", "us-east-1", "--output-template-file", "packaged.yaml")
-        packaged = yaml_parse((self.directory / "packaged.yaml").read_text())
-        addresses = [packaged["Resources"]["Function"]["Properties"]["CodeUri"], *local_files(packaged)]
-        self.assertEqual([address for address in addresses if not re.match("s3://|https://", address)], [])
-        self.assertEqual(len(addresses), 1 + len(list(local_files(yaml_parse((ROOT / "template.yaml").read_text())))))
+        text = (self.directory / "packaged.yaml").read_text()
+        packaged = yaml_parse(text)
+        application = packaged["Metadata"][APPLICATION]
+        uploaded = {"requeue-lambda.zip": packaged["Resources"]["Function"]["Properties"]["CodeUri"], "LICENSE-APACHE": application["LicenseUrl"], "README.md": application["ReadmeUrl"]}
+        for name, address in uploaded.items():
+            bucket, key = re.fullmatch("s3://([^/]+)/(.+)", address).groups()
+            self.assertEqual(aws("s3").get_object(Bucket=bucket, Key=key)["Body"].read(), (self.directory / name).read_bytes(), name)
+        # The request of `sam publish`. No emulator has the Serverless Application Repository, so the
+        # SDK's model of the service checks it.
+        client = Mock()
+        client.create_application.return_value = {"ApplicationId": "arn"}
+        publish_application(text, client)
+        request = client.create_application.call_args.kwargs
+        shape = aws("serverlessrepo").meta.service_model.operation_model("CreateApplication").input_shape
+        self.assertEqual(ParamValidator().validate(request, shape).generate_report(), "")
+        sent = (request["Name"], request["SemanticVersion"], request["LicenseUrl"], request["ReadmeUrl"])
+        self.assertEqual(sent, ("requeue", VERSION, uploaded["LICENSE-APACHE"], uploaded["README.md"]))
+        self.assertEqual(list(transforms(yaml_parse(request["TemplateBody"]))), ["AWS::Serverless-2016-10-31"])
 
     def test_the_function_has_the_processor_of_the_bundle(self):
         configuration = aws("lambda").get_function_configuration(FunctionName=self.queue.function)

@@ -15,9 +15,10 @@ import re
 import subprocess
 import sys
 import tarfile
+import textwrap
 import tomllib
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import bill
 
@@ -169,13 +170,54 @@ def replaced(text, old, new, name):
     return text.replace(old, new)
 
 
-def built_template(processor, code):
-    """template.yaml with a built function: no build, the zip beside it, and the processor of that zip."""
+def inlined(text):
+    """The template in one file. The Serverless Application Repository accepts no transform but SAM's, so none that includes."""
+    # A comment above a resource that includes a file explains the include.
+    resource = r"^(?:  #.*\n)*(  \w+:\n(?:    .*\n)*?)( +)Fn::Transform: \{ Name: AWS::Include, Parameters: \{ Location: ([\w./-]+) \} \}\n"
+
+    def whole(found):
+        before, indentation, path = found.groups()
+        lines = (ROOT / path).read_text().splitlines(keepends=True)
+        return before + textwrap.indent("".join(line for line in lines if not line.startswith("#")), indentation)
+
+    text = re.sub(resource, whole, text, flags=re.MULTILINE)
+    if "Fn::Transform" in text or "AWS::Include" in text:
+        raise Refused("template.yaml: a transform that this program cannot put into the template. Change infra/release/release.py with it.")
+    return text
+
+
+def application(project):
+    """The metadata that `sam publish` sends to the Serverless Application Repository, for the template's Metadata.
+
+    Not in template.yaml: `requeue new --http` copies that, and `sam deploy` refuses a template that
+    names a missing licence.
+    """
+    return f"""\
+  AWS::ServerlessRepo::Application:
+    Name: requeue
+    Description: >-
+      An SQS queue and a function that sends each message to an HTTP endpoint. It retries each by
+      class of failure, and gives up with a reason. With a dead-letter queue, alarms and a dashboard.
+    Author: requeue
+    # The field takes one identifier. The code is under either licence: Apache-2.0 OR MIT.
+    SpdxLicenseId: Apache-2.0
+    LicenseUrl: LICENSE-APACHE
+    ReadmeUrl: README.md
+    Labels: [sqs, lambda, retry, backoff, dead-letter-queue, webhook, http, circuit-breaker]
+    HomePageUrl: {project.repository}
+    SemanticVersion: {project.version}
+    SourceCodeUrl: {project.repository}/tree/v{project.version}
+"""
+
+
+def built_template(project, processor, code):
+    """template.yaml in one file with a built function: no build, the zip beside it, and the processor of that zip."""
     text = (ROOT / "template.yaml").read_text()
     metadata = re.search(r"^    Metadata:\n(?:      .*\n)+", text, re.MULTILINE)
     for old, new in [
         (metadata[0] if metadata else "    Metadata:\n", ""),
         ("      CodeUri: .\n", f"      CodeUri: {code}\n"),
+        ("\nMetadata:\n", f"\nMetadata:\n{application(project)}"),
     ]:
         text = replaced(text, old, new, "template.yaml")
     text, count = re.subn(
@@ -186,29 +228,26 @@ def built_template(processor, code):
     )
     if count != 1:
         raise Refused(f"template.yaml: {count} lines begin with '      Architectures: '; there must be one.")
-    return text
+    return inlined(text)
 
 
-def local_files(text):
-    """Local files that a template names, which go into the bundle under the same names."""
-    return re.findall(r"\b(?:TemplateURL|Location): *['\"]?([\w./-]+\.(?:ya?ml|json))\b", text)
+def whole_links(text, repository, tag):
+    """Markdown whose links and pictures in the repository are whole, for a page that is elsewhere."""
+    text = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|#)", rf"\g<1>{repository}/raw/{tag}/", text)
+    return re.sub(r"\]\((?![a-z]+:|#)", f"]({repository}/blob/{tag}/", text)
 
 
 def bundle(project, processor, packed, texts):
-    """All files that `sam deploy` needs, in one directory."""
+    """All files that `sam deploy` and `sam publish` need, in one directory."""
     code = "requeue-lambda.zip"
-    template = built_template(processor, code)
-    files = [("template.yaml", template.encode(), 0o644)]
-    waiting, seen = local_files(template), set()
-    while waiting:
-        name = waiting.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        content = (ROOT / name).read_text()
-        files.append((name, content.encode(), 0o644))
-        waiting += [str(PurePosixPath(name).parent / other) for other in local_files(content)]
-    files += [("samconfig.toml", (ROOT / "samconfig.toml").read_bytes(), 0o644), (code, packed, 0o644), *texts]
+    readme = whole_links((ROOT / "README.md").read_text(), project.repository, f"v{project.version}")
+    files = [
+        ("template.yaml", built_template(project, processor, code).encode(), 0o644),
+        ("samconfig.toml", (ROOT / "samconfig.toml").read_bytes(), 0o644),
+        ("README.md", readme.encode(), 0o644),
+        (code, packed, 0o644),
+        *texts,
+    ]
     directory = f"requeue-deploy-{project.version}-{processor}"
     return zipped((f"{directory}/{name}", content, mode) for name, content, mode in files)
 
@@ -285,8 +324,7 @@ def notes(version, repository, tag, changelog):
     section = re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## |\Z)", changelog, re.DOTALL | re.MULTILINE)
     if not section or not section[1].strip():
         raise Refused(f"CHANGELOG.md: no section '## [{version}] - YYYY-MM-DD' with text; rename \"Unreleased\".")
-    # A release's page is elsewhere than the file, so links into the repository become whole.
-    return re.sub(r"\]\((?![a-z]+:|#)", f"]({repository}/blob/{tag}/", section[1].strip()) + "\n"
+    return whole_links(section[1].strip(), repository, tag) + "\n"
 
 
 def arguments():
