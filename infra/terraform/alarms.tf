@@ -122,7 +122,7 @@ locals {
     }
 
     send-unconfirmed = {
-      description = "Act at once. SQS did not confirm retries that ${local.function} sent. Their messages stay in the queue, but a few more attempts, perhaps within two minutes, move them to ${local.dead_letter_queue}. First step: ${local.tail} 2m` shows a code beside settlement unconfirmed. If there are many, disable the event source mapping. ${local.doctor} names missing permissions."
+      description = "Act at once. SQS did not confirm retries that ${local.function} sent. Their messages stay in the queue, but a few more receives move them to ${local.dead_letter_queue}: by default in about 20 minutes. First step: ${local.tail} 10m` shows a code beside settlement unconfirmed. If there are many, disable the event source mapping. ${local.doctor} names missing permissions."
       namespace   = "Requeue"
       metric      = "SendUnconfirmed"
       dimensions  = local.own

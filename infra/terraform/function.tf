@@ -178,7 +178,7 @@ resource "aws_lambda_event_source_mapping" "messages" {
   event_source_arn                   = aws_sqs_queue.queue.arn
   enabled                            = var.enabled
   batch_size                         = var.batch_size
-  maximum_batching_window_in_seconds = var.batching_window
+  maximum_batching_window_in_seconds = var.fifo ? null : var.batching_window # a FIFO queue has none, not even 0
   tags                               = var.tags
 
   # Without it, Lambda takes every response for success and deletes the failed messages.

@@ -428,7 +428,9 @@ variable "message_retention_period" {
   description = <<-EOT
     Seconds that SQS keeps a message, from 3 to 10 days. Every retry is a new message and starts
     the period anew, so it bounds the wait in a backlog. It must exceed the policy's longest
-    totalTimeoutSeconds by more than 900 seconds.
+    totalTimeoutSeconds by more than 900 seconds. If you lower it, SQS deletes waiting messages that
+    are older within 15 minutes, and does not move them to the dead-letter queue. So look at
+    ApproximateAgeOfOldestMessage first.
   EOT
   type        = number
   default     = 604800
@@ -495,7 +497,8 @@ variable "topic" {
     An SNS topic in this region; with fifo, a FIFO topic. Its messages arrive in the queue as
     published, with up to ten attributes. SNS sends a message with more, or one that it cannot
     deliver, to the dead-letter queue. With operations, only messages whose attribute operation has
-    one of these values come into the queue.
+    one of these values come into the queue. Before you change arn, stop publishing to the topic:
+    messages are lost during the apply.
   EOT
   type = object({
     arn        = string
@@ -597,6 +600,12 @@ variable "runbook_url" {
   type        = string
   default     = "docs/operate/runbook.md"
   nullable    = false
+
+  # The longest description with it has 1,024 characters, CloudWatch's limit.
+  validation {
+    condition     = length(var.runbook_url) <= 285
+    error_message = "The variable runbook_url must have at most 285 characters."
+  }
 }
 
 # Options of the deployment
@@ -667,7 +676,10 @@ variable "role_path" {
 }
 
 variable "reserve_concurrency" {
-  description = "Whether to reserve maximum_concurrency of the account's concurrency for the function."
+  description = <<-EOT
+    Whether to reserve maximum_concurrency of the account's concurrency for the function. Lambda
+    refuses it if fewer than 100 executions of the account would be left for all other functions.
+  EOT
   type        = bool
   default     = false
   nullable    = false

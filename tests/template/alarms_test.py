@@ -187,15 +187,18 @@ class Alarms(unittest.TestCase):
                 self.assertIn(f"{alarm['Threshold']:,}", condition, name)
 
     def test_a_description_names_the_first_step_and_fits_into_an_alarm(self):
-        # AWS allows 80 characters for a queue's name, 64 for a function's, 128 for a stack's.
+        # AWS allows 80 characters for a queue's name, and 64 for a function's. So a stack's name has at
+        # most 67, since the name of its dead-letter queue begins with it.
+        stack = 80 - len("-dead-letters")
         longest = {
-            "Queue.QueueName": 80,
+            "Queue.QueueName": stack + len("-messages"),
             "DeadLetterQueue.QueueName": 80,
-            "DeadLetterQueue": len("https://sqs.ap-southeast-1.amazonaws.com/123456789012/") + 80,
+            "DeadLetterQueue": len("https://sqs.cn-northwest-1.amazonaws.com.cn/123456789012/") + 80,
             "Function": 64,
-            "LogGroup": len("/aws/lambda/") + 128,
+            "LogGroup": len("/aws/lambda/") + stack,
         }
-        given = {"MaxQueueDepth": 10**9, "MaxMessageAgeSeconds": 10**9, "RunbookUrl": f"https://wiki.example.com/{'x' * 200}"}
+        address = "x" * cloudformation()["Parameters"]["RunbookUrl"]["MaxLength"]
+        given = {"MaxQueueDepth": 10**9, "MaxMessageAgeSeconds": 10**9, "RunbookUrl": address}
         for name, alarm in self.alarms(**given).items():
             text = alarm["AlarmDescription"]["Fn::Sub"]
             self.assertRegex(text, r"First step: `(aws|requeue) [^`]+`", name)

@@ -1,5 +1,7 @@
 """The properties of the queues, the mapping and the function in the template."""
 
+import itertools
+import re
 import tomllib
 import unittest
 
@@ -37,6 +39,19 @@ class Queues(unittest.TestCase):
             self.assertLessEqual(visibility, 43_200)
             self.assertEqual(self.properties("Function", FunctionTimeout=timeout)["Timeout"], timeout)
         self.assertEqual(self.mapping(BatchingWindow=7)["MaximumBatchingWindowInSeconds"], 7)
+
+    def test_the_page_lowers_the_timeout_in_steps_that_outlast_running_batches(self):
+        (steps,) = re.findall(r"at least a sixth of the value before, for example ([\d, ]+)\.", (ROOT / "docs/operate/upgrade.md").read_text())
+        steps = steps.split(", ")
+        for before, after in itertools.pairwise(steps):
+            self.assertGreaterEqual(6 * int(after), int(before))
+            # The function may still have the timeout of before.
+            self.assertGreaterEqual(self.properties("Queue", FunctionTimeout=after)["VisibilityTimeout"], int(before))
+        self.assertEqual((steps[0], len(steps)), (self.parameters["FunctionTimeout"]["AllowedValues"][-1], 3))
+
+    def test_a_fifo_queue_has_no_window(self):
+        self.assertEqual(self.mapping()["MaximumBatchingWindowInSeconds"], 0)
+        self.assertNotIn("MaximumBatchingWindowInSeconds", self.mapping(Fifo="true"))
 
     def test_only_failed_messages_come_back(self):
         self.assertEqual(self.mapping()["FunctionResponseTypes"], ["ReportBatchItemFailures"])

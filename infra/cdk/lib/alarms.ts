@@ -175,8 +175,8 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
       'SendUnconfirmedAlarm',
       'send-unconfirmed',
       `Act at once. SQS did not confirm retries that ${name} sent. Their messages stay in ` +
-        'the queue, but a few more attempts, perhaps within two minutes, move them to ' +
-        `${deadLetterQueue.queueName}. First step: ${tail('2m')} shows a code beside ` +
+        `the queue, but a few more receives move them to ${deadLetterQueue.queueName}: by ` +
+        `default in about 20 minutes. First step: ${tail('10m')} shows a code beside ` +
         'settlement unconfirmed. If there are many, disable the event source mapping. ' +
         `${doctor} names missing permissions.`,
       metric('SendUnconfirmed', 'Sum', Duration.minutes(5)),

@@ -42,6 +42,7 @@ export interface Checked {
   readonly maxMessageAge: Duration;
   readonly alarmEmail?: string;
   readonly alarmTopic?: unknown;
+  readonly runbookUrl: string;
   readonly handler?: lambda.Function;
   readonly vpc?: unknown;
   readonly vpcSubnets?: unknown;
@@ -104,6 +105,9 @@ const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
  * be this long after its copy was sent.
  */
 const LONGEST_DELAY = 900;
+
+/** The longest description with a runbook of this length has 1,024 characters, CloudWatch's limit. */
+const LONGEST_RUNBOOK = 285;
 
 /** Options of the function that the construct makes. A user's function has its own. */
 const OF_THE_READY_LAMBDA = [
@@ -213,6 +217,12 @@ function together(options: Checked): string[] {
   }
   if (options.batchSize > 10 && window < 1) {
     problems.push(`batchSize is ${options.batchSize}, and more than 10 need a batching window: give maxBatchingWindow 1 s, or batchSize 10`);
+  }
+  if (!Token.isUnresolved(options.runbookUrl) && options.runbookUrl.length > LONGEST_RUNBOOK) {
+    problems.push(
+      `runbookUrl has ${options.runbookUrl.length} characters, and CloudWatch would refuse an alarm whose description ends with it: ` +
+        `give it at most ${LONGEST_RUNBOOK}`,
+    );
   }
   if (options.fifo && window > 0) {
     problems.push(`maxBatchingWindow is ${window} s, and a FIFO queue allows none: leave it out`);

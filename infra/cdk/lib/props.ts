@@ -283,7 +283,9 @@ export interface RetryQueueProps {
   /**
    * How long SQS keeps a message. Every retry is a new message and starts the period anew, so it
    * bounds the wait in a backlog. The dead-letter queue keeps messages for 14 days, counted from
-   * the same moment.
+   * the same moment. If you lower it, SQS deletes waiting messages that are older within 15 minutes,
+   * and does not move them to the dead-letter queue. So look at `ApproximateAgeOfOldestMessage`
+   * first.
    * @default Duration.days(7)
    */
   readonly retentionPeriod?: Duration;
@@ -296,7 +298,8 @@ export interface RetryQueueProps {
   readonly maxReceiveCount?: number;
   /**
    * An SNS topic. Its messages arrive in the queue as published, with up to ten attributes. SNS
-   * sends a message with more, or one that it cannot deliver, to the dead-letter queue.
+   * sends a message with more, or one that it cannot deliver, to the dead-letter queue. Before you
+   * change this, `fifo` or `name`, stop publishing to the topic: messages are lost during the update.
    * @default - none: producers send to the queue
    */
   readonly topic?: sns.ITopic;
@@ -339,7 +342,7 @@ export interface RetryQueueProps {
   readonly alarmTopic?: sns.ITopic;
   /**
    * Address of the runbook. Every alarm's description ends with it and the alarm's section. Give
-   * the address of your copy.
+   * the address of your copy, with at most 285 characters.
    * @default 'docs/operate/runbook.md', the page in Requeue's repository
    */
   readonly runbookUrl?: string;

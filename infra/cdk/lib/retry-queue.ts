@@ -94,7 +94,8 @@ export class RetryQueue extends Construct {
       target: this.alias ?? this.function,
       eventSourceArn: this.queue.queueArn,
       batchSize: options.batchSize,
-      maxBatchingWindow: options.maxBatchingWindow,
+      // A FIFO queue has no window, not even one of 0.
+      maxBatchingWindow: props.fifo ? undefined : options.maxBatchingWindow,
       // Without it, Lambda takes every response for success and deletes the failed messages.
       reportBatchItemFailures: true,
       maxConcurrency: options.maxConcurrency,

@@ -56,6 +56,7 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ name: 'a'.repeat(63), fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 }, /name is "a+": give it 1 to 62 letters/],
     [{ name: 'orders.new' }, /name is "orders\.new": give it 1 to 67 letters/],
     [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
+    [{ runbookUrl: 'a'.repeat(286) }, /runbookUrl has 286 characters, .*: give it at most 285$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
   ];
   for (const [props, problem] of table) {
@@ -85,6 +86,7 @@ test('options at the limit are accepted', () => {
     { timeout: seconds(900), visibilityTimeout: seconds(5400) },
     { batchSize: 10 },
     { batchSize: 11, maxBatchingWindow: seconds(1) },
+    { runbookUrl: 'a'.repeat(285) },
     { messageTimeout: seconds(55) },
     { timeout: seconds(8), messageTimeout: seconds(6) },
     padded(3907),
