@@ -339,7 +339,10 @@ variable "memory_size" {
 }
 
 variable "function_timeout" {
-  description = "Seconds that one batch may take. The queue's visibility timeout follows from it."
+  description = <<-EOT
+    Seconds that one batch may take. The queue's visibility timeout follows from it. Lower it in steps,
+    each to at least a sixth of the value before: a batch that still runs must not outlast it.
+  EOT
   type        = number
   default     = 60
   nullable    = false

@@ -174,6 +174,12 @@ class Alarms(unittest.TestCase):
                 end = f" Runbook (your copy, or in Requeue's repository): {address}#{ANCHORS[name]}"
                 self.assertTrue(alarm["AlarmDescription"]["Fn::Sub"].endswith(end), alarm["AlarmDescription"])
 
+    def test_the_alarm_on_unconfirmed_sends_says_how_long_the_receives_last(self):
+        (hidden,) = re.findall(r"MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs\((\d+)\)", (ROOT / "src/plan/mod.rs").read_text())
+        receives = cloudformation()["Parameters"]["MaxReceiveCount"]["Default"]
+        said = self.alarms()["SendUnconfirmedAlarm"]["AlarmDescription"]["Fn::Sub"]
+        self.assertIn(f"by default in about {(receives - 1) * int(hidden) // 60} minutes.", said)
+
     def test_the_page_has_what_each_alarm_reads_and_for_how_long(self):
         page = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
         rows = re.findall(r"^\| \[.+\]\(runbook\.md#([\w-]+)\) \| (.+) \| (\d+) min \| (.+) \|$", page, re.MULTILINE)

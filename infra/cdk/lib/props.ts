@@ -148,7 +148,8 @@ export interface RetryQueueProps {
    */
   readonly memorySize?: number;
   /**
-   * How long one batch may take.
+   * How long one batch may take. Lower it in steps, each to at least a sixth of the value before:
+   * a batch that still runs must not outlast the queue's visibility timeout.
    * @default Duration.seconds(60)
    */
   readonly timeout?: Duration;
