@@ -53,6 +53,29 @@ class Commands(unittest.TestCase):
         nameless = [one for one in commands if "--stack-name " not in one[1] and "--guided" not in one[1]]
         self.assertEqual(nameless, [("rust-handler.md", 'sam deploy --parameter-overrides AlarmTopicArn="$TOPIC_ARN"')])
 
+    def test_the_names_that_pages_take_from_terraform_are_outputs_of_the_module(self):
+        outputs = set(re.findall(r'^output "(\w+)"', (ROOT / "infra" / "terraform" / "outputs.tf").read_text(), re.MULTILINE))
+        runbook = (OPERATE / "runbook.md").read_text()
+        exported = re.findall(r'^output "(\w+)" \{ value = module\.orders\.(\w+) \}$', runbook, re.MULTILINE)
+        for page in (runbook, (OPERATE / "checklist.md").read_text()):
+            (line,) = re.findall(r"^FUNCTION=.*\(output function_name\).*$", page, re.MULTILINE)
+            self.assertEqual([(name, name) for name in re.findall(r"output (\w+)", line)], exported)
+        self.assertLessEqual({name for name, _ in exported}, outputs)
+
+    def test_the_emergency_levers_name_values_that_exist(self):
+        text = (OPERATE / "runbook.md").read_text()
+        levers = text[text.index("| lever") : text.index("### Stop all calls")]
+        rows = re.findall(r"^\| \[?(?:stop|call|switch|reserve) .*$", levers, re.MULTILINE)
+        self.assertEqual(len(rows), 4)
+        variables = (ROOT / "infra" / "terraform" / "variables.tf").read_text()
+        options = (ROOT / "infra" / "cdk" / "lib" / "props.ts").read_text()
+        for row in rows:
+            sam, cdk, terraform = (cell.strip().strip("`") for cell in row.split("|")[2:5])
+            self.assertIn(f'variable "{terraform.split(" = ")[0]}"', variables)
+            if "=" in sam:
+                self.assertIn(sam.split("=")[0], template()["Parameters"])
+                self.assertIn(f"readonly {cdk.split(':')[0]}?:", options)
+
 
 @unittest.skipUnless(MOTO, "REQUEUE_TEST_MOTO is not set; run `tests/run template`")
 class OnAnEmulator(unittest.TestCase):
