@@ -280,8 +280,8 @@ variable "scope" {
 variable "strategy" {
   description = <<-EOT
     How a message waits for its retry: as a delayed copy (copy), or by its visibility timeout
-    (visibility). A FIFO queue always uses visibility. Then every receive counts as a retry, so
-    max_receive_count must be above the policy's maxRetries.
+    (visibility). A FIFO queue always uses visibility. Then every receive counts as a retry;
+    see max_receive_count.
   EOT
   type        = string
   default     = "copy"
@@ -419,7 +419,7 @@ variable "log_retention_days" {
 variable "fifo" {
   description = <<-EOT
     Whether both queues are FIFO queues. Then set dead_letter_mode to direct, or to redrive for dead
-    letters without reasons, and max_receive_count to twice the policy's maxRetries. A plan with a
+    letters without reasons, and see max_receive_count. A plan with a
     change fails, since new queues would replace these and their messages.
   EOT
   type        = bool
@@ -449,9 +449,10 @@ variable "max_receive_count" {
   description = <<-EOT
     Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. It
     bounds receives without a response (timeout, throttle), not retries: each retry is a new
-    message. With fifo or strategy visibility, each retry is a receive: give twice the policy's
-    maxRetries. With dead_letter_mode annotate, keep it low: a given-up message must be received
-    that often, ten times at once, then once in each visibility timeout.
+    message. With fifo or strategy visibility, each retry is a receive: it must be above the
+    policy's maxRetries; on a FIFO queue in batches, at least twice that number. With
+    dead_letter_mode annotate, keep it low: a given-up message must be received that often, ten
+    times at once, then once in each visibility timeout.
   EOT
   type        = number
   default     = 5

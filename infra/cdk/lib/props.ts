@@ -113,7 +113,7 @@ export interface RetryQueueProps {
   /**
    * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
    * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
-   * be above the policy's `maxRetries`, and on a FIFO queue twice that number.
+   * be above the policy's `maxRetries`; on a FIFO queue in batches, at least twice that number.
    * @default 'copy'
    */
   readonly strategy?: 'copy' | 'visibility';
@@ -254,7 +254,7 @@ export interface RetryQueueProps {
   readonly name?: string;
   /**
    * Whether both queues are FIFO queues. Then set `deadLetterMode` to `direct`, or to `redrive` for
-   * dead letters without reasons, and `maxReceiveCount` to twice the policy's `maxRetries`. A change makes two new queues and leaves the old ones
+   * dead letters without reasons, and see `maxReceiveCount`. A change makes two new queues and leaves the old ones
    * with their messages.
    * @default false
    */
@@ -293,7 +293,8 @@ export interface RetryQueueProps {
   /**
    * Receives after which SQS moves a message to the dead-letter queue. By default, it bounds receives
    * without a response (timeout, throttle). With `fifo` or `strategy: 'visibility'`, each retry is a
-   * receive: give twice the policy's `maxRetries`.
+   * receive: it must be above the policy's `maxRetries`; on a FIFO queue in batches, at least twice
+   * that number.
    * @default 5
    */
   readonly maxReceiveCount?: number;
