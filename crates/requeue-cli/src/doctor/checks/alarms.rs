@@ -2,6 +2,7 @@
 //! notify anybody. The doctor sees alarms of this account and region only.
 
 use requeue::queue::QueueArn;
+use serde_json::json;
 
 use super::super::access_policy::account;
 use super::super::check::Check;
@@ -78,8 +79,7 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     queues.dedup();
     worst(queues.into_iter().map(|queue| {
         let (of_sqs, misleading) = (&[VISIBLE, OLDEST], Some(SENT));
-        let dimensions = format!("Name=QueueName,Value={}", queue.name());
-        let create = &put_alarm(queue, [SQS, VISIBLE], &dimensions, 60, 0);
+        let create = &put_alarm(queue, VISIBLE, &of_queue(queue, VISIBLE), 0);
         look(context, &Sought { queue, of_sqs, of_requeue: None, misleading, create })
     }))
 }
@@ -87,32 +87,46 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
 fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;
     let (of_sqs, of_requeue) = (&[OLDEST], Some(AGE));
-    let name = queue.name();
-    // With each copy, SQS counts the age anew, and Requeue does not.
     let create = &match context.function() {
         Ok(function) if context.sends_copies().unwrap_or(true) => {
-            let dimensions =
-                format!("Name=Service,Value={} Name=Queue,Value={name}", function.name);
-            put_alarm(queue, [REQUEUE, AGE], &dimensions, 900, 900)
+            put_alarm(queue, AGE, &of_both(queue, &function.name), 900)
         }
-        _ => put_alarm(queue, [SQS, OLDEST], &format!("Name=QueueName,Value={name}"), 60, 900),
+        _ => put_alarm(queue, OLDEST, &of_queue(queue, OLDEST), 900),
     };
     look(context, &Sought { queue, of_sqs, of_requeue, misleading: None, create })
 }
 
-fn put_alarm(
-    queue: &QueueArn,
-    [namespace, metric]: [&str; 2],
-    dimensions: &str,
-    period: u32,
-    threshold: u32,
-) -> String {
+fn of_queue(queue: &QueueArn, metric: &str) -> String {
     format!(
-        "aws cloudwatch put-metric-alarm --region {} --alarm-name {}-{metric} --namespace \
-         {namespace} --metric-name {metric} --dimensions {dimensions} --statistic Maximum --period \
-         {period} --evaluation-periods 1 --comparison-operator GreaterThanThreshold --threshold \
-         {threshold} --treat-missing-data notBreaching --alarm-actions TOPIC, with the ARN of an \
-         SNS topic",
+        "--namespace {SQS} --metric-name {metric} --dimensions Name=QueueName,Value={} \
+         --statistic Maximum --period 60",
+        queue.name()
+    )
+}
+
+/// The larger of two ages, as the template's alarm has it. With each copy, SQS counts the age anew.
+/// Requeue does not, but its metric has no values while nothing receives the messages.
+fn of_both(queue: &QueueArn, function: &str) -> String {
+    let metric = |id: &str, namespace: &str, name: &str, dimensions: serde_json::Value| {
+        let metric = json!({"Namespace": namespace, "MetricName": name, "Dimensions": dimensions});
+        let read = json!({"Metric": metric, "Period": 900, "Stat": "Maximum"});
+        json!({"Id": id, "MetricStat": read, "ReturnData": false})
+    };
+    let dimension = |name: &str, value: &str| json!({"Name": name, "Value": value});
+    let own = json!([dimension("Service", function), dimension("Queue", queue.name())]);
+    let metrics = json!([
+        metric("age", REQUEUE, AGE, own),
+        metric("waiting", SQS, OLDEST, json!([dimension("QueueName", queue.name())])),
+        {"Id": "oldest", "Expression": "MAX([FILL(age, 0), FILL(waiting, 0)])"},
+    ]);
+    format!("--metrics '{metrics}'")
+}
+
+fn put_alarm(queue: &QueueArn, name: &str, reads: &str, threshold: u32) -> String {
+    format!(
+        "aws cloudwatch put-metric-alarm --region {} --alarm-name {}-{name} {reads} \
+         --evaluation-periods 1 --comparison-operator GreaterThanThreshold --threshold {threshold} \
+         --treat-missing-data notBreaching --alarm-actions TOPIC, with the ARN of an SNS topic",
         queue.region(),
         queue.name()
     )

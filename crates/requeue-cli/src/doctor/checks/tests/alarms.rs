@@ -104,11 +104,18 @@ fn an_alarm_that_reads_a_misleading_metric_is_named() {
 }
 
 #[test]
-fn a_new_alarm_on_the_age_reads_the_metric_that_counts_through_copies() {
+fn a_new_alarm_on_the_age_counts_through_copies_and_while_nothing_is_received() {
     for (change, expected) in [
         (
             (|_| {}) as fn(&mut Deployment),
-            "--metric-name MessageAge --dimensions Name=Service,Value=orders Name=Queue,Value=orders ",
+            "--metrics '[{\"Id\":\"age\",\"MetricStat\":{\"Metric\":{\"Dimensions\":[\
+             {\"Name\":\"Service\",\"Value\":\"orders\"},{\"Name\":\"Queue\",\"Value\":\"orders\"}],\
+             \"MetricName\":\"MessageAge\",\"Namespace\":\"Requeue\"},\"Period\":900,\
+             \"Stat\":\"Maximum\"},\"ReturnData\":false},{\"Id\":\"waiting\",\"MetricStat\":{\"Metric\":{\
+             \"Dimensions\":[{\"Name\":\"QueueName\",\"Value\":\"orders\"}],\
+             \"MetricName\":\"ApproximateAgeOfOldestMessage\",\"Namespace\":\"AWS/SQS\"},\
+             \"Period\":900,\"Stat\":\"Maximum\"},\"ReturnData\":false},\
+             {\"Expression\":\"MAX([FILL(age, 0), FILL(waiting, 0)])\",\"Id\":\"oldest\"}]' ",
         ),
         (
             |d| d.valid().config.strategy = Strategy::Visibility,
