@@ -88,6 +88,55 @@ class Role(unittest.TestCase):
         ]:
             self.assertEqual(self.granted(**given), {**least, **more})
 
+    def test_the_page_on_security_lists_the_role(self):
+        page = (ROOT / "docs" / "project" / "security-model.md").read_text()
+        table = page[page.index("The function's role, as") : page.index("Only the CDK and Terraform have these options.")]
+        rows = [[cell.strip() for cell in row.split("|")[1:5]] for row in re.findall(r"^\| `.*$", table, re.MULTILINE)]
+        resources = {
+            "the queue": {"Fn::GetAtt": ["Queue", "Arn"]},
+            "the log group": {"Fn::GetAtt": ["LogGroup", "Arn"]},
+            "the dead-letter queue": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]},
+            "the queues' key": KEY,
+            "the queues' other keys": [KEY],
+            "the secrets' key": KEY,
+            "the named secrets": [SECRET],
+            "the named parameters": [PARAMETER],
+            "`*`": "*",
+        }
+        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct"}
+        for condition in {row[3] for row in rows}:
+            on_page = {}
+            for actions, on, _, when in rows:
+                if when in ("always", condition):
+                    on_page.setdefault(json.dumps(resources[on]), set()).update(re.findall(r"`(\w+:\w+)`", actions))
+            name = condition.strip("`").split("=")[0]
+            given = {} if name == "always" else VPC if name == "SubnetIds" else {name: values.get(name, KEY)}
+            self.assertEqual(on_page, self.granted(**given), condition)
+        # Each parameter that the role depends on has its row.
+        everything = set().union(*self.granted(**EVERYTHING).values())
+        self.assertEqual(set(re.findall(r"`(\w+:\w+)`", "".join(row[0] for row in rows))), everything)
+        # The queue and the log group have theirs always.
+        self.assertEqual(len({row[3] for row in rows}) + 1, len(self.granted(**EVERYTHING)))
+
+    def test_the_page_on_security_says_what_encrypts_each_store_and_how_long_it_keeps_data(self):
+        page = (ROOT / "docs" / "project" / "security-model.md").read_text()
+        sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+        resources = deployed(self.translated, AlarmEmail="operator@example.com")
+        for name in ("Queue", "DeadLetterQueue"):
+            self.assertTrue(resources[name]["Properties"]["SqsManagedSseEnabled"])
+        for name, key in [("LogGroup", "KmsKeyId"), ("Function", "KmsKeyArn"), ("AlarmTopic", "KmsMasterKeyId")]:
+            self.assertNotIn(key, resources[name]["Properties"])
+        paths = ("template.yaml", "infra/cdk/lib/props.ts", "infra/terraform/variables.tf")
+        known = "".join((ROOT / path).read_text() for path in paths)
+        known = set(re.findall(r'^(?:  |  readonly |variable ")(\w+)(?=:\n|\??: |" )', known, re.MULTILINE))
+        rows = re.findall(r"^\| [^-].*$", sections["Encryption at rest"], re.MULTILINE)[1:]
+        keys = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[3])]
+        self.assertEqual(len(keys), 12)
+        self.assertLessEqual(set(keys), known)
+        days = re.findall(r"(\d+) days", sections["How long data stays"].split("A message can pass")[0])
+        in_template = [resources[name]["Properties"]["MessageRetentionPeriod"] // 86400 for name in ("Queue", "DeadLetterQueue")]
+        self.assertEqual([int(number) for number in days], [*in_template, resources["LogGroup"]["Properties"]["RetentionInDays"]])
+
     def test_no_statement_of_the_role_is_wide(self):
         statements = self.granted(**EVERYTHING)
         self.assertEqual(statements.pop(json.dumps("*")), INTERFACES)
