@@ -142,6 +142,13 @@ class Account:
 
         self.alarm(f"{name}-dead", "ApproximateNumberOfMessagesVisible")
         self.alarm(name, "ApproximateAgeOfOldestMessage")
+        self.alarm(name, "MessageAge", **self.age(name))
+
+    @staticmethod
+    def age(name, service=None):
+        """Requeue's metric of the age of messages."""
+        values = {"Service": service or name, "Queue": name}
+        return {"Namespace": "Requeue", "Dimensions": [{"Name": key, "Value": value} for key, value in values.items()]}
 
     def alarm(self, queue, metric, **settings):
         """Makes an alarm that notifies a topic."""
@@ -312,8 +319,9 @@ class OnMinistack(unittest.TestCase):
         account.allow_loop("watched")
         found = lambda: [doctor(MINISTACK, "--function", "watched")[1]["watched", id] for id in ("dead-letter-alarm", "age-alarm")]
         levels = lambda: [finding["level"] for finding in found()]
-        names = ["watched-dead-ApproximateNumberOfMessagesVisible", "watched-ApproximateAgeOfOldestMessage"]
-        self.assertEqual([finding["found"] for finding in found()], [f"{name} notifies {TOPIC}" for name in names])
+        names = ["watched-dead-ApproximateNumberOfMessagesVisible", "watched-MessageAge", "watched-ApproximateAgeOfOldestMessage"]
+        dead, through, waiting = (f"{name} notifies {TOPIC}" for name in names)
+        self.assertEqual([finding["found"] for finding in found()], [dead, f"{through}; {waiting}"])
         account.cloudwatch.disable_alarm_actions(AlarmNames=names[:1])
         dead, _ = found()
         self.assertEqual((dead["level"], dead["found"]), ("warning", f"the actions of {names[0]} are disabled"))
@@ -324,6 +332,22 @@ class OnMinistack(unittest.TestCase):
         account.cloudwatch.delete_alarms(AlarmNames=names)
         dead, age = found()
         self.assertEqual((dead["level"], age["level"]), ("warning", "warning"))
+        # Neither metric alone shows all messages, and the metrics of another function show none of these.
+        account.alarm("watched", "ApproximateAgeOfOldestMessage")
+        account.alarm("watched", "MessageAge", **account.age("watched", "other"))
+        _, age = found()
+        self.assertEqual(age["level"], "warning")
+        self.assertIn("reads MessageAge of watched with the Service watched, and SQS counts the age anew", age["found"])
+        account.alarm("watched", "MessageAge", **account.age("watched"))
+        self.assertEqual(levels(), ["warning", "ok"])
+        account.cloudwatch.delete_alarms(AlarmNames=names[2:])
+        _, age = found()
+        self.assertEqual(age["level"], "warning")
+        self.assertIn("MessageAge has no values while nothing receives messages", age["found"])
+        account.alarm("watched", "ApproximateAgeOfOldestMessage")
+        account.alarm("watched", "MessageAge", AlarmActions=[], **account.age("watched"))
+        self.assertEqual(levels(), ["warning", "warning"])
+        account.cloudwatch.delete_alarms(AlarmNames=names)
         # The printed command makes an alarm.
         options = shlex.split(dead["remedies"][0].rsplit(", ", 1)[0])
         option = lambda name: options[options.index(f"--{name}") + 1]
@@ -333,7 +357,20 @@ class OnMinistack(unittest.TestCase):
         for number in range(100):
             account.alarm("a-filling", f"{number:03}")
         account.alarm("watched", "ApproximateAgeOfOldestMessage")
+        account.alarm("watched", "MessageAge", **account.age("watched"))
         self.assertEqual(levels(), ["ok", "ok"], found())
+
+    def test_a_log_group_without_metrics_is_found(self):
+        account = self.account
+        account.good("frugal")
+        account.allow_loop("frugal")
+        logs = lambda: doctor(MINISTACK, "--function", "frugal")[1][None, "logs"]
+        self.assertEqual(logs()["level"], "ok")
+        account.logs.delete_log_group(logGroupName="/aws/lambda/frugal")
+        account.logs.create_log_group(logGroupName="/aws/lambda/frugal", logGroupClass="INFREQUENT_ACCESS")
+        found = logs()
+        self.assertEqual(found["level"], "warning", found)
+        self.assertIn("the log group /aws/lambda/frugal has the class INFREQUENT_ACCESS", found["found"])
 
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
@@ -505,12 +542,13 @@ class OnMoto(unittest.TestCase):
     def test_an_alarm_on_an_expression_is_found(self):
         account = Account(MOTO)
         account.good("expressed")
-        account.cloudwatch.delete_alarms(AlarmNames=["expressed-ApproximateAgeOfOldestMessage"])
+        account.cloudwatch.delete_alarms(AlarmNames=["expressed-ApproximateAgeOfOldestMessage", "expressed-MessageAge"])
         # As in the template.
-        dimensions = [{"Name": name, "Value": "expressed"} for name in ("Service", "Queue")]
-        metric = {"Namespace": "Requeue", "MetricName": "MessageAge", "Dimensions": dimensions}
-        stat = {"Metric": metric, "Stat": "Maximum", "Period": 900}
-        metrics = [{"Id": "age", "ReturnData": False, "MetricStat": stat}, {"Id": "oldest", "Expression": "FILL(age, 0)"}]
+        oldest = {"Namespace": "AWS/SQS", "Dimensions": [{"Name": "QueueName", "Value": "expressed"}]}
+        ids = {"age": {**account.age("expressed"), "MetricName": "MessageAge"}, "waiting": {**oldest, "MetricName": "ApproximateAgeOfOldestMessage"}}
+        stats = {id: {"Metric": metric, "Stat": "Maximum", "Period": 900} for id, metric in ids.items()}
+        metrics = [{"Id": id, "ReturnData": False, "MetricStat": stat} for id, stat in stats.items()]
+        metrics.append({"Id": "oldest", "Expression": "MAX([FILL(age, 0), FILL(waiting, 0)])"})
         age = lambda: doctor(MOTO, "--function", "expressed")[1]["expressed", "age-alarm"]["level"]
         self.assertEqual(age(), "warning")
         account.alarm("expressed", "expression", Metrics=metrics)
@@ -540,7 +578,13 @@ class OnMoto(unittest.TestCase):
         self.assertIn(f"{subnet} has a route to {gateway} only", found["found"])
         ec2.delete_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
         address = ec2.allocate_address(Domain="vpc")["AllocationId"]
-        nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address)["NatGateway"]["NatGatewayId"]
+        private = ec2.create_nat_gateway(SubnetId=public, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=private)
+        found = network()
+        self.assertEqual(found["level"], "unknown", found)
+        self.assertIn(f"{subnet} has a route to {private}, a private NAT gateway", found["found"])
+        ec2.delete_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0")
+        nat = ec2.create_nat_gateway(SubnetId=public, AllocationId=address, ConnectivityType="public")["NatGateway"]["NatGatewayId"]
         ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
         found = network()
         self.assertEqual((found["level"], found["found"].split(";")[0]), ("ok", f"{subnet} has a route to {nat}"))
@@ -567,11 +611,12 @@ class OnDenials(unittest.TestCase):
         "GetFunctionConcurrency": ["reserved-concurrency", "account-concurrency"],
         "GetAccountSettings": ["account-concurrency"],
         "GetAlias": ["function-version"],
-        "DescribeLogGroups": ["log-permissions"],
+        "DescribeLogGroups": ["logs", "log-permissions"],
         "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
         "DescribeRouteTables": ["network"],
         # The routes lead to a NAT gateway, which is enough.
         "DescribeVpcEndpoints": [],
+        "DescribeNatGateways": ["network"],
         "DescribeSecret": ["secret-key-permissions"],
         "DescribeParameters": ["secret-key-permissions"],
         "DescribeKey": ["secret-key-permissions", "key-state"],
@@ -605,7 +650,8 @@ class OnDenials(unittest.TestCase):
         ec2 = account.ec2
         vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
-        nat = ec2.create_nat_gateway(SubnetId=subnet, ConnectivityType="private")["NatGateway"]["NatGatewayId"]
+        address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+        nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address, ConnectivityType="public")["NatGateway"]["NatGatewayId"]
         table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
         ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
         ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)

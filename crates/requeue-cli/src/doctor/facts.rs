@@ -80,8 +80,8 @@ pub(crate) struct Function {
     /// `None` if it is in no VPC of the customer.
     pub(crate) vpc: Option<Vpc>,
     pub(crate) logs: Logs,
-    /// Whether the log group exists.
-    pub(crate) log_group: Known<bool>,
+    /// The class of its log group; `None` if there is no such group.
+    pub(crate) log_group: Known<Option<String>>,
     pub(crate) log_access: Known<Access>,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
@@ -134,6 +134,8 @@ pub(crate) struct Vpc {
     pub(crate) tables: Known<Vec<RouteTable>>,
     /// All endpoints in the VPC.
     pub(crate) endpoints: Known<Vec<VpcEndpoint>>,
+    /// All NAT gateways in the VPC.
+    pub(crate) gateways: Known<Vec<NatGateway>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +169,13 @@ pub(crate) struct VpcEndpoint {
     pub(crate) state: String,
     /// Whether the service's usual host name leads to it.
     pub(crate) has_private_dns: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NatGateway {
+    pub(crate) id: String,
+    /// Whether it leads to the internet. A private one leads to other networks only.
+    pub(crate) is_public: bool,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.
@@ -343,6 +352,17 @@ pub(crate) enum AccessDecision {
     Denied,
     /// No statement allows it.
     NotAllowed,
+    /// No statement denies it, but this policy does not allow it, and the role's own cannot.
+    Limited(Limit),
     /// The role's policies have conditions on facts that are unknown here.
     Depends,
+}
+
+/// A policy that bounds the permissions that other policies give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The role's permissions boundary.
+    Boundary,
+    /// The policies of the organization on the account.
+    Organization,
 }

@@ -38,9 +38,9 @@ use crate::{Error, document, output};
                         If settings name secrets or parameters: secretsmanager:DescribeSecret and \
                         ssm:DescribeParameters. If a key \
                         encrypts the filters of a mapping: lambda:GetEventSourceMapping and \
-                        kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables and \
-                        ec2:DescribeVpcEndpoints. If the mapping is on an alias: \
-                        lambda:GetAlias. For --first-hour: logs:FilterLogEvents, \
+                        kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
+                        ec2:DescribeVpcEndpoints and ec2:DescribeNatGateways. If the mapping is on \
+                        an alias: lambda:GetAlias. For --first-hour: logs:FilterLogEvents, \
                         cloudwatch:GetMetricStatistics, sqs:SendMessage, and sqs:ReceiveMessage on \
                         the dead-letter queue. Without --send-test-messages the command only \
                         reads. If a permission is missing, its check is `unknown` and names the \

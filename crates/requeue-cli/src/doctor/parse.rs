@@ -13,8 +13,9 @@ use super::calls::cloudwatch;
 use super::calls::lambda::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
-    Alarm, AllowedSources, Consumer, FunctionSettings, Known, Logs, Mapping, Metric, PolicyPlace,
-    QueueAttributes, RedriveSettings, RouteTable, State, Unread, Valid, Vpc, VpcEndpoint,
+    Alarm, AllowedSources, Consumer, FunctionSettings, Known, Logs, Mapping, Metric, NatGateway,
+    PolicyPlace, QueueAttributes, RedriveSettings, RouteTable, State, Unread, Valid, Vpc,
+    VpcEndpoint,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
@@ -49,22 +50,28 @@ pub(crate) fn settings(
         });
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());
-    read_settings(
-        variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())),
-        policy,
-    )
+    let variables =
+        variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+    let function = configuration.function_name.as_deref().unwrap_or_default();
+    read_settings(variables, function, policy)
 }
 
 /// Reads the variables of a program that runs elsewhere. A policy from `--policy` counts instead of
 /// theirs.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
+    function: &'v str,
     policy: Option<&RetryPolicy>,
 ) -> FunctionSettings {
     let mut variables: HashMap<&str, &str> =
         variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
     let count = variables.len();
+    // In a function, these have other defaults than here.
+    for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
+        let value = variables.entry(name).or_default();
+        *value = if value.is_empty() { default } else { value };
+    }
     let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
     // A path in them means another machine's file.
     if let Some(PolicyPlace::File(_)) = policy_place {
@@ -121,6 +128,7 @@ pub(crate) fn vpc(
     configuration: &FunctionConfiguration,
     tables: Known<Vec<RouteTable>>,
     endpoints: Known<Vec<VpcEndpoint>>,
+    gateways: Known<Vec<NatGateway>>,
 ) -> Option<Vpc> {
     let vpc = configuration.vpc_config.as_ref()?;
     let subnets = vpc.subnet_ids.clone().filter(|subnets| !subnets.is_empty())?;
@@ -132,7 +140,7 @@ pub(crate) fn vpc(
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let has_ipv6 = vpc.allows_ipv6 == Some(true) && is_dual_stack;
     let id = vpc.vpc_id.clone().unwrap_or_default();
-    Some(Vpc { id, subnets, has_ipv6, tables, endpoints })
+    Some(Vpc { id, subnets, has_ipv6, tables, endpoints, gateways })
 }
 
 /// The version or alias in the name or ARN of this function.
@@ -300,7 +308,7 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> FunctionSettings {
-        read_settings(variables.iter().copied(), None)
+        read_settings(variables.iter().copied(), "orders", None)
     }
 
     fn valid(variables: &[(&str, &str)]) -> Valid {
@@ -323,11 +331,25 @@ mod tests {
         let mut given = RetryPolicy::default();
         given.max_retries = 7;
         let FunctionSettings::Valid(read) =
-            read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given))
+            read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given))
         else {
             panic!()
         };
         assert_eq!((read.policy_elsewhere, read.config.policy.max_retries), (None, 7));
+    }
+
+    #[test]
+    fn a_function_writes_metrics_under_its_name_unless_told_otherwise() {
+        for (variables, expected) in [
+            (&[][..], Some("orders")),
+            (&[("REQUEUE_METRICS", ""), ("REQUEUE_SERVICE", "")], Some("orders")),
+            (&[("REQUEUE_SERVICE", "shop")], Some("shop")),
+            (&[("REQUEUE_METRICS", "off")], None),
+        ] {
+            let read = valid(variables);
+            let service = read.config.metrics.as_ref().map(|metrics| &*metrics.service);
+            assert_eq!((service, read.variables), (expected, variables.len()));
+        }
     }
 
     #[test]
@@ -337,7 +359,8 @@ mod tests {
         assert_eq!(read.policy_elsewhere, Some(PolicyPlace::Stored(format!("{arn}:3"))));
         assert_eq!(read.secrets, [arn.to_owned()].into());
         let given = RetryPolicy::default();
-        let FunctionSettings::Valid(read) = read_settings([("REQUEUE_POLICY", arn)], Some(&given))
+        let FunctionSettings::Valid(read) =
+            read_settings([("REQUEUE_POLICY", arn)], "orders", Some(&given))
         else {
             panic!()
         };

@@ -4,8 +4,9 @@ use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
 
+use super::access_policy::account;
 use super::context::Context;
-use super::facts::{Function, Mapping};
+use super::facts::{Function, Limit, Mapping};
 
 pub(crate) fn queue_attribute(
     queue: &QueueArn,
@@ -86,6 +87,25 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
 
 pub(crate) const NO_DENY: &str =
     "remove the Deny from the role's policies, its boundary or the organization's policies";
+
+/// Widens the policy that bounds the role's permissions.
+pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String {
+    let role = &function.role;
+    match limit {
+        Limit::Boundary => {
+            let name = role.rsplit('/').next().unwrap_or_default();
+            format!(
+                "aws iam get-role --role-name {name} --query \
+                 Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} \
+                 in that policy"
+            )
+        }
+        Limit::Organization => format!(
+            "allow {actions} in the organization's service control policies for the account {}",
+            account(role)
+        ),
+    }
+}
 
 /// Puts a policy of this name into the function's role, and replaces an earlier one.
 pub(crate) fn grant(

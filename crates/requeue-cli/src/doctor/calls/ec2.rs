@@ -6,7 +6,7 @@ use requeue::aws::SdkConfig;
 use requeue_aws::{CallError, Service, call_query};
 use roxmltree::{Document, Node};
 
-use super::super::facts::{Route, RouteTable, VpcEndpoint};
+use super::super::facts::{NatGateway, Route, RouteTable, VpcEndpoint};
 use super::{encoded, pages};
 
 /// The route tables of a VPC.
@@ -32,6 +32,16 @@ pub(crate) async fn vpc_endpoints(
     .await?;
     endpoints.retain(|endpoint| endpoint.vpc == vpc);
     Ok(endpoints)
+}
+
+/// The NAT gateways in a VPC.
+pub(crate) async fn nat_gateways(sdk: &SdkConfig, vpc: &str) -> Result<Vec<NatGateway>, CallError> {
+    let read: fn(&[u8]) -> _ = |body| read_page(body, "natGatewaySet", nat_gateway);
+    pages(async |token| {
+        let form = form("DescribeNatGateways", vpc, token);
+        call_query(sdk, Service::Ec2, form, read).await
+    })
+    .await
 }
 
 fn form(action: &str, vpc: &str, token: Option<String>) -> String {
@@ -92,6 +102,13 @@ fn vpc_endpoint(endpoint: Node<'_, '_>) -> VpcEndpoint {
         service: given("serviceName"),
         state: given("state"),
         has_private_dns: given("privateDnsEnabled") == "true",
+    }
+}
+
+fn nat_gateway(gateway: Node<'_, '_>) -> NatGateway {
+    NatGateway {
+        id: text(gateway, "natGatewayId").unwrap_or_default(),
+        is_public: text(gateway, "connectivityType").as_deref() == Some("public"),
     }
 }
 
@@ -189,6 +206,15 @@ mod tests {
             has_private_dns: true,
         };
         assert_eq!((endpoints, next), (vec![endpoint], None));
+        let body = br"<DescribeNatGatewaysResponse><natGatewaySet>
+            <item><natGatewayId>nat-1</natGatewayId><connectivityType>public</connectivityType></item>
+            <item><natGatewayId>nat-2</natGatewayId><connectivityType>private</connectivityType></item>
+            <item><natGatewayId>nat-3</natGatewayId></item>
+            </natGatewaySet></DescribeNatGatewaysResponse>";
+        let (gateways, _) = read_page(body, "natGatewaySet", nat_gateway).expect("gateways");
+        let gateways = gateways.iter().map(|gateway| (&*gateway.id, gateway.is_public));
+        let expected = [("nat-1", true), ("nat-2", false), ("nat-3", false)];
+        assert_eq!(gateways.collect::<Vec<_>>(), expected);
         assert!(read_page(b"<Response/>", "vpcEndpointSet", vpc_endpoint).is_err());
     }
 }

@@ -5,8 +5,12 @@ use requeue_aws::{CallError, Service, call_json};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Whether there is a log group of this name. Names are sorted, so the first page has it.
-pub(crate) async fn has_log_group(sdk: &SdkConfig, name: &str) -> Result<bool, CallError> {
+/// The class of the log group of this name; `None` if there is none. Names are sorted, so the first
+/// page has it.
+pub(crate) async fn log_group_class(
+    sdk: &SdkConfig,
+    name: &str,
+) -> Result<Option<String>, CallError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Output {
@@ -16,10 +20,13 @@ pub(crate) async fn has_log_group(sdk: &SdkConfig, name: &str) -> Result<bool, C
     #[serde(rename_all = "camelCase")]
     struct LogGroup {
         log_group_name: Option<String>,
+        log_group_class: Option<String>,
     }
     let parameters = json!({ "logGroupNamePrefix": name });
     let operation = "Logs_20140328.DescribeLogGroups";
     let output: Output = call_json(sdk, Service::Logs, operation, &parameters).await?;
-    let mut names = output.log_groups.into_iter().filter_map(|group| group.log_group_name);
-    Ok(names.any(|group| group == name))
+    let mut groups = output.log_groups.into_iter();
+    let group = groups.find(|group| group.log_group_name.as_deref() == Some(name));
+    // Source: CloudWatch Logs API reference, `CreateLogGroup`.
+    Ok(group.map(|group| group.log_group_class.unwrap_or_else(|| "STANDARD".to_owned())))
 }

@@ -1,6 +1,7 @@
 //! Whether alarms of CloudWatch watch the dead letters and the age of messages, and whether they
 //! notify anybody. The doctor sees alarms of this account and region only.
 
+use requeue::Mode;
 use requeue::queue::QueueArn;
 use serde_json::json;
 
@@ -9,6 +10,7 @@ use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{Alarm, Metric};
+use super::super::remedy;
 use super::worst;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -40,9 +42,12 @@ struct Sought<'s> {
     queue: &'s QueueArn,
     /// Metrics of SQS, the best first.
     of_sqs: &'s [&'s str],
-    of_requeue: Option<&'s str>,
+    /// The dimension `Service` of Requeue's metric of the age, if that is sought.
+    service: Option<&'s str>,
     /// A metric of SQS that looks right and is not.
     misleading: Option<&'s str>,
+    /// The reason for which another alarm does not replace this one.
+    reason: &'s str,
     /// The command that makes such an alarm.
     create: &'s str,
 }
@@ -54,21 +59,30 @@ impl Sought<'_> {
         let is_own = match metric.dimensions.len() {
             1 => metric.namespace == SQS && self.of_sqs.contains(&name) && dimension("QueueName"),
             2 => {
-                let has_service = metric.dimensions.contains_key("Service");
-                metric.namespace == REQUEUE
-                    && Some(name) == self.of_requeue
-                    && has_service
-                    && dimension("Queue")
+                let service = metric.dimensions.get("Service").map(String::as_str);
+                self.is_age(metric) && self.service == service
             }
             _ => false,
         };
         is_own && metric.account.as_ref().is_none_or(|of| of == account(&queue.to_string()))
     }
 
+    /// Whether this is Requeue's metric of the age, of any service.
+    fn is_age(&self, metric: &Metric) -> bool {
+        let queue = metric.dimensions.get("Queue").map(String::as_str);
+        metric.namespace == REQUEUE && metric.name == AGE && queue == Some(self.queue.name())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.of_sqs.iter().copied().chain(self.service.map(|_| AGE))
+    }
+
     fn told(&self) -> String {
-        let names = self.of_sqs.iter().chain(&self.of_requeue);
-        let names: Vec<&str> = names.copied().collect();
-        format!("{} of {}", names.join(" or "), self.queue.name())
+        let queue = self.queue.name();
+        match self.service {
+            Some(service) => format!("{AGE} of {queue} with the Service {service}"),
+            None => format!("{} of {queue}", self.of_sqs.join(" or ")),
+        }
     }
 }
 
@@ -80,20 +94,68 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     worst(queues.into_iter().map(|queue| {
         let (of_sqs, misleading) = (&[VISIBLE, OLDEST], Some(SENT));
         let create = &put_alarm(queue, VISIBLE, &of_queue(queue, VISIBLE), 0);
-        look(context, &Sought { queue, of_sqs, of_requeue: None, misleading, create })
+        look(context, &Sought { queue, of_sqs, service: None, misleading, reason: "", create })
     }))
 }
 
+/// SQS counts the age anew for each copy, and Requeue sees only the messages that something receives.
+/// Where messages wait in copies, only alarms on both metrics see all of them.
 fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;
-    let (of_sqs, of_requeue) = (&[OLDEST], Some(AGE));
-    let create = &match context.function() {
-        Ok(function) if context.sends_copies().unwrap_or(true) => {
-            put_alarm(queue, AGE, &of_both(queue, &function.name), 900)
-        }
+    let has_copies = has_copies(context);
+    let reason = match has_copies {
+        Ok(true) => ", and MessageAge has no values while nothing receives messages",
+        Ok(false) | Err(_) => "",
+    };
+    let metrics = context.config().ok().and_then(|config| config.metrics.as_ref());
+    let create = &match (&has_copies, metrics) {
+        (Ok(true), Some(metrics)) => put_alarm(queue, AGE, &of_both(queue, &metrics.service), 900),
         _ => put_alarm(queue, OLDEST, &of_queue(queue, OLDEST), 900),
     };
-    look(context, &Sought { queue, of_sqs, of_requeue, misleading: None, create })
+    let of_sqs = &[OLDEST];
+    let sought = Sought { queue, of_sqs, service: None, misleading: None, reason, create };
+    let waiting = look(context, &sought);
+    match has_copies {
+        Ok(true) => both(through_copies(context, queue, create), waiting),
+        Ok(false) => waiting,
+        Err(skip) => worst([waiting, Err(skip)]),
+    }
+}
+
+/// Whether messages of this queue wait in copies.
+fn has_copies(context: &Context<'_>) -> Result<bool, Skip> {
+    Ok(!context.waits_in_place()? && context.config()?.mode == Mode::Requeue)
+}
+
+/// The alarm on the age since the first send.
+fn through_copies(context: &Context<'_>, queue: &QueueArn, create: &str) -> Checked {
+    let Some(metrics) = &context.config()?.metrics else {
+        let found =
+            "REQUEUE_METRICS is off, so no metric counts a message's age through its copies";
+        let remedy = match context.function() {
+            Ok(_) => remedy::variable("METRICS", "emf"),
+            Err(_) => "set REQUEUE_METRICS=emf in the environment of `requeue work`".to_owned(),
+        };
+        return Ok(Diagnosis::warning(found, [remedy]));
+    };
+    let (of_sqs, service, misleading) = (&[], Some(&*metrics.service), None);
+    let reason = ", and SQS counts the age anew for each copy";
+    look(context, &Sought { queue, of_sqs, service, misleading, reason, create })
+}
+
+/// Two alarms that are needed.
+fn both(one: Checked, other: Checked) -> Checked {
+    match (one, other) {
+        (Ok(one), Ok(other)) if one.level == other.level && one != other => {
+            let more = other.remedies.into_iter().filter(|more| !one.remedies.contains(more));
+            let more: Vec<String> = more.collect();
+            let needed = if more.is_empty() { "" } else { "; both alarms are needed" };
+            let found = format!("{}; {}{needed}", one.found, other.found);
+            let remedies = more.into_iter().chain(one.remedies).collect();
+            Ok(Diagnosis { level: one.level, found, remedies })
+        }
+        (one, other) => worst([one, other]),
+    }
 }
 
 fn of_queue(queue: &QueueArn, metric: &str) -> String {
@@ -106,14 +168,14 @@ fn of_queue(queue: &QueueArn, metric: &str) -> String {
 
 /// The larger of two ages, as the template's alarm has it. With each copy, SQS counts the age anew.
 /// Requeue does not, but its metric has no values while nothing receives the messages.
-fn of_both(queue: &QueueArn, function: &str) -> String {
+fn of_both(queue: &QueueArn, service: &str) -> String {
     let metric = |id: &str, namespace: &str, name: &str, dimensions: serde_json::Value| {
         let metric = json!({"Namespace": namespace, "MetricName": name, "Dimensions": dimensions});
         let read = json!({"Metric": metric, "Period": 900, "Stat": "Maximum"});
         json!({"Id": id, "MetricStat": read, "ReturnData": false})
     };
     let dimension = |name: &str, value: &str| json!({"Name": name, "Value": value});
-    let own = json!([dimension("Service", function), dimension("Queue", queue.name())]);
+    let own = json!([dimension("Service", service), dimension("Queue", queue.name())]);
     let metrics = json!([
         metric("age", REQUEUE, AGE, own),
         metric("waiting", SQS, OLDEST, json!([dimension("QueueName", queue.name())])),
@@ -179,7 +241,7 @@ fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
     // A query of Metrics Insights reads the metrics of many queues.
     let is_query = |expression: &String| {
         expression.trim_start().get(..6).is_some_and(|verb| verb.eq_ignore_ascii_case("SELECT"))
-            && sought.of_sqs.iter().chain(&sought.of_requeue).any(|name| expression.contains(name))
+            && sought.names().any(|name| expression.contains(name))
     };
     let mut queries = alarms.iter().filter(|alarm| alarm.expressions.iter().any(is_query));
     if let Some(alarm) = queries.next() {
@@ -190,8 +252,13 @@ fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
         );
         return Err(Skip::Unknown(Diagnosis::unknown(found, [sought.create])));
     }
-    let mut found = format!("no alarm of this account and region reads {}", sought.told());
-    let misleading = Sought { of_sqs: sought.misleading.as_slice(), of_requeue: None, ..*sought };
+    let (told, reason) = (sought.told(), sought.reason);
+    let mut found = format!("no alarm of this account and region reads {told}{reason}");
+    let is_age = |alarm: &&Alarm| alarm.metrics.iter().any(|metric| sought.is_age(metric));
+    if let (Some(_), Some(alarm)) = (sought.service, alarms.iter().find(is_age)) {
+        found = format!("{found}; {} reads {AGE} with other dimensions", alarm.name);
+    }
+    let misleading = Sought { of_sqs: sought.misleading.as_slice(), service: None, ..*sought };
     let mut misled =
         alarms.iter().filter(|alarm| alarm.metrics.iter().any(|metric| misleading.reads(metric)));
     if let (Some(alarm), Some(metric)) = (misled.next(), sought.misleading) {

@@ -8,6 +8,7 @@ use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{AccessDecision, FunctionSettings, PolicyPlace, State, Valid};
 use super::super::remedy;
+use super::permissions::Refused;
 use super::secrets::stored_text;
 use super::{network, version};
 use crate::policy_text::retries;
@@ -78,6 +79,9 @@ pub(crate) const LOGGING: [&str; 3] =
 /// The most retries that stay below the about 16 rounds of Lambda's loop detection. Messages that
 /// share an invocation need the rest.
 const RETRIES_BELOW_DETECTION: u32 = 10;
+/// The only class of log groups whose lines may hold metrics. Source: CloudWatch Logs user guide, "Log
+/// classes".
+const STANDARD: &str = "STANDARD";
 /// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer
 /// guide, "Configuring SQS queue".
 const LEAST_RESERVED: u32 = 5;
@@ -371,22 +375,47 @@ fn logs(context: &Context<'_>) -> Checked {
     );
     let remedy = remedy::configuration(context, function, &options);
     let level = logs.level.as_deref().unwrap_or("INFO");
-    Ok(if !logs.is_json {
-        Diagnosis::warning("the log format is Text", [remedy])
-    } else if ["WARN", "ERROR", "FATAL"].contains(&level) {
-        Diagnosis::warning(
+    if !logs.is_json {
+        return Ok(Diagnosis::warning("the log format is Text", [remedy]));
+    }
+    if ["WARN", "ERROR", "FATAL"].contains(&level) {
+        return Ok(Diagnosis::warning(
             format!("the application log level is {level}, so Lambda drops lines at INFO"),
             [remedy],
-        )
-    } else {
-        Diagnosis::ok(format!("JSON at the level {level}"))
-    })
+        ));
+    }
+    let name = logs.group_of(&function.name);
+    if let Some(class) = function.log_group.as_ref()?.as_ref().filter(|class| *class != STANDARD) {
+        let region = context.region();
+        let create = format!(
+            "aws logs create-log-group --region {region} --log-group-name {name}-standard, and {}, \
+             if the role may write to that group",
+            remedy::configuration(
+                context,
+                function,
+                &format!(
+                    "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,\
+                     SystemLogLevel=WARN,LogGroup={name}-standard"
+                )
+            )
+        );
+        let property = "template: a log group with another name, without `LogGroupClass`, since a \
+                        log group keeps its class";
+        return Ok(Diagnosis::warning(
+            format!(
+                "the log group {name} has the class {class}: CloudWatch reads no metrics from its \
+                 lines, and alarms on Requeue's metrics stay silent"
+            ),
+            [create, property.to_owned()],
+        ));
+    }
+    Ok(Diagnosis::ok(format!("JSON at the level {level}")))
 }
 
 fn log_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let group = function.logs.group_of(&function.name);
-    let (access, exists) = (function.log_access.as_ref()?, *function.log_group.as_ref()?);
+    let (access, exists) = (function.log_access.as_ref()?, function.log_group.as_ref()?.is_some());
     let [create_group, writing] = if exists { ["", ""] } else { [LOGGING[2], " and create it"] };
     let needed: Vec<&str> =
         LOGGING[..2].iter().copied().chain((!exists).then_some(create_group)).collect();
@@ -407,6 +436,11 @@ fn log_permissions(context: &Context<'_>) -> Checked {
         let create =
             format!("aws logs create-log-group --region {region} --log-group-name {group}");
         remedies.push(format!("{create}, if the role may then write to it"));
+    }
+    if let Some((found, remedy)) =
+        Refused::of(access, &needed).limited(function, &format!(" on {group}"))
+    {
+        return Ok(Diagnosis::warning(found, [remedy]));
     }
     let refused = missing(&[AccessDecision::Denied, AccessDecision::NotAllowed]);
     if !refused.is_empty() {

@@ -4,11 +4,11 @@
 use super::super::access_policy::account;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{Function, RouteTable, Vpc, VpcEndpoint};
+use super::super::facts::{Function, NatGateway, RouteTable, Vpc, VpcEndpoint};
 
 pub(super) const WHY: &str = "In a VPC, a function reaches SQS only through an interface endpoint \
-                              or a NAT gateway. Without one, no copy is sent, and each message \
-                              waits for its timeout.";
+                              or a public NAT gateway. Without one, no copy is sent, and each \
+                              message waits for its timeout.";
 
 const UNSEEN: &str = "security groups and network ACLs are not checked";
 
@@ -18,7 +18,7 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
     };
     let region = context.region();
-    let services = services(function);
+    let services = services(context, function);
     let endpoints = vpc.endpoints.as_ref();
     let serving = |service: &&str| {
         let mut endpoints = endpoints.ok()?.iter();
@@ -61,6 +61,9 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
         Err(Skip::Unknown(Diagnosis::unknown(found, remedies.clone())))
     };
     if dead.is_empty() {
+        if unclear.iter().any(|(_, way)| matches!(way, Way::Unread(_))) {
+            vpc.gateways.as_ref()?;
+        }
         return unknown(format!("the way to {to}, since {}", told(&unclear)));
     }
     let endpoints = endpoints?;
@@ -79,14 +82,18 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::danger(format!("no way to {to}: {}", told(&dead)), remedies))
 }
 
-/// The services that the function calls.
-fn services(function: &Function) -> Vec<&'static str> {
+/// The services that the function calls. If its settings are unknown, SQS alone.
+fn services(context: &Context<'_>, function: &Function) -> Vec<&'static str> {
+    // With `own`, the function asks STS for its principal.
+    let trusts_itself = context
+        .config()
+        .is_ok_and(|config| config.trusted_senders.as_ref().is_some_and(|trusted| trusted.own));
     let stored = |service| {
         let mut secrets = function.secrets.iter();
         secrets.any(|secret| secret.arn.split(':').nth(2) == Some(service))
     };
     let stored = ["secretsmanager", "ssm"].into_iter().filter(|service| stored(service));
-    ["sqs"].into_iter().chain(stored).collect()
+    ["sqs"].into_iter().chain(stored).chain(trusts_itself.then_some("sts")).collect()
 }
 
 fn serves(endpoint: &VpcEndpoint, service: &str, region: &str) -> bool {
@@ -100,13 +107,17 @@ fn is_usable(endpoint: &VpcEndpoint) -> bool {
 
 /// The way of a subnet to public addresses.
 enum Way<'v> {
-    /// Through a NAT gateway, or over IPv6 through an egress-only internet gateway.
+    /// Through a public NAT gateway, or over IPv6 through an egress-only internet gateway.
     Out(&'v str),
     /// A function has no public address, so an internet gateway returns no response. And the target of
     /// a blackhole does not exist.
     DeadEnd(&'v str),
     /// Another network or machine.
     Unclear(&'v str),
+    /// A NAT gateway that leads to other networks only.
+    Private(&'v str),
+    /// A NAT gateway that may be private.
+    Unread(&'v str),
     None,
     Unknown,
 }
@@ -115,6 +126,15 @@ impl Way<'_> {
     fn told(&self) -> String {
         match self {
             Self::Out(target) | Self::Unclear(target) => format!("has a route to {target}"),
+            Self::Private(target) => {
+                format!(
+                    "has a route to {target}, a private NAT gateway, which does not lead to the \
+                     internet"
+                )
+            }
+            Self::Unread(target) => {
+                format!("has a route to {target}, a NAT gateway that cannot be seen")
+            }
             Self::DeadEnd(target) if target.starts_with("igw-") => {
                 format!("has a route to {target} only, and a function has no public address")
             }
@@ -143,7 +163,10 @@ fn way<'v>(vpc: &'v Vpc, tables: &'v [RouteTable], subnet: &String) -> Way<'v> {
         way = match kind {
             // A gateway endpoint is for S3 and DynamoDB, and its destination is a prefix list.
             "vpce" if route.destination.is_none() => continue,
-            "nat" if is_ipv4 && route.is_active => return Way::Out(target),
+            "nat" if is_ipv4 && route.is_active => match by_nat_gateway(vpc, target) {
+                out @ Way::Out(_) => return out,
+                other => other,
+            },
             "eigw" if usable && route.is_active => return Way::Out(target),
             "local" | "eigw" => continue,
             "igw" if is_ipv6 && !vpc.has_ipv6 => continue,
@@ -162,6 +185,15 @@ fn way<'v>(vpc: &'v Vpc, tables: &'v [RouteTable], subnet: &String) -> Way<'v> {
     way
 }
 
+fn by_nat_gateway<'v>(vpc: &'v Vpc, target: &'v str) -> Way<'v> {
+    let mut gateways = vpc.gateways.iter().flatten();
+    match gateways.find(|gateway| gateway.id == target) {
+        Some(NatGateway { is_public: true, .. }) => Way::Out(target),
+        Some(_) => Way::Private(target),
+        None => Way::Unread(target),
+    }
+}
+
 fn remedies(vpc: &Vpc, region: &str, missing: &[&str]) -> Vec<String> {
     let (id, subnets) = (&vpc.id, vpc.subnets.join(" "));
     let create = |service: &&str| {
@@ -174,7 +206,7 @@ fn remedies(vpc: &Vpc, region: &str, missing: &[&str]) -> Vec<String> {
     };
     let show = format!(
         "aws ec2 describe-route-tables --region {region} --filters Name=vpc-id,Values={id} shows \
-         the routes; a default route to a NAT gateway is enough"
+         the routes; a default route to a public NAT gateway is enough"
     );
     missing.iter().map(create).chain([show]).collect()
 }

@@ -7,7 +7,9 @@ use super::super::access_policy::{AccessPolicy, Request, Truth, account};
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{Access, AccessDecision, CustomerKey, EncryptionKey, Function, Reached};
+use super::super::facts::{
+    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Limit, Reached,
+};
 use super::super::remedy;
 use super::worst;
 
@@ -100,13 +102,24 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     let unknown = |found: String, remedies| {
         Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
     };
+    let is_granted = |action: &str| policy.allows(&Request { action, ..request }) > Truth::No;
     if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
         Ok(Diagnosis::danger(found, [remedy::NO_DENY]))
+    } else if let Some((found, remedy)) = refused.limited(function, &format!(" on {name}")) {
+        // No boundary limits a policy that names a session of the role.
+        let is_bounded =
+            |(limit, action): &(Limit, &str)| *limit != Limit::Boundary || !is_granted(action);
+        if is_foreign || refused.limited.iter().any(is_bounded) {
+            return Ok(Diagnosis::danger(found, [remedy]));
+        }
+        Err(Skip::Unknown(Diagnosis::unknown(
+            format!("not checked: {found}, but the queue's own policy may"),
+            [remedy],
+        )))
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
-        let is_granted = |action: &&str| policy.allows(&Request { action, ..request }) > Truth::No;
-        if !is_foreign && refused.not_allowed.iter().all(is_granted) {
+        if !is_foreign && refused.not_allowed.iter().all(|action| is_granted(action)) {
             let found = format!(
                 "the role's policies do not allow {missing} on {name}, but the queue's own policy \
                  may"
@@ -243,14 +256,20 @@ fn by_role(
     needed: &[&str],
     is_granted_by_key: bool,
 ) -> Result<Option<Diagnosis>, Skip> {
-    let Refused { denied, not_allowed, depends } = refused;
-    let missing = [denied.as_slice(), not_allowed, depends].concat().join(" and ");
+    let Refused { denied, limited, not_allowed, depends } = refused;
+    let limited: Vec<&str> = limited.iter().map(|(_, action)| *action).collect();
+    let missing = [denied.as_slice(), &limited, not_allowed, depends].concat().join(" and ");
     if missing.is_empty() {
         return Ok(None);
     }
     if !denied.is_empty() {
         let found = format!("the role is denied {} with {name}", denied.join(" and "));
         return Ok(Some(Diagnosis::danger(found, [remedy::NO_DENY])));
+    }
+    let bounded = refused.limited(function, &format!(" with {name}"));
+    // A boundary may name the key, and the simulation for an alias does not.
+    if let Some((found, remedy)) = bounded.filter(|_| !is_alias(arn)) {
+        return Ok(Some(Diagnosis::danger(found, [remedy])));
     }
     let policy = &used.policy;
     let (found, remedy) = if is_alias(arn) {
@@ -308,19 +327,21 @@ pub(crate) fn is_alias(key: &str) -> bool {
 
 /// The actions that the role may not take, by reason.
 #[derive(Default)]
-struct Refused<'a> {
+pub(super) struct Refused<'a> {
     denied: Vec<&'a str>,
+    limited: Vec<(Limit, &'a str)>,
     not_allowed: Vec<&'a str>,
     depends: Vec<&'a str>,
 }
 
 impl<'a> Refused<'a> {
-    fn of(access: &Access, needed: &[&'a str]) -> Self {
+    pub(super) fn of(access: &Access, needed: &[&'a str]) -> Self {
         let mut refused = Self::default();
         for action in needed {
             match access.get(*action) {
                 Some(AccessDecision::Allowed) => {}
                 Some(AccessDecision::Denied) => refused.denied.push(action),
+                Some(AccessDecision::Limited(limit)) => refused.limited.push((*limit, action)),
                 Some(AccessDecision::NotAllowed) => refused.not_allowed.push(action),
                 // IAM's response has a decision for each action.
                 Some(AccessDecision::Depends) | None => refused.depends.push(action),
@@ -328,6 +349,27 @@ impl<'a> Refused<'a> {
         }
         refused
     }
+
+    /// The finding about a policy that bounds the role's permissions, and its remedy.
+    pub(super) fn limited(&self, function: &Function, place: &str) -> Option<(String, String)> {
+        let (limit, _) = *self.limited.first()?;
+        let of_limit = self.limited.iter().filter(|(other, _)| *other == limit);
+        let actions: Vec<&str> = of_limit.map(|(_, action)| *action).collect();
+        let actions = actions.join(", ");
+        Some((
+            bounded(limit, &format!("{actions}{place}")),
+            remedy::widen(function, limit, &actions),
+        ))
+    }
+}
+
+/// The finding about a policy that bounds the role's permissions.
+pub(super) fn bounded(limit: Limit, action: &str) -> String {
+    let policy = match limit {
+        Limit::Boundary => "the role's permissions boundary does not",
+        Limit::Organization => "the policies of the organization do not",
+    };
+    format!("{policy} allow {action}")
 }
 
 /// The actions that a queue's or a key's own policy denies the role, or does not allow it.

@@ -5,9 +5,9 @@ use super::super::access_policy::account;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AccessDecision, EncryptionKey, Function, Key, Secret};
+use super::super::facts::{AccessDecision, EncryptionKey, Function, Key, Limit, Secret};
 use super::super::remedy;
-use super::permissions::{DECRYPT, UsedKey, key_of};
+use super::permissions::{DECRYPT, UsedKey, bounded, key_of};
 use super::worst;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -54,7 +54,12 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     }
     let is_unclear = |secret: &&Secret| {
         !is_whole(&secret.arn)
-            && matches!(secret.decision, Ok(AccessDecision::NotAllowed | AccessDecision::Depends))
+            && matches!(
+                secret.decision,
+                Ok(AccessDecision::NotAllowed
+                    | AccessDecision::Limited(_)
+                    | AccessDecision::Depends)
+            )
     };
     let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) =
         function.secrets.iter().partition(is_unclear);
@@ -68,6 +73,13 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     .map(|decision| told(of(decision)));
     if !denied.is_empty() {
         return Ok(Diagnosis::danger(format!("the role is denied {denied}"), [remedy::NO_DENY]));
+    }
+    for limit in [Limit::Boundary, Limit::Organization] {
+        let limited = told(of(AccessDecision::Limited(limit)));
+        if !limited.is_empty() {
+            let remedy = remedy::widen(function, limit, &limited);
+            return Ok(Diagnosis::danger(bounded(limit, &limited), [remedy]));
+        }
     }
     if !not_allowed.is_empty() {
         let found = format!(

@@ -31,7 +31,7 @@ impl Clients {
         let role = configuration.role.clone().unwrap_or_default();
         let logging = parse::logs(configuration);
         let group = logging.group_of(&name);
-        let has_group = logs::has_log_group(&self.sdk, &group);
+        let log_group = logs::log_group_class(&self.sdk, &group);
         // The resource of an event is a log stream, and Lambda chooses its name.
         let partition = role.split(':').nth(1).unwrap_or("aws");
         let region = &self.region;
@@ -40,8 +40,8 @@ impl Clients {
             account_of(&role)
         );
         let log_access = self.simulate(&role, &LOGGING, &stream);
-        let (recursion, concurrency, account, has_group, log_access) =
-            tokio::join!(recursion, concurrency, account, has_group, log_access);
+        let (recursion, concurrency, account, log_group, log_access) =
+            tokio::join!(recursion, concurrency, account, log_group, log_access);
         let unreserved_concurrency =
             account.map_err(|error| unread(ACCOUNT, &"*", &error)).and_then(|limit| {
                 limit.unreserved_concurrent_executions.ok_or_else(|| Unread {
@@ -51,7 +51,7 @@ impl Clients {
                     is_answered: false,
                 })
             });
-        let log_group = has_group.map_err(|error| unread("logs:DescribeLogGroups", &group, &error));
+        let log_group = log_group.map_err(|error| unread("logs:DescribeLogGroups", &group, &error));
         let recursive_loop = match recursion {
             Ok(Some(allow)) if allow == "Allow" => Ok(RecursiveLoop::Allow),
             Ok(_) => Ok(RecursiveLoop::Terminate),
@@ -122,10 +122,12 @@ impl Clients {
         let vpc = configuration.vpc_config.as_ref()?.vpc_id.as_ref().filter(|id| !id.is_empty())?;
         let tables = ec2::route_tables(&self.sdk, vpc);
         let endpoints = ec2::vpc_endpoints(&self.sdk, vpc);
-        let (tables, endpoints) = tokio::join!(tables, endpoints);
+        let gateways = ec2::nat_gateways(&self.sdk, vpc);
+        let (tables, endpoints, gateways) = tokio::join!(tables, endpoints, gateways);
         let tables = tables.map_err(|error| unread("ec2:DescribeRouteTables", &"*", &error));
         let endpoints = endpoints.map_err(|error| unread("ec2:DescribeVpcEndpoints", &"*", &error));
-        parse::vpc(configuration, tables, endpoints)
+        let gateways = gateways.map_err(|error| unread("ec2:DescribeNatGateways", &"*", &error));
+        parse::vpc(configuration, tables, endpoints, gateways)
     }
 
     /// Asks whether `role` may read the secrets in the settings.

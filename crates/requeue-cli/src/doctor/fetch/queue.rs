@@ -7,7 +7,7 @@ use requeue::queue::QueueArn;
 use super::super::calls::{iam, lambda};
 use super::super::checks::{SENDING, TAKING};
 use super::super::facts::{
-    Access, AccessDecision, FunctionSettings, Known, Mapping, QueuePath, Reached,
+    Access, AccessDecision, FunctionSettings, Known, Limit, Mapping, QueuePath, Reached,
 };
 use super::super::parse;
 use super::{Clients, unread};
@@ -100,6 +100,8 @@ impl Clients {
                 "allowed" => AccessDecision::Allowed,
                 _ if result.is_missing_context => AccessDecision::Depends,
                 "explicitDeny" => AccessDecision::Denied,
+                _ if !result.is_in_boundary => AccessDecision::Limited(Limit::Boundary),
+                _ if !result.is_in_organization => AccessDecision::Limited(Limit::Organization),
                 _ => AccessDecision::NotAllowed,
             };
             (result.action, decision)

@@ -23,7 +23,22 @@ fn query(d: &mut Deployment, expression: &str) {
     d.alarms()[DEAD].expressions.push(expression.to_owned());
 }
 
-const OLDEST: &str = "ApproximateAgeOfOldestMessage";
+/// Only the alarm on this metric of the age, with these dimensions.
+fn only(d: &mut Deployment, namespace: &str, metric: &str, dimensions: &[(&str, &str)]) {
+    d.alarms()[AGED] = alarm("age", namespace, metric, dimensions);
+}
+
+/// Only the alarm on the age in SQS.
+fn waiting(d: &mut Deployment) {
+    only(d, "AWS/SQS", OLDEST, &[("QueueName", "orders")]);
+}
+
+/// Only the alarm on Requeue's metric of this service and this queue, beside SQS's of the queue.
+fn of(d: &mut Deployment, service: &str, queue: &str) {
+    waiting(d);
+    let dimensions = [("Service", service), ("Queue", queue)];
+    d.alarms().push(alarm("through-copies", "Requeue", "MessageAge", &dimensions));
+}
 
 pub(super) const ROWS: &[Row] = &[
     ("dead-letter-alarm", |d| d.alarms = refused(), Some(Unknown)),
@@ -76,15 +91,66 @@ pub(super) const ROWS: &[Row] = &[
     ("dead-letter-alarm", |d| d.direct(14 * DAY), Some(Warning)),
     ("age-alarm", |d| d.alarms = refused(), Some(Unknown)),
     ("age-alarm", |d| drop(d.alarms().remove(AGED)), Some(Warning)),
+    ("age-alarm", |d| of(d, "orders", "orders"), Some(Fine)),
+    ("age-alarm", |d| of(d, "other", "orders"), Some(Warning)),
+    ("age-alarm", |d| of(d, "orders", "other"), Some(Warning)),
     (
         "age-alarm",
-        |d| d.alarms()[AGED] = alarm("age", "AWS/SQS", OLDEST, &[("QueueName", "orders")]),
+        |d| {
+            of(d, "shop", "orders");
+            d.valid().config.metrics = Some(Metrics::of("shop"));
+        },
         Some(Fine),
     ),
     // Requeue's metric has both dimensions.
     (
         "age-alarm",
-        |d| d.alarms()[AGED] = alarm("age", "Requeue", "MessageAge", &[("Queue", "orders")]),
+        |d| {
+            of(d, "orders", "orders");
+            d.alarms()[2].metrics[0].dimensions.remove("Service");
+        },
+        Some(Warning),
+    ),
+    ("age-alarm", |d| d.valid().config.metrics = None, Some(Warning)),
+    (
+        "age-alarm",
+        |d| only(d, "Requeue", "MessageAge", &[("Service", "orders"), ("Queue", "orders")]),
+        Some(Warning),
+    ),
+    // With each copy, SQS counts the age anew.
+    ("age-alarm", waiting, Some(Warning)),
+    (
+        "age-alarm",
+        |d| {
+            waiting(d);
+            d.valid().config.strategy = Strategy::Visibility;
+        },
+        Some(Fine),
+    ),
+    (
+        "age-alarm",
+        |d| {
+            waiting(d);
+            d.valid().config.mode = Mode::Report;
+        },
+        Some(Fine),
+    ),
+    (
+        "age-alarm",
+        |d| {
+            d.fifo();
+            only(d, "AWS/SQS", OLDEST, &[("QueueName", "orders.fifo")]);
+        },
+        Some(Fine),
+    ),
+    ("age-alarm", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
+    // Each of both alarms has to notify.
+    (
+        "age-alarm",
+        |d| {
+            of(d, "orders", "orders");
+            d.alarms()[2].actions.clear();
+        },
         Some(Warning),
     ),
     ("age-alarm", |d| d.function = None, Some(Fine)),
@@ -104,32 +170,79 @@ fn an_alarm_that_reads_a_misleading_metric_is_named() {
 }
 
 #[test]
-fn a_new_alarm_on_the_age_counts_through_copies_and_while_nothing_is_received() {
-    for (change, expected) in [
+fn each_alarm_on_the_age_says_what_it_cannot_see() {
+    let none = "no alarm of this account and region reads ";
+    let through =
+        "MessageAge of orders with the Service orders, and SQS counts the age anew for each copy";
+    let oldest = "ApproximateAgeOfOldestMessage of orders";
+    let blind = ", and MessageAge has no values while nothing receives messages";
+    let table: [(Change, String); 6] = [
+        (|d| d.alarms().clear(), format!("{none}{through}; {none}{oldest}{blind}")),
+        (waiting, format!("{none}{through}")),
         (
-            (|_| {}) as fn(&mut Deployment),
-            "--metrics '[{\"Id\":\"age\",\"MetricStat\":{\"Metric\":{\"Dimensions\":[\
-             {\"Name\":\"Service\",\"Value\":\"orders\"},{\"Name\":\"Queue\",\"Value\":\"orders\"}],\
-             \"MetricName\":\"MessageAge\",\"Namespace\":\"Requeue\"},\"Period\":900,\
-             \"Stat\":\"Maximum\"},\"ReturnData\":false},{\"Id\":\"waiting\",\"MetricStat\":{\"Metric\":{\
-             \"Dimensions\":[{\"Name\":\"QueueName\",\"Value\":\"orders\"}],\
-             \"MetricName\":\"ApproximateAgeOfOldestMessage\",\"Namespace\":\"AWS/SQS\"},\
-             \"Period\":900,\"Stat\":\"Maximum\"},\"ReturnData\":false},\
-             {\"Expression\":\"MAX([FILL(age, 0), FILL(waiting, 0)])\",\"Id\":\"oldest\"}]' ",
+            |d| of(d, "other", "orders"),
+            format!("{none}{through}; through-copies reads MessageAge with other dimensions"),
         ),
         (
-            |d| d.valid().config.strategy = Strategy::Visibility,
-            "--metric-name ApproximateAgeOfOldestMessage --dimensions Name=QueueName,Value=orders ",
+            |d| only(d, "Requeue", "MessageAge", &[("Service", "orders"), ("Queue", "orders")]),
+            format!("{none}{oldest}{blind}"),
         ),
         (
-            |d| d.function = None,
-            "--metric-name ApproximateAgeOfOldestMessage --dimensions Name=QueueName,Value=orders ",
+            |d| {
+                waiting(d);
+                d.valid().config.metrics = None;
+            },
+            "REQUEUE_METRICS is off, so no metric counts a message's age through its copies"
+                .to_owned(),
         ),
-    ] {
+        (
+            |d| {
+                d.alarms().clear();
+                d.valid().config.strategy = Strategy::Visibility;
+            },
+            format!("{none}{oldest}"),
+        ),
+    ];
+    for (change, expected) in table {
         let mut deployment = good();
         change(&mut deployment);
-        deployment.alarms().clear();
+        assert_eq!(found(&deployment, "age-alarm").unwrap().diagnosis.found, expected);
+    }
+}
+
+#[test]
+fn a_new_alarm_on_the_age_reads_the_metric_that_is_missing() {
+    let oldest =
+        "--metric-name ApproximateAgeOfOldestMessage --dimensions Name=QueueName,Value=orders ";
+    let both = "--metrics '[{\"Id\":\"age\",\"MetricStat\":{\"Metric\":{\"Dimensions\":[\
+         {\"Name\":\"Service\",\"Value\":\"shop\"},{\"Name\":\"Queue\",\"Value\":\"orders\"}],\
+         \"MetricName\":\"MessageAge\",\"Namespace\":\"Requeue\"},\"Period\":900,\
+         \"Stat\":\"Maximum\"},\"ReturnData\":false},{\"Id\":\"waiting\",\"MetricStat\":{\"Metric\":{\
+         \"Dimensions\":[{\"Name\":\"QueueName\",\"Value\":\"orders\"}],\
+         \"MetricName\":\"ApproximateAgeOfOldestMessage\",\"Namespace\":\"AWS/SQS\"},\
+         \"Period\":900,\"Stat\":\"Maximum\"},\"ReturnData\":false},\
+         {\"Expression\":\"MAX([FILL(age, 0), FILL(waiting, 0)])\",\"Id\":\"oldest\"}]' ";
+    let table: [(Change, &[&str]); 3] = [
+        (|d| d.alarms().clear(), &[both]),
+        (waiting, &[both]),
+        (
+            |d| {
+                d.alarms().clear();
+                d.valid().config.strategy = Strategy::Visibility;
+            },
+            &[oldest],
+        ),
+    ];
+    for (change, expected) in table {
+        let mut deployment = good();
+        deployment.valid().config.metrics = Some(Metrics::of("shop"));
+        change(&mut deployment);
         let remedies = found(&deployment, "age-alarm").unwrap().diagnosis.remedies;
-        assert!(remedies[0].contains(expected), "{remedies:?}");
+        let (template, commands) = remedies.split_last().unwrap();
+        assert_eq!(template, "template, parameters: `Monitoring=alarms`");
+        assert_eq!(commands.len(), expected.len(), "{commands:?}");
+        for (command, expected) in commands.iter().zip(expected) {
+            assert!(command.contains(expected), "{command}");
+        }
     }
 }

@@ -13,6 +13,10 @@ fn may_log(d: &mut Deployment, action: &str, decision: AccessDecision) {
     d.function().log_access.as_mut().unwrap().insert(action.to_owned(), decision);
 }
 
+fn class(d: &mut Deployment, class: &str) {
+    d.function().log_group = Ok(Some(class.to_owned()));
+}
+
 pub(super) const ROWS: &[Row] = &[
     ("function-state", |d| state(d, "Failed", "Successful"), Some(Danger)),
     ("function-state", |d| state(d, "Pending", "Successful"), Some(Warning)),
@@ -65,11 +69,11 @@ pub(super) const ROWS: &[Row] = &[
         "log-permissions",
         |d| {
             may_log(d, "logs:CreateLogGroup", AccessDecision::NotAllowed);
-            d.function().log_group = Ok(false);
+            d.function().log_group = Ok(None);
         },
         Some(Warning),
     ),
-    ("log-permissions", |d| d.function().log_group = Ok(false), Some(Fine)),
+    ("log-permissions", |d| d.function().log_group = Ok(None), Some(Fine)),
     ("log-permissions", |d| d.function().log_group = refused(), Some(Unknown)),
     ("log-permissions", |d| d.function().log_access = refused(), Some(Unknown)),
     ("settings", |_| {}, Some(Fine)),
@@ -149,10 +153,43 @@ pub(super) const ROWS: &[Row] = &[
     ("logs", |d| d.function().logs.is_json = false, Some(Warning)),
     ("logs", |d| d.function().logs.level = Some("WARN".to_owned()), Some(Warning)),
     ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
+    ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
+    ("logs", |d| class(d, "DELIVERY"), Some(Warning)),
+    // Lambda makes a group of the class STANDARD.
+    ("logs", |d| d.function().log_group = Ok(None), Some(Fine)),
+    ("logs", |d| d.function().log_group = refused(), Some(Unknown)),
+    (
+        "logs",
+        |d| {
+            d.function().log_group = refused();
+            d.function().logs.is_json = false;
+        },
+        Some(Warning),
+    ),
 ];
 
 fn terminated(d: &mut Deployment, retries: u32) {
     d.function().recursive_loop = Ok(RecursiveLoop::Terminate);
     d.valid().config.recursive_loop = RecursiveLoop::Terminate;
     d.retries(retries);
+}
+
+#[test]
+fn a_log_group_without_metrics_is_replaced_by_another() {
+    let mut deployment = good();
+    class(&mut deployment, "INFREQUENT_ACCESS");
+    let diagnosis = found(&deployment, "logs").unwrap().diagnosis;
+    assert_eq!(
+        diagnosis.found,
+        "the log group /aws/lambda/orders has the class INFREQUENT_ACCESS: CloudWatch reads no \
+         metrics from its lines, and alarms on Requeue's metrics stay silent"
+    );
+    assert_eq!(
+        diagnosis.remedies[0],
+        "aws logs create-log-group --region eu-west-1 --log-group-name \
+         /aws/lambda/orders-standard, and aws lambda update-function-configuration --region \
+         eu-west-1 --function-name orders --logging-config \
+         LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard, \
+         if the role may write to that group"
+    );
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
-use requeue::{DeadLetterMode, Mode, QueueConfig, RecursiveLoop, Strategy, Wrap};
+use requeue::{
+    DeadLetterMode, Metrics, Mode, QueueConfig, RecursiveLoop, Strategy, TrustedSenders, Wrap,
+};
 
 use super::super::diagnosis::Level::{self, Danger, Ok as Fine, Unknown, Warning};
 use super::super::facts::*;
@@ -89,6 +91,7 @@ pub(in super::super) fn good() -> Deployment {
     config.dead_letter = DeadLetterMode::Annotate;
     config.recursive_loop = RecursiveLoop::Allow;
     config.limits.timeout = secs(10);
+    config.metrics = Some(Metrics::of("orders"));
     let redrive = RedriveSettings { target: arn("dead").to_string(), max_receive_count: 5 };
     let all = [&TAKING[..], &[SENDING]].concat();
     let source = Reached {
@@ -123,7 +126,7 @@ pub(in super::super) fn good() -> Deployment {
             ..State::default()
         },
         vpc: None,
-        log_group: Ok(true),
+        log_group: Ok(Some("STANDARD".to_owned())),
         log_access: Ok(allowed(&LOGGING)),
         unreserved_concurrency: Ok(1_000),
         logs: Logs { is_json: true, level: Some("INFO".to_owned()), group: None },
@@ -156,9 +159,18 @@ pub(in super::super) fn good() -> Deployment {
         unlisted: None,
         alarms: Ok(vec![
             alarm("dead-letters", "AWS/SQS", VISIBLE, &[("QueueName", "dead")]),
-            alarm("age", "Requeue", "MessageAge", &[("Service", "orders"), ("Queue", "orders")]),
+            age_alarm(),
         ]),
     }
+}
+
+/// As in the template, an alarm on both ages.
+fn age_alarm() -> Alarm {
+    let dimensions = [("Service", "orders"), ("Queue", "orders")];
+    let mut age = alarm("age", "Requeue", "MessageAge", &dimensions);
+    let waiting = alarm("", "AWS/SQS", OLDEST, &[("QueueName", "orders")]);
+    age.metrics.extend(waiting.metrics);
+    age
 }
 
 /// An alarm that notifies a topic.
@@ -181,6 +193,7 @@ fn alarm(name: &str, namespace: &str, metric: &str, dimensions: &[(&str, &str)])
 }
 
 const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
+const OLDEST: &str = "ApproximateAgeOfOldestMessage";
 
 /// Parts of it, for a row to change.
 trait Parts {
@@ -308,6 +321,8 @@ fn delegating() -> String {
         "Action": "kms:*", "Resource": "*"}]}"#
         .to_owned()
 }
+
+type Change = fn(&mut Deployment);
 
 /// The finding of a check after this change to the template's set-up; `None` if the check does not
 /// apply.

@@ -20,14 +20,25 @@ fn table(subnet: &str, routes: &[(&str, &str)]) -> RouteTable {
     }
 }
 
+fn gateway(id: &str, is_public: bool) -> NatGateway {
+    NatGateway { id: id.to_owned(), is_public }
+}
+
+/// A default route to a NAT gateway, with these in the VPC.
+fn nat(d: &mut Deployment, gateways: Known<Vec<NatGateway>>) {
+    vpc(d, &[("0.0.0.0/0", "nat-2")]).gateways = gateways;
+}
+
 /// Two subnets, of which the second has the main route table. The first has these routes beside the
 /// usual ones.
 fn vpc<'d>(d: &'d mut Deployment, routes: &[(&str, &str)]) -> &'d mut Vpc {
     let main = table("", &[("0.0.0.0/0", "nat-1")]);
     let subnets = ["subnet-1", "subnet-2"].map(str::to_owned).into();
     let tables = Ok(vec![main, table("subnet-1", routes)]);
+    let public = ["nat-1", "nat-2"];
+    let gateways = Ok(public.map(|id| gateway(id, true)).into());
     let id = "vpc-1".to_owned();
-    let vpc = Vpc { id, subnets, has_ipv6: false, tables, endpoints: Ok(Vec::new()) };
+    let vpc = Vpc { id, subnets, has_ipv6: false, tables, endpoints: Ok(Vec::new()), gateways };
     d.function().vpc.insert(vpc)
 }
 
@@ -124,7 +135,81 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
+    // With `own`, the function asks STS who it is.
+    (
+        "network",
+        |d| {
+            trust(d, true);
+            only(d, endpoint("sqs"));
+        },
+        Some(Danger),
+    ),
+    (
+        "network",
+        |d| {
+            trust(d, true);
+            vpc(d, &[]).endpoints = Ok(vec![endpoint("sqs"), endpoint("sts")]);
+        },
+        Some(Fine),
+    ),
+    (
+        "network",
+        |d| {
+            trust(d, false);
+            only(d, endpoint("sqs"));
+        },
+        Some(Fine),
+    ),
+    // Only a public NAT gateway leads to the internet.
+    (
+        "network",
+        |d| nat(d, Ok(vec![gateway("nat-1", true), gateway("nat-2", false)])),
+        Some(Unknown),
+    ),
+    ("network", |d| nat(d, Ok(vec![gateway("nat-1", true)])), Some(Unknown)),
+    ("network", |d| nat(d, refused()), Some(Unknown)),
+    (
+        "network",
+        |d| {
+            vpc(d, &[("10.0.0.0/8", "nat-3"), ("0.0.0.0/0", "nat-2")])
+                .gateways
+                .as_mut()
+                .unwrap()
+                .push(gateway("nat-3", false));
+        },
+        Some(Fine),
+    ),
+    // The first subnet has no way, whatever the gateway of the other is.
+    ("network", |d| vpc(d, &[]).gateways = refused(), Some(Danger)),
+    (
+        "network",
+        |d| {
+            only(d, endpoint("sqs"));
+            d.function().vpc.as_mut().unwrap().gateways = refused();
+        },
+        Some(Fine),
+    ),
 ];
+
+fn trust(d: &mut Deployment, own: bool) {
+    d.valid().config.trusted_senders.insert(TrustedSenders::default()).own = own;
+}
+
+#[test]
+fn the_reason_why_a_nat_gateway_is_unclear_is_told() {
+    for (gateways, expected) in [
+        (
+            Ok(vec![gateway("nat-1", true), gateway("nat-2", false)]),
+            "not checked: the way to sqs, since subnet-1 has a route to nat-2, a private NAT \
+             gateway, which does not lead to the internet",
+        ),
+        (refused(), "not checked: aws:Ask on it was refused (AccessDenied)"),
+    ] {
+        let mut deployment = good();
+        nat(&mut deployment, gateways);
+        assert_eq!(found(&deployment, "network").unwrap().diagnosis.found, expected);
+    }
+}
 
 #[test]
 fn a_subnet_without_a_way_is_named() {

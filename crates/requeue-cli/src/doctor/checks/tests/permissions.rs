@@ -23,6 +23,7 @@ fn foreign(d: &mut Deployment, principal: &str) {
 }
 
 const ROLE: &str = "arn:aws:iam::123456789012:role/service/orders-Role";
+const BOUNDED: AccessDecision = AccessDecision::Limited(Limit::Boundary);
 const OTHER: &str = "arn:aws:iam::123456789012:role/other";
 
 /// The key's policy allows this principal, under this condition.
@@ -55,6 +56,24 @@ pub(super) const ROWS: &[Row] = &[
         Some(Danger),
     ),
     ("queue-permissions", |d| d.decides(SENDING, AccessDecision::Depends), Some(Unknown)),
+    ("queue-permissions", |d| d.decides(SENDING, BOUNDED), Some(Danger)),
+    (
+        "queue-permissions",
+        |d| {
+            granted(d, r#"{"AWS": "*"}"#);
+            d.decides(SENDING, BOUNDED);
+        },
+        Some(Unknown),
+    ),
+    // A policy of the organization limits every principal of the account.
+    (
+        "queue-permissions",
+        |d| {
+            granted(d, r#"{"AWS": "*"}"#);
+            d.decides(SENDING, AccessDecision::Limited(Limit::Organization));
+        },
+        Some(Danger),
+    ),
     ("queue-permissions", |d| d.path().source.access = Some(refused()), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#""*""#), Some(Unknown)),
@@ -153,6 +172,12 @@ pub(super) const ROWS: &[Row] = &[
         |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::Depends))),
         Some(Unknown),
     ),
+    (
+        "key-permissions",
+        |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, BOUNDED))),
+        Some(Danger),
+    ),
+    ("key-permissions", |d| hidden_alias(d, may(BOUNDED, AccessDecision::Allowed)), Some(Unknown)),
     ("key-permissions", |d| d.key(ARN_OF_KEY, refused()), Some(Unknown)),
     (
         "key-permissions",
@@ -229,3 +254,61 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
 ];
+
+/// A check, a limit on the role, and the actions with their place in the finding.
+type Bounded = (&'static str, fn(&mut Deployment, Limit), [&'static str; 2]);
+
+#[test]
+fn a_policy_that_bounds_the_role_is_named_and_widened() {
+    let boundary = [
+        "the role's permissions boundary does not allow ",
+        "aws iam get-role --role-name orders-Role --query \
+         Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow ",
+        " in that policy",
+    ];
+    let organization = [
+        "the policies of the organization do not allow ",
+        "allow ",
+        " in the organization's service control policies for the account 123456789012",
+    ];
+    let table: [Bounded; 4] = [
+        (
+            "queue-permissions",
+            |d, limit| d.decides(SENDING, AccessDecision::Limited(limit)),
+            ["sqs:SendMessage", " on orders"],
+        ),
+        (
+            "key-permissions",
+            |d, limit| {
+                d.key(ARN_OF_KEY, Ok(may(AccessDecision::Limited(limit), AccessDecision::Allowed)));
+            },
+            ["kms:Decrypt", " with arn:aws:kms:eu-west-1:123456789012:key/1"],
+        ),
+        (
+            "log-permissions",
+            |d, limit| {
+                let access = d.function().log_access.as_mut().unwrap();
+                access.insert(LOGGING[1].to_owned(), AccessDecision::Limited(limit));
+            },
+            ["logs:PutLogEvents", " on /aws/lambda/orders"],
+        ),
+        (
+            "secret-permissions",
+            |d, limit| d.secret(PARAMETER, Ok(AccessDecision::Limited(limit))),
+            ["ssm:GetParameter on arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token", ""],
+        ),
+    ];
+    for (limit, [found, before, after]) in
+        [(Limit::Boundary, boundary), (Limit::Organization, organization)]
+    {
+        for (id, change, [actions, place]) in table {
+            let mut deployment = good();
+            change(&mut deployment, limit);
+            let Finding { diagnosis, .. } = super::found(&deployment, id).unwrap();
+            assert_eq!(diagnosis.found, format!("{found}{actions}{place}"));
+            assert_eq!(diagnosis.remedies, [format!("{before}{actions}{after}")]);
+        }
+    }
+}
+
+const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
