@@ -98,7 +98,8 @@ resource "aws_iam_role_policy_attachment" "deployment" {
 }
 
 locals {
-  # The move of the alias to the newest version.
+  # The move of the alias, unless it points to the newest version: CodeDeploy refuses a move to the
+  # version where the alias already is.
   moves = [
     for alias in aws_lambda_alias.live : jsonencode({
       (var.name) = {
@@ -110,7 +111,7 @@ locals {
           TargetVersion  = aws_lambda_function.function.version
         }
       }
-    })
+    }) if alias.function_version != aws_lambda_function.function.version
   ]
 
   deployments = [

@@ -121,6 +121,12 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
+      # No ||, since Terraform would evaluate both sides, and fileexists fails for the path "".
+      condition     = var.package == "" ? true : fileexists(var.package)
+      error_message = "package is ${var.package}, and there is no such file: build it, with cargo lambda build … --output-format zip, or correct the path. Terraform reads it from the directory in which you run it."
+    }
+
+    precondition {
       condition     = var.message_timeout <= local.longest_message
       error_message = "message_timeout is ${var.message_timeout} s, and function_timeout (${var.function_timeout} s) leaves ${local.longest_message} s for it, without the time for settling: give message_timeout ${local.longest_message} s at most, or a longer function_timeout."
     }

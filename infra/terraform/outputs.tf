@@ -54,6 +54,6 @@ output "alarm_topic_arn" {
 }
 
 output "deployment" {
-  description = "Argument of `aws deploy create-deployment --cli-input-json`, which moves the alias live to the newest version; null without a gradual deployment."
-  value       = one(local.deployments)
+  description = "Argument of `aws deploy create-deployment --cli-input-json`, which moves the alias live to the newest version; empty if the alias is there, and without a gradual deployment."
+  value       = join("", local.deployments)
 }

@@ -94,7 +94,8 @@ resource "aws_iam_role" "function" {
     ]
   })
 
-  # A change of the path makes a new role. The function uses the old one until it has the new one.
+  # A change of the path makes a new role. The old one stays until the function has the new one. An
+  # alias may still call a version with the old role: README.md says how to change the path then.
   lifecycle {
     create_before_destroy = true
   }

@@ -630,8 +630,9 @@ variable "layers" {
 
 variable "subnet_ids" {
   description = <<-EOT
-    Subnets of a VPC, with security_group_ids. The function needs a route from there to SQS and to the
-    endpoint. Empty: no VPC.
+    Subnets of a VPC, with security_group_ids. The function needs a route from there to the host of
+    target_url and to SQS, and to these if it uses them: Secrets Manager (secretsmanager), Parameter
+    Store (ssm), and STS (sts) for REQUEUE_TRUSTED_SENDERS = "own". Empty: no VPC.
   EOT
   type        = list(string)
   default     = []
@@ -668,7 +669,10 @@ variable "permissions_boundary_arn" {
 }
 
 variable "role_path" {
-  description = "Path of the module's roles in IAM."
+  description = <<-EOT
+    Path of the module's roles in IAM. With deployment, a change needs several applies: an alias
+    moves only between versions with the same role. README.md has them.
+  EOT
   type        = string
   default     = "/"
   nullable    = false

@@ -165,6 +165,7 @@ const NETWORK = { subnet_ids: ['subnet-1'], security_group_ids: ['sg-1'] };
 /** Impossible values, and how the message begins. */
 const REFUSED: [Variables, string][] = [
   [{ package: '' }, 'The function has no code, or two: '],
+  [{ package: 'target/lambda/requeue-lambda' }, 'package is target/lambda/requeue-lambda, and there is no such file: '],
   [{ package_object: { bucket: 'builds', key: 'a.zip' } }, 'The function has no code, or two: '],
   [{ name: 'a'.repeat(63) }, 'The variable name must have '],
   [{ name: 'orders.fifo' }, 'The variable name must have '],
