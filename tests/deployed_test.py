@@ -500,15 +500,17 @@ class Deployed(unittest.TestCase):
 
     def test_the_doctor_finds_no_danger(self):
         # In place of the template's alarms, which this stack lacks.
-        for url, metric in [
-            (self.queue.dead_letter_url, "ApproximateNumberOfMessagesVisible"),
-            (self.queue.url, "ApproximateAgeOfOldestMessage"),
+        queue, dead_letters = (url.rsplit("/", 1)[1] for url in (self.queue.url, self.queue.dead_letter_url))
+        for namespace, metric, dimensions in [
+            ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": dead_letters}),
+            ("AWS/SQS", "ApproximateAgeOfOldestMessage", {"QueueName": queue}),
+            ("Requeue", "MessageAge", {"Service": self.queue.function, "Queue": queue}),
         ]:
             aws("cloudwatch").put_metric_alarm(
                 AlarmName=metric,
-                Namespace="AWS/SQS",
+                Namespace=namespace,
                 MetricName=metric,
-                Dimensions=[{"Name": "QueueName", "Value": url.rsplit("/", 1)[1]}],
+                Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()],
                 Statistic="Maximum",
                 Period=60,
                 EvaluationPeriods=1,
