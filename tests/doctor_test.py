@@ -613,6 +613,7 @@ class OnDenials(unittest.TestCase):
         "GetAlias": ["function-version"],
         "DescribeLogGroups": ["logs", "log-permissions"],
         "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
+        "GetMetricStatistics": ["metric-lines"],
         "DescribeRouteTables": ["network"],
         # The routes lead to a NAT gateway, which is enough.
         "DescribeVpcEndpoints": [],

@@ -82,6 +82,8 @@ pub(crate) struct Function {
     pub(crate) logs: Logs,
     /// The class of its log group; `None` if there is no such group.
     pub(crate) log_group: Known<Option<String>>,
+    /// The lines of its log in the last day from which CloudWatch could make no metrics.
+    pub(crate) refused_metrics: Known<u64>,
     pub(crate) log_access: Known<Access>,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,

@@ -79,3 +79,39 @@ pub(crate) async fn describe_alarms(sdk: &SdkConfig) -> Result<Vec<Alarm>, CallE
     })
     .await
 }
+
+/// The sum of a metric's values from `start` on, in seconds of the epoch, for `span` seconds.
+/// `None` if it has no values.
+pub(crate) async fn sum(
+    sdk: &SdkConfig,
+    namespace: &str,
+    name: &str,
+    dimensions: &[(&str, &str)],
+    (start, span): (i64, u32),
+) -> Result<Option<f64>, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Output {
+        #[serde(default)]
+        datapoints: Vec<Datapoint>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Datapoint {
+        sum: f64,
+    }
+    let dimension = |(name, value): &(&str, &str)| json!({ "Name": name, "Value": value });
+    let parameters = json!({
+        "Namespace": namespace,
+        "MetricName": name,
+        "Dimensions": dimensions.iter().map(dimension).collect::<Vec<_>>(),
+        "StartTime": start,
+        "EndTime": start + i64::from(span),
+        "Period": span,
+        "Statistics": ["Sum"],
+    });
+    let operation = "GraniteServiceVersion20100801.GetMetricStatistics";
+    let output: Output = call_json(sdk, Service::CloudWatch, operation, &parameters).await?;
+    let sums = output.datapoints.into_iter().map(|point| point.sum);
+    Ok(sums.reduce(|sum, more| sum + more))
+}

@@ -12,6 +12,7 @@ use crate::table::span;
 mod alarms;
 mod dead_letters;
 mod function;
+mod logs;
 mod mapping;
 mod network;
 mod permissions;
@@ -26,7 +27,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 /// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
-pub(crate) use function::LOGGING;
+pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::{NO_KEY, QUEUE};
 pub(crate) use secrets::{PARAMETER, is_whole, reading};
@@ -56,7 +57,7 @@ fn is_polling(state: &str) -> bool {
 }
 
 /// The checks of the function, in the order of the output.
-const OF_FUNCTION: [&[Check]; 2] = [function::CHECKS, secrets::CHECKS];
+const OF_FUNCTION: [&[Check]; 3] = [function::CHECKS, logs::CHECKS, secrets::CHECKS];
 
 /// The checks of each queue, in the order of the output, behind those of the function.
 const OF_QUEUE: [&[Check]; 5] =

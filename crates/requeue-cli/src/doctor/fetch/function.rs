@@ -1,12 +1,14 @@
 //! The properties of a function.
 
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use requeue::RecursiveLoop;
+use requeue_aws::CallError;
 
 use super::super::access_policy::account as account_of;
 use super::super::calls::lambda::{self, FunctionConfiguration};
 use super::super::calls::secrets::{self, ParameterMetadata};
-use super::super::calls::{ec2, logs};
+use super::super::calls::{cloudwatch, ec2, logs};
 use super::super::checks::{LOGGING, PARAMETER, is_whole, reading};
 use super::super::facts::{
     AccessDecision, Alias, EncryptionKey, Function, FunctionSettings, Known, SecondVersion, Secret,
@@ -15,6 +17,8 @@ use super::super::facts::{
 use super::super::parse;
 use super::{Clients, Named, unread};
 
+/// The seconds of a day.
+const DAY: u32 = 86_400;
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 
 impl Clients {
@@ -40,8 +44,9 @@ impl Clients {
             account_of(&role)
         );
         let log_access = self.simulate(&role, &LOGGING, &stream);
-        let (recursion, concurrency, account, log_group, log_access) =
-            tokio::join!(recursion, concurrency, account, log_group, log_access);
+        let refused_metrics = self.refused_metrics(&group);
+        let (recursion, concurrency, account, log_group, log_access, refused_metrics) =
+            tokio::join!(recursion, concurrency, account, log_group, log_access, refused_metrics);
         let unreserved_concurrency =
             account.map_err(|error| unread(ACCOUNT, &"*", &error)).and_then(|limit| {
                 limit.unreserved_concurrent_executions.ok_or_else(|| Unread {
@@ -73,12 +78,35 @@ impl Clients {
             role,
             logs: logging,
             log_group,
+            refused_metrics,
             log_access,
             recursive_loop,
             reserved_concurrency,
             unreserved_concurrency,
             secrets,
         }
+    }
+
+    /// The lines of a log group in the last day from which CloudWatch could make no metrics. Source:
+    /// CloudWatch Logs user guide, "Monitoring with CloudWatch metrics".
+    async fn refused_metrics(&self, group: &str) -> Known<u64> {
+        let day = (Timestamp::now().as_second() - i64::from(DAY), DAY);
+        let dimensions = [("LogGroupName", group)];
+        let count =
+            async |name| cloudwatch::sum(&self.sdk, "AWS/Logs", name, &dimensions, day).await;
+        let counts = tokio::join!(count("EMFValidationErrors"), count("EMFParsingErrors"));
+        let permission = "cloudwatch:GetMetricStatistics";
+        let known = |count: Result<Option<f64>, CallError>| {
+            count.map_err(|error| unread(permission, &"*", &error))
+        };
+        let (invalid, unparsed) = (known(counts.0)?, known(counts.1)?);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "CloudWatch counts lines in a floating-point number"
+        )]
+        let refused = (invalid.unwrap_or_default() + unparsed.unwrap_or_default()) as u64;
+        Ok(refused)
     }
 
     /// The versions of an alias. `first` is the configuration of its first version.

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::super::calls::cloudwatch;
 use super::super::calls::lambda::function_configuration;
 use super::super::facts::{Deployment, Function};
 use super::super::fetch::{Clients, code};
@@ -120,33 +121,10 @@ impl Clients {
         dimensions: [(&str, &str); 2],
         since: i64,
     ) -> Result<Option<f64>, String> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct Output {
-            #[serde(default)]
-            datapoints: Vec<Datapoint>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct Datapoint {
-            sum: f64,
-        }
-        let parameters = json!({
-            "Namespace": NAMESPACE,
-            "MetricName": name,
-            "Dimensions": dimensions.map(|(name, value)| json!({ "Name": name, "Value": value })),
-            "StartTime": since,
-            // CloudWatch has no values of the future, and AWS's clock may be ahead.
-            "EndTime": since + i64::from(METRICS_SPAN),
-            "Period": METRICS_SPAN,
-            "Statistics": ["Sum"],
-        });
-        let operation = "GraniteServiceVersion20100801.GetMetricStatistics";
-        let output: Output = call_json(&self.sdk, Service::CloudWatch, operation, &parameters)
+        // CloudWatch has no values of the future, and AWS's clock may be ahead.
+        cloudwatch::sum(&self.sdk, NAMESPACE, name, &dimensions, (since, METRICS_SPAN))
             .await
-            .map_err(|error: CallError| code(&error))?;
-        let sums = output.datapoints.into_iter().map(|point| point.sum);
-        Ok(sums.reduce(|sum, more| sum + more))
+            .map_err(|error: CallError| code(&error))
     }
 
     /// Sends a test message, and returns its id.

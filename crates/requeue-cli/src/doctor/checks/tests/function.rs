@@ -155,6 +155,10 @@ pub(super) const ROWS: &[Row] = &[
     ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
     ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
     ("logs", |d| class(d, "DELIVERY"), Some(Warning)),
+    ("metric-lines", |d| d.function().refused_metrics = Ok(1), Some(Warning)),
+    ("metric-lines", |d| d.function().refused_metrics = refused(), Some(Unknown)),
+    ("metric-lines", |d| d.function().log_group = Ok(None), None),
+    ("metric-lines", |d| d.function().log_group = refused(), Some(Unknown)),
     // Lambda makes a group of the class STANDARD.
     ("logs", |d| d.function().log_group = Ok(None), Some(Fine)),
     ("logs", |d| d.function().log_group = refused(), Some(Unknown)),

@@ -127,6 +127,7 @@ pub(in super::super) fn good() -> Deployment {
         },
         vpc: None,
         log_group: Ok(Some("STANDARD".to_owned())),
+        refused_metrics: Ok(0),
         log_access: Ok(allowed(&LOGGING)),
         unreserved_concurrency: Ok(1_000),
         logs: Logs { is_json: true, level: Some("INFO".to_owned()), group: None },
@@ -372,7 +373,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 32);
+    assert_eq!(findings.len(), 33);
 }
 
 #[test]
