@@ -611,7 +611,7 @@ class OnDenials(unittest.TestCase):
         "GetFunctionConcurrency": ["reserved-concurrency", "account-concurrency"],
         "GetAccountSettings": ["account-concurrency"],
         "GetAlias": ["function-version"],
-        "DescribeLogGroups": ["logs", "log-permissions"],
+        "DescribeLogGroups": ["logs", "log-permissions", "metric-lines"],
         "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
         "GetMetricStatistics": ["metric-lines"],
         "DescribeRouteTables": ["network"],
@@ -750,7 +750,7 @@ class OnRefusals(unittest.TestCase):
         status, findings, printed = doctor(self.endpoint, "--function", "hidden")
         # Without a mapping's ReportBatchItemFailures, the function is in danger.
         self.assertEqual(status, 3, printed)
-        of_function = ["function-state", "network", "recursive-loop", "reserved-concurrency", "account-concurrency", "log-permissions"]
+        of_function = ["function-state", "network", "recursive-loop", "reserved-concurrency", "account-concurrency", "log-permissions", "metric-lines"]
         of_queue = ["filter-members", "filter-wrapping", "maximum-concurrency", "queue", "queue-permissions", "age-alarm"]
         unknown = {(None, id) for id in of_function} | {("hidden", id) for id in of_queue}
         self.assertEqual(at(findings, "unknown"), unknown, printed)
