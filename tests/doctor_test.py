@@ -455,7 +455,27 @@ class OnMinistack(unittest.TestCase):
             self.assertIn(told, printed)
 
 
-class Proxy(http.server.BaseHTTPRequestHandler):
+class Responder(http.server.BaseHTTPRequestHandler):
+    @classmethod
+    def serve(cls, test):
+        """Serves until the test ends, and returns the endpoint."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), cls)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        test.addCleanup(server.server_close)
+        test.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    def respond(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Proxy(Responder):
     """Passes requests on to an emulator, except for operations that it denies."""
 
     # Operations of Lambda, by the path.
@@ -473,11 +493,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     def before(cls, test, upstream, replaced=(b"", b"")):
         """A proxy that ends with the test; its endpoint is `endpoint`."""
         handler = type("Handler", (cls,), {"upstream": upstream, "replaced": replaced, "denied": None, "seen": set()})
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        test.addCleanup(server.server_close)
-        test.addCleanup(server.shutdown)
-        handler.endpoint = f"http://127.0.0.1:{server.server_port}"
+        handler.endpoint = handler.serve(test)
         return handler
 
     def operation(self, body):
@@ -509,14 +525,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def respond(self, status, body):
-        body = body.replace(*self.replaced) if self.replaced[0] else body
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        super().respond(status, body.replace(*self.replaced) if self.replaced[0] else body)
 
 
 class OnMoto(unittest.TestCase):
@@ -697,7 +706,7 @@ class OnDenials(unittest.TestCase):
                 self.assertEqual(at(findings, "danger") | at(findings, "warning"), set(), printed)
 
 
-class Refusing(http.server.BaseHTTPRequestHandler):
+class Refusing(Responder):
     """An AWS that shows one function, and refuses all the rest."""
 
     MAPPING = {
@@ -727,24 +736,13 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         self.respond(403, {"__type": "AccessDeniedException", "message": "no"})
 
     def respond(self, status, body):
-        body = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        super().respond(status, json.dumps(body).encode())
 
 
 class OnRefusals(unittest.TestCase):
     def setUp(self):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
+        self.endpoint = Refusing.serve(self)
         self.addCleanup(setattr, Refusing, "whole", None)
-        self.endpoint = f"http://127.0.0.1:{server.server_port}"
 
     def test_what_is_refused_is_unknown_and_not_ok(self):
         status, findings, printed = doctor(self.endpoint, "--function", "hidden")

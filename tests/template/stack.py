@@ -4,12 +4,11 @@ import functools
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import yaml
+from cfnlint import api as cfnlint
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
@@ -82,13 +81,17 @@ def cloudformation():
     return translated(template())
 
 
-def lint(template, *options):
-    """cfn-lint's findings, as it prints them."""
+def lint_file(path, *ignored, region="us-east-1"):
+    """cfn-lint's findings."""
+    config = cfnlint.ManualArgs(regions=[region], ignore_checks=list(ignored))
+    return "\n".join(map(str, cfnlint.lint_file(Path(path), config)))
+
+
+def lint(template, *ignored):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(template, file)
         file.flush()
-        command = [Path(sys.executable).parent / "cfn-lint", "--regions", "us-east-1", "--template", file.name, *options]
-        return subprocess.run(command, capture_output=True, text=True).stdout
+        return lint_file(file.name, *ignored)
 
 
 NO_VALUE = object()

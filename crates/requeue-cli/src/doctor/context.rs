@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::policy::RetryPolicy;
 use requeue::{Mode, Settings, Strategy};
 
-use super::diagnosis::{Diagnosis, Skip};
+use super::diagnosis::Skip;
 use super::facts::{
     Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Valid,
 };
@@ -48,9 +48,10 @@ impl<'d> Context<'d> {
     pub(crate) fn settings(&self) -> Result<&'d Valid, Skip> {
         match &self.deployment.settings {
             FunctionSettings::Valid(valid) => Ok(valid),
-            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => {
-                Err(not_checked("the function's settings are not known, see settings"))
-            }
+            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => Err(Skip::not_checked(
+                "the function's settings are not known, see settings",
+                [""; 0],
+            )),
         }
     }
 
@@ -62,7 +63,9 @@ impl<'d> Context<'d> {
         let settings = self.settings()?;
         match &settings.policy_elsewhere {
             None => Ok(&settings.config.policy),
-            Some(_) => Err(not_checked("the function's policy is not known, see settings")),
+            Some(_) => {
+                Err(Skip::not_checked("the function's policy is not known, see settings", [""; 0]))
+            }
         }
     }
 
@@ -104,8 +107,4 @@ impl Reached {
     pub(crate) fn known(&self) -> Option<&QueueAttributes> {
         self.queue.as_ref().ok()?.as_ref()
     }
-}
-
-fn not_checked(reason: &str) -> Skip {
-    Skip::Unknown(Diagnosis::unknown(format!("not checked: {reason}"), [""; 0]))
 }

@@ -1,5 +1,7 @@
 //! The result of a check. It knows neither the checks nor the output.
 
+use std::fmt::Display;
+
 use super::facts::Unread;
 
 /// The code of a list that is longer than the doctor reads.
@@ -71,6 +73,15 @@ pub(crate) enum Skip {
     NotApplicable,
     /// The fact is not known, for this reason.
     Unknown(Diagnosis),
+}
+
+impl Skip {
+    pub(crate) fn not_checked<R: Into<String>>(
+        reason: impl Display,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
+        Self::Unknown(Diagnosis::unknown(format!("not checked: {reason}"), remedies))
+    }
 }
 
 impl From<&Unread> for Skip {

@@ -29,7 +29,8 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 const SQS: &str = "AWS/SQS";
-const REQUEUE: &str = "Requeue";
+/// The namespace of Requeue's own metrics.
+pub(crate) const REQUEUE: &str = "Requeue";
 const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 const OLDEST: &str = "ApproximateAgeOfOldestMessage";
 const AGE: &str = "MessageAge";
@@ -199,11 +200,9 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
     let is_foreign =
         context.function().is_ok_and(|function| account(&function.role) != account(&arn));
     if is_foreign || region != context.region() {
-        let found = format!(
-            "not checked: {arn} is of another account or region, which has the alarms on it"
-        );
+        let found = format!("{arn} is of another account or region, which has the alarms on it");
         let list = format!("aws cloudwatch describe-alarms --region {region}, in that account");
-        return Err(Skip::Unknown(Diagnosis::unknown(found, [list])));
+        return Err(Skip::not_checked(found, [list]));
     }
     let alarms = context.deployment.alarms.as_ref()?;
     let watching: Vec<&Alarm> =
@@ -230,8 +229,8 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
              --alarm-names {} shows its rule",
             quoted(&composite.name)
         );
-        let found = format!("not checked: {found}, but its rule may need more than that alarm");
-        return Err(Skip::Unknown(Diagnosis::unknown(found, [show])));
+        let found = format!("{found}, but its rule may need more than that alarm");
+        return Err(Skip::not_checked(found, [show]));
     }
     Ok(silent(&watching, region))
 }
@@ -246,11 +245,11 @@ fn none(alarms: &[Alarm], sought: &Sought<'_>) -> Checked {
     let mut queries = alarms.iter().filter(|alarm| alarm.expressions.iter().any(is_query));
     if let Some(alarm) = queries.next() {
         let found = format!(
-            "not checked: {} has a Metrics Insights query, which may read {}",
+            "{} has a Metrics Insights query, which may read {}",
             alarm.name,
             sought.told()
         );
-        return Err(Skip::Unknown(Diagnosis::unknown(found, [sought.create])));
+        return Err(Skip::not_checked(found, [sought.create]));
     }
     let (told, reason) = (sought.told(), sought.reason);
     let mut found = format!("no alarm of this account and region reads {told}{reason}");

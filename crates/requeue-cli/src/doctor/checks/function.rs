@@ -153,7 +153,7 @@ fn mapping(context: &Context<'_>) -> Checked {
     let run = |function: &String| format!("requeue doctor --function {function}");
     if names.is_empty() && !function.mapped.is_empty() {
         let found = format!("its mappings invoke {}", function.mapped.join(" and "));
-        return unknown(&found, function.mapped.iter().map(run));
+        return Err(Skip::not_checked(found, function.mapped.iter().map(run)));
     }
     if names.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
@@ -171,7 +171,8 @@ fn mapping(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::ok(found));
     }
     let others = function.mapped.join(" and ");
-    unknown(&format!("{found}; other mappings invoke {others}"), function.mapped.iter().map(run))
+    let found = format!("{found}; other mappings invoke {others}");
+    Err(Skip::not_checked(found, function.mapped.iter().map(run)))
 }
 
 fn state(context: &Context<'_>) -> Checked {
@@ -184,11 +185,11 @@ fn state(context: &Context<'_>) -> Checked {
     let wait = |waiter| [remedy::qualified(context, function, &format!("wait {waiter}"), "")];
     let found = match state.as_deref() {
         Some(state) => format!("the state is {state}{}", told(reason)),
-        None => return unknown("Lambda's response has no State", show),
+        None => return Err(Skip::not_checked("Lambda's response has no State", show)),
     };
     let updated = match last_update.as_deref() {
         Some(status) => format!("the last update is {status}{}", told(last_update_reason)),
-        None => return unknown("Lambda's response has no LastUpdateStatus", show),
+        None => return Err(Skip::not_checked("Lambda's response has no LastUpdateStatus", show)),
     };
     Ok(match (state.as_deref().unwrap_or_default(), last_update.as_deref().unwrap_or_default()) {
         ("Failed", _) => Diagnosis::danger(found, show),
@@ -196,14 +197,12 @@ fn state(context: &Context<'_>) -> Checked {
         ("Inactive", _) => Diagnosis::warning(found, show),
         ("Active", "Successful") => Diagnosis::ok("Active, and the last update is Successful"),
         ("Active", "Failed") => Diagnosis::warning(updated, show),
-        ("Active", "InProgress") => return unknown(&updated, wait("function-updated-v2")),
-        ("Active", _) => return unknown(&updated, show),
-        _ => return unknown(&found, show),
+        ("Active", "InProgress") => {
+            return Err(Skip::not_checked(updated, wait("function-updated-v2")));
+        }
+        ("Active", _) => return Err(Skip::not_checked(updated, show)),
+        _ => return Err(Skip::not_checked(found, show)),
     })
-}
-
-pub(super) fn unknown(found: &str, remedies: impl IntoIterator<Item = String>) -> Checked {
-    Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
 }
 
 fn recursive_loop(context: &Context<'_>) -> Checked {

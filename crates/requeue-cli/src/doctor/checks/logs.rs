@@ -6,7 +6,6 @@ use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::AccessDecision;
 use super::super::remedy;
-use super::function::unknown;
 use super::permissions::Refused;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -40,11 +39,14 @@ const STANDARD: &str = "STANDARD";
 fn logs(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let logs = &function.logs;
-    let group = logs.group.as_ref().map(|group| format!(",LogGroup={group}")).unwrap_or_default();
-    let options = format!(
-        "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN{group}"
-    );
-    let remedy = remedy::configuration(context, function, &options);
+    let logging_to = |group: Option<&str>| {
+        let group = group.map(|group| format!(",LogGroup={group}")).unwrap_or_default();
+        let options = format!(
+            "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN{group}"
+        );
+        remedy::configuration(context, function, &options)
+    };
+    let remedy = logging_to(logs.group.as_deref());
     let level = logs.level.as_deref().unwrap_or("INFO");
     if !logs.is_json {
         return Ok(Diagnosis::warning("the log format is Text", [remedy]));
@@ -61,14 +63,7 @@ fn logs(context: &Context<'_>) -> Checked {
         let create = format!(
             "aws logs create-log-group --region {region} --log-group-name {name}-standard, and {}, \
              if the role may write to that group",
-            remedy::configuration(
-                context,
-                function,
-                &format!(
-                    "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,\
-                     SystemLogLevel=WARN,LogGroup={name}-standard"
-                )
-            )
+            logging_to(Some(&format!("{name}-standard")))
         );
         let property = "template: a log group with another name, without `LogGroupClass`, since a \
                         log group keeps its class";
@@ -122,7 +117,7 @@ fn log_permissions(context: &Context<'_>) -> Checked {
     let depends = missing(&[AccessDecision::Depends]).join(", ");
     if !depends.is_empty() {
         let found = format!("conditions in the role's policies decide about {depends} on {group}");
-        return unknown(&found, remedies);
+        return Err(Skip::not_checked(found, remedies));
     }
     Ok(Diagnosis::ok(format!("the role may write to {group}{writing}")))
 }

@@ -80,10 +80,10 @@ fn enabled(context: &Context<'_>) -> Checked {
             ["create a mapping again, if the function is still to receive messages"],
         ),
         state => {
-            let found = format!("not checked: the mapping {} has the state {state}", mapping.uuid);
+            let found = format!("the mapping {} has the state {state}", mapping.uuid);
             let options = format!("--uuid {}", mapping.uuid);
             let get = remedy::lambda(context, "get-event-source-mapping", &options);
-            return Err(Skip::Unknown(Diagnosis::unknown(found, [get])));
+            return Err(Skip::not_checked(found, [get]));
         }
     })
 }

@@ -27,6 +27,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 /// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
+pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::{NO_KEY, QUEUE};

@@ -56,10 +56,7 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
     let remedies = remedies(vpc, region, &missing);
     let (dead, unclear): (Vec<_>, Vec<_>) =
         rest.into_iter().partition(|(_, way)| matches!(way, Way::DeadEnd(_) | Way::None));
-    let unknown = |found| {
-        let found = format!("not checked: {found}");
-        Err(Skip::Unknown(Diagnosis::unknown(found, remedies.clone())))
-    };
+    let unknown = |found| Err(Skip::not_checked(found, remedies.clone()));
     if dead.is_empty() {
         if unclear.iter().any(|(_, way)| matches!(way, Way::Unread(_))) {
             vpc.gateways.as_ref()?;

@@ -79,8 +79,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
         reached.arn.url()
     )];
     let Some(policy) = own.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read) else {
-        let found = format!("not checked: the policy of {name} cannot be read");
-        return Err(Skip::Unknown(Diagnosis::unknown(found, show)));
+        return Err(Skip::not_checked(format!("the policy of {name} cannot be read"), show));
     };
     let request = Request { role: &function.role, action: "", resource: &arn, via: None };
     let by_policy = Stated::of(&policy, needed, request);
@@ -99,9 +98,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     // name.
     let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
     let is_foreign = account(&arn) != account(&function.role);
-    let unknown = |found: String, remedies| {
-        Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
-    };
+    let unknown = |found: String, remedies| Err(Skip::not_checked(found, remedies));
     let is_granted = |action: &str| policy.allows(&Request { action, ..request }) > Truth::No;
     if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
@@ -113,10 +110,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
         if is_foreign || refused.limited.iter().any(is_bounded) {
             return Ok(Diagnosis::danger(found, [remedy]));
         }
-        Err(Skip::Unknown(Diagnosis::unknown(
-            format!("not checked: {found}, but the queue's own policy may"),
-            [remedy],
-        )))
+        unknown(format!("{found}, but the queue's own policy may"), [remedy])
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
         if !is_foreign && refused.not_allowed.iter().all(|action| is_granted(action)) {
@@ -202,9 +196,7 @@ pub(super) fn key_of(context: &Context<'_>, used: &UsedKey<'_>, needed: &[&str])
         "aws kms get-key-policy --region {region} --key-id {arn} --policy-name default, and \
          correct that policy"
     );
-    let unknown = |found: String| {
-        Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), [show.clone()])))
-    };
+    let unknown = |found: String| Err(Skip::not_checked(found, [show.clone()]));
     let policy = policy.as_ref().map(|policy| AccessPolicy::read(policy));
     let stated = match &policy {
         Ok(Some(policy)) => Some(Stated::of(policy, needed, request)),

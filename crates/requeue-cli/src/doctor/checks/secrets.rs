@@ -92,19 +92,15 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
         return Err(unread.into());
     }
     if !depends.is_empty() {
-        let found =
-            format!("not checked: conditions in the role's policies decide about {depends}");
-        return Err(Skip::Unknown(Diagnosis::unknown(found, grants(function))));
+        let found = format!("conditions in the role's policies decide about {depends}");
+        return Err(Skip::not_checked(found, grants(function)));
     }
     if !unclear.is_empty() {
         let found = format!(
-            "not checked: {} depends on the six characters that Secrets Manager adds to an ARN",
+            "{} depends on the six characters that Secrets Manager adds to an ARN",
             told(unclear.iter().copied())
         );
-        return Err(Skip::Unknown(Diagnosis::unknown(
-            found,
-            unclear.iter().map(|secret| whole(&secret.arn)),
-        )));
+        return Err(Skip::not_checked(found, unclear.iter().map(|secret| whole(&secret.arn))));
     }
     if allowed.is_empty() {
         Err(Skip::NotApplicable)

@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::super::calls::cloudwatch;
 use super::super::calls::lambda::function_configuration;
+use super::super::checks::REQUEUE;
 use super::super::facts::{Deployment, Function};
 use super::super::fetch::{Clients, code};
-use super::evidence::NAMESPACE;
 use super::message::MARK;
 use crate::Error;
 
@@ -122,7 +122,7 @@ impl Clients {
         since: i64,
     ) -> Result<Option<f64>, String> {
         // CloudWatch has no values of the future, and AWS's clock may be ahead.
-        cloudwatch::sum(&self.sdk, NAMESPACE, name, &dimensions, (since, METRICS_SPAN))
+        cloudwatch::sum(&self.sdk, REQUEUE, name, &dimensions, (since, METRICS_SPAN))
             .await
             .map_err(|error: CallError| code(&error))
     }

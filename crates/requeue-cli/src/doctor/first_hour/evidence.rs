@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The namespace of the metrics.
-pub(crate) const NAMESPACE: &str = "Requeue";
+use super::super::checks::REQUEUE;
 
 /// The values of the metrics of one queue, of all its messages (`None`) and by class.
 #[derive(Debug, Default)]
@@ -20,7 +19,7 @@ impl Evidence {
     pub(crate) fn add(&mut self, queue: &str, line: &str) {
         let Ok(line) = serde_json::from_str::<Value>(line) else { return };
         let directives = line["_aws"]["CloudWatchMetrics"].as_array().into_iter().flatten();
-        for directive in directives.filter(|directive| directive["Namespace"] == NAMESPACE) {
+        for directive in directives.filter(|directive| directive["Namespace"] == REQUEUE) {
             if line["Queue"] != queue {
                 continue;
             }

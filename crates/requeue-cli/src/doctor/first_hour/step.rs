@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use requeue::FailureClass;
 
+use super::super::checks::REQUEUE;
 use super::super::diagnosis::Level;
 use super::calls::Counts;
-use super::evidence::{Evidence, NAMESPACE};
+use super::evidence::Evidence;
 use super::message::{RETRY_AFTER, TestMessage};
 use super::plan::Plan;
 use crate::table::span;
@@ -305,7 +306,7 @@ fn metrics(seen: &Seen) -> Step {
             "CloudWatch may take some minutes. If there are none after 15 minutes, it refused the \
              lines; an emulator may make no metrics at all.",
             vec![format!(
-                "aws cloudwatch list-metrics --namespace {NAMESPACE} --dimensions \
+                "aws cloudwatch list-metrics --namespace {REQUEUE} --dimensions \
                  Name=Service,Value={}",
                 seen.evidence.service.as_deref().unwrap_or_default()
             )],
