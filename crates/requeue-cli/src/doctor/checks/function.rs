@@ -126,12 +126,14 @@ fn correct_settings(context: &Context<'_>) -> Vec<String> {
     vec![
         "correct them in the template, below Environment: Variables, and deploy".to_owned(),
         format!(
-            "{} > environment.json, correct that file, and {}, which replaces all variables",
+            "{} > environment.json; if the file has null, stop, since kms:Decrypt is missing; correct \
+             the file; {}, which replaces all variables; delete the file, which shows them in plain \
+             text",
             remedy::qualified(
                 context,
                 function,
                 "get-function-configuration",
-                "--query '{Variables: Environment.Variables}'"
+                "--query '{Variables: Environment.Variables}' --output json"
             ),
             remedy::configuration(context, function, "--environment file://environment.json")
         ),

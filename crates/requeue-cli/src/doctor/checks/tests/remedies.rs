@@ -8,7 +8,20 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 12] = [
+    let table: [Remedies; 13] = [
+        (
+            "settings",
+            |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
+            &[
+                "correct them in the template, below Environment: Variables, and deploy",
+                "aws lambda get-function-configuration --region eu-west-1 --function-name orders \
+                 --query '{Variables: Environment.Variables}' --output json > environment.json; if \
+                 the file has null, stop, since kms:Decrypt is missing; correct the file; aws lambda \
+                 update-function-configuration --region eu-west-1 --function-name orders \
+                 --environment file://environment.json, which replaces all variables; delete the \
+                 file, which shows them in plain text",
+            ],
+        ),
         (
             "partial-batch-responses",
             |d| d.mapping().reports_failures = false,
