@@ -33,19 +33,18 @@ use crate::{Error, document, output};
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
-                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If a queue or a \
-                        secret has a KMS key of your own: kms:DescribeKey and kms:GetKeyPolicy. \
-                        If settings name secrets or parameters: secretsmanager:DescribeSecret and \
-                        ssm:DescribeParameters. If a key \
-                        encrypts the filters of a mapping: lambda:GetEventSourceMapping and \
-                        kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
+                        logs:DescribeLogGroups, cloudwatch:DescribeAlarms and \
+                        cloudwatch:GetMetricStatistics. If a queue or a secret has a KMS key of \
+                        your own: kms:DescribeKey and kms:GetKeyPolicy. If settings name secrets \
+                        or parameters: secretsmanager:DescribeSecret and ssm:DescribeParameters. \
+                        If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
+                        and kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
                         ec2:DescribeVpcEndpoints and ec2:DescribeNatGateways. If the mapping is on \
                         an alias: lambda:GetAlias. For --first-hour: logs:FilterLogEvents, \
-                        cloudwatch:GetMetricStatistics, sqs:SendMessage, and sqs:ReceiveMessage on \
-                        the dead-letter queue. Without --send-test-messages the command only \
-                        reads. If a permission is missing, its check is `unknown` and names the \
-                        permission. AWS's environment counts: AWS_REGION, credentials, and for an \
-                        emulator AWS_ENDPOINT_URL.\n\n\
+                        sqs:SendMessage, and sqs:ReceiveMessage on the dead-letter queue. Without \
+                        --send-test-messages the command only reads. If a permission is missing, \
+                        its check is `unknown` and names the permission. AWS's environment counts: \
+                        AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL.\n\n\
                         Exit status: 0; 1 if a queue or function cannot be read, or if no test \
                         message may be sent to it; 2 if the options are wrong; 3 if a finding is \
                         `danger`, with --strict also if one is `warning` or `unknown`.")]
