@@ -1,4 +1,5 @@
-"""The commands of the pages in `docs/operate/` that change a deployment, in version 1 of the AWS CLI and on an emulator.
+"""The commands of the pages: all by their form; those in `docs/operate/` that change a deployment also in
+version 1 of the AWS CLI and on an emulator.
 
 Those on the emulator need $REQUEUE_TEST_MOTO (endpoint URL). `tests/run template` provides it.
 """
@@ -52,6 +53,20 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(commands), 10)
         nameless = [one for one in commands if "--stack-name " not in one[1] and "--guided" not in one[1]]
         self.assertEqual(nameless, [("rust-handler.md", 'sam deploy --parameter-overrides AlarmTopicArn="$TOPIC_ARN"')])
+
+    def test_a_shell_block_means_the_same_in_an_interactive_zsh(self):
+        # There, `#` begins no comment, and the `:l` of `$FUNCTION:live` asks for lower case.
+        pages = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        texts = {page: (ROOT / page).read_text() for page in pages}
+        lines = [
+            (page, line)
+            for page, text in texts.items()
+            for block in re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.DOTALL | re.MULTILINE)
+            for line in block.splitlines()
+        ]
+        self.assertGreater(len(lines), 300)
+        self.assertEqual([one for one in lines if re.search(r"(^|\s)#", one[1])], [])
+        self.assertEqual([(page, name) for page, text in texts.items() for name in re.findall(r"\$\w+:[A-Za-z]\w*", text)], [])
 
     def test_the_names_that_pages_take_from_terraform_are_outputs_of_the_module(self):
         outputs = set(re.findall(r'^output "(\w+)"', (ROOT / "infra" / "terraform" / "outputs.tf").read_text(), re.MULTILINE))

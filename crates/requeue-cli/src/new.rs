@@ -204,7 +204,7 @@ fn next(arguments: &Arguments, name: &str) -> Result<(), Error> {
     } else {
         outln!("{directory} has a handler, its tests and its template. Next:\n")?;
         outln!("  cd {directory}")?;
-        outln!("  cargo test              # its retries and a dead letter, in virtual time")?;
+        outln!("  cargo test")?;
         outln!("  cargo build && requeue serve --function target/debug/{name}")?;
         outln!("  sam build && sam deploy --guided")?;
     }

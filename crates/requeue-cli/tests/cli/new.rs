@@ -62,7 +62,7 @@ const OWN_HANDLER: [&str; 7] = [
 fn the_project_is_the_example_under_another_name() {
     let directory = fresh("bank-orders");
     let said = requeue(&["new", &directory]).succeeded();
-    assert!(said.contains(&format!("\n  cd {directory}\n  cargo test ")), "{said}");
+    assert!(said.contains(&format!("\n  cd {directory}\n  cargo test\n")), "{said}");
     assert_eq!(files(Path::new(&directory)), OWN_HANDLER);
     for path in &OWN_HANDLER[1..] {
         let written = text(Path::new(&directory).join(path));
