@@ -11,7 +11,10 @@ import * as ec2 from 'aws-cdk-lib/aws-ec2';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as logs from 'aws-cdk-lib/aws-logs';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
+import * as ssm from 'aws-cdk-lib/aws-ssm';
 import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
 import type { Resolved, Template } from './resolved.ts';
 import { deployed, everything, lint, made, scratch } from './world.ts';
@@ -195,15 +198,66 @@ test('CodeDeploy moves the alias of the mapping, and an alarm on the new version
   assert.equal(all.construct.alias?.aliasName, 'live');
 });
 
+/** The logical id of the version. CloudFormation publishes a version for each new id. */
+function version(props: Parameters<typeof made>[0]): string {
+  const { stack, template } = made((stack) => ({ deployment: CANARY_10PERCENT_5MINUTES, ...(typeof props === 'function' ? props(stack) : props) }));
+  const [[id] = assert.fail(), ...others] = Object.entries(template().findResources('AWS::Lambda::Version'));
+  assert.deepEqual(others, [], stack.node.path);
+  return id;
+}
+
 test('a change of the function makes a new version, and another change none', () => {
-  const version = (props: Partial<RetryQueueProps>) => {
-    const { stack, template } = made({ deployment: CANARY_10PERCENT_5MINUTES, ...props });
-    template();
-    return stack.node.findAll().filter(CfnResource.isCfnResource).filter(({ cfnResourceType }) => cfnResourceType === 'AWS::Lambda::Version').map((one) => stack.resolve(one.logicalId))[0];
-  };
   // Lambda refuses to publish a version that equals the one before.
-  assert.equal(version({}), version({ retentionPeriod: Duration.days(8), reserveConcurrency: true }));
+  assert.equal(version({}), version({ retentionPeriod: Duration.days(8), reserveConcurrency: true, alarmEmail: 'ops@example.com' }));
   assert.notEqual(version({}), version({ mode: 'report' }));
+});
+
+test('a replaced resource of the function makes a new version', () => {
+  const own = (props: (stack: Stack) => Partial<lambda.FunctionProps>, options: Partial<RetryQueueProps> = {}) => (stack: Stack) => ({
+    ...OWN,
+    handler: handler(stack, props(stack)),
+    ...options,
+  });
+  const role = (props: object) => own((stack) => ({ role: new iam.Role(stack, 'Own', { assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'), ...props }) }));
+  const logGroup = (logGroupName?: string) => own((stack) => ({ logGroup: new logs.LogGroup(stack, 'Own', { logGroupName }) }));
+  const direct: Partial<RetryQueueProps> = { ...FIFO, fifo: false };
+  const secret = (secretName: string) => (stack: Stack) => {
+    const given = new secretsmanager.Secret(stack, 'Secret', { secretName });
+    return { secrets: [given], signingSecret: given.secretArn };
+  };
+  const parameter = (parameterName: string) => (stack: Stack) => {
+    const given = new ssm.StringParameter(stack, 'Parameter', { parameterName, stringValue: '{}' });
+    return { parameters: [given], policy: given.parameterArn };
+  };
+  const different: [Parameters<typeof made>[0], Parameters<typeof made>[0]][] = [
+    [{}, { rolePath: '/service/' }],
+    [{ rolePath: '/service/' }, { rolePath: '/shop/' }],
+    [{ name: 'orders' }, { name: 'bills' }],
+    [direct, FIFO],
+    [secret('old'), secret('new')],
+    [parameter('/old'), parameter('/new')],
+    [role({}), role({ path: '/service/' })],
+    [role({}), role({ roleName: 'charge' })],
+    [logGroup(), logGroup('charge')],
+    [own(() => ({}), { ...direct, name: 'orders' }), own(() => ({}), { ...direct, name: 'bills' })],
+    [own(() => ({}), direct), own(() => ({}), FIFO)],
+  ];
+  for (const [index, [before, after]] of different.entries()) assert.notEqual(version(before), version(after), `different[${index}]`);
+  // The function does not refer to these.
+  const same: typeof different = [
+    [{ ...direct, deadLetterMode: 'redrive' }, { ...FIFO, deadLetterMode: 'redrive' }],
+    [own(() => ({}), { name: 'orders' }), own(() => ({}), { name: 'bills' })],
+    [role({}), role({ description: 'charges' })],
+  ];
+  for (const [index, [before, after]] of same.entries()) assert.equal(version(before), version(after), `same[${index}]`);
+});
+
+test('a name that only the deployment knows does not fail the synthesis', () => {
+  const name = (stack: Stack) => new CfnParameter(stack, 'Name').valueAsString;
+  version((stack) => {
+    const given = new secretsmanager.Secret(stack, 'Secret', { secretName: name(stack) });
+    return { secrets: [given], signingSecret: given.secretArn };
+  });
 });
 
 test('a handler of your own is deployed gradually too', () => {
@@ -259,7 +313,7 @@ test('impossible options are refused, with the remedy', () => {
     [(stack) => ({ codeSigningConfig: signing(stack), code: undefined }), /and target\/lambda\/requeue-lambda, the default of code, is a directory/],
     [(stack) => ({ ...OWN, handler: handler(stack), rolePath: '/service/' }), /rolePath is for roles that the construct makes, .*: set it at the handler's role$/],
     [(stack) => ({ ...OWN, handler: handler(stack), tracing: lambda.Tracing.ACTIVE }), /tracing is an option for targetUrl only, .*, and set it at the handler$/],
-    [(stack) => ({ ...OWN, handler: handler(stack, 9) }), /maxConcurrency of the handler's queues is 10 in all, and the handler reserves 9 executions: .*: reserve at least 10/],
+    [(stack) => ({ ...OWN, handler: handler(stack, { reservedConcurrentExecutions: 9 }) }), /maxConcurrency of the handler's queues is 10 in all, and the handler reserves 9 executions: .*: reserve at least 10/],
   ];
   for (const [props, problem] of table) {
     assert.throws(() => made(props), (error: Error) => {
@@ -274,7 +328,7 @@ test('options at the limit are accepted', () => {
     () => ({ rolePath: '/' }),
     () => ({ rolePath: `/${'a'.repeat(510)}/` }),
     (stack: Stack) => ({ encryptionKey: kms.Alias.fromAliasName(stack, 'Alias', 'alias/aws/sqs') }),
-    (stack: Stack) => ({ ...OWN, handler: handler(stack, 10) }),
+    (stack: Stack) => ({ ...OWN, handler: handler(stack, { reservedConcurrentExecutions: 10 }) }),
     (stack: Stack) => ({ ...FIFO, topic: new sns.Topic(stack, 'In', { fifo: true }) }),
     (stack: Stack) => ({ ...FIFO, topic: sns.Topic.fromTopicArn(stack, 'In', `${TOPIC}.fifo`) }),
     (stack: Stack) => ({ ...FIFO, topic: sns.Topic.fromTopicArn(stack, 'In', new CfnParameter(stack, 'Arn').valueAsString) }),
@@ -285,7 +339,7 @@ test('options at the limit are accepted', () => {
 
 test('the queues of a handler share its reserved concurrency, and only one queue may be deployed gradually', () => {
   const { stack } = made();
-  const own = handler(stack, 20);
+  const own = handler(stack, { reservedConcurrentExecutions: 20 });
   new RetryQueue(stack, 'First', { handler: own });
   new RetryQueue(stack, 'Second', { handler: own });
   assert.throws(() => new RetryQueue(stack, 'Third', { handler: own }), /maxConcurrency of the handler's queues is 30 in all, and the handler reserves 20/);
@@ -300,8 +354,14 @@ const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
 const FIFO: Partial<RetryQueueProps> = { fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 };
 const OWN = { targetUrl: undefined, code: undefined };
 
-function handler(stack: Stack, reservedConcurrentExecutions?: number): lambda.Function {
+function handler(stack: Stack, props: Partial<lambda.FunctionProps> = {}): lambda.Function {
   const code = lambda.Code.fromInline('exports.handler = () => {}');
   const timeout = Duration.seconds(60);
-  return new lambda.Function(stack, 'Charge', { runtime: lambda.Runtime.NODEJS_22_X, handler: 'index.handler', code, timeout, reservedConcurrentExecutions });
+  return new lambda.Function(stack, 'Charge', {
+    runtime: lambda.Runtime.NODEJS_22_X,
+    handler: 'index.handler',
+    code,
+    timeout,
+    ...props,
+  });
 }
