@@ -3,6 +3,9 @@
 locals {
   suffix     = var.fifo ? ".fifo" : ""
   queue_name = "${var.name}-messages${local.suffix}"
+
+  # 1 MiB, the default of SQS. Without it, the provider sets 256 KiB.
+  max_message_size = 1048576
 }
 
 # The messages of both queues are accepted work, and SQS cannot bring them back. So a plan that would
@@ -14,6 +17,7 @@ resource "aws_sqs_queue" "queue" {
   kms_master_key_id          = var.kms_key_arn == "" ? null : var.kms_key_arn
   message_retention_seconds  = var.message_retention_period
   visibility_timeout_seconds = local.visibility_timeout
+  max_message_size           = local.max_message_size
   tags                       = var.tags
 
   redrive_policy = jsonencode({
@@ -31,6 +35,7 @@ resource "aws_sqs_queue" "dead_letter_queue" {
   fifo_queue              = var.fifo
   sqs_managed_sse_enabled = var.kms_key_arn == "" ? true : null
   kms_master_key_id       = var.kms_key_arn == "" ? null : var.kms_key_arn
+  max_message_size        = local.max_message_size
   tags                    = var.tags
 
   # 14 days, the longest period that SQS allows.

@@ -615,7 +615,10 @@ variable "runbook_url" {
 # Options of the deployment
 
 variable "environment" {
-  description = "Further settings of the function, for example { REQUEUE_TRUSTED_SENDERS = \"own\" }."
+  description = <<-EOT
+    Further settings of the function, for example { REQUEUE_TRUSTED_SENDERS = "own" }. Without
+    REQUEUE_SERVICE and REQUEUE_METRICS: alarms and dashboard need their defaults.
+  EOT
   type        = map(string)
   default     = {}
   nullable    = false

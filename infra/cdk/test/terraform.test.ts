@@ -415,6 +415,11 @@ test('without tracing, the module sets the mode of the time before it', () => {
   assert.deepEqual(values['tracing_config'], [{ mode: 'PassThrough' }]);
 });
 
+test('both queues take messages of 1 MiB', () => {
+  // The provider sets 256 KiB if the module is silent. SQS, and so CloudFormation, sets 1 MiB.
+  for (const queue of ['queue', 'dead_letter_queue']) assert.equal(unchanged!.resources![`aws_sqs_queue.${queue}`]!.values['max_message_size'], 1048576);
+});
+
 /** Mistakes in the module, and what is said about each. */
 const MISTAKES: [string, string, string, RegExp][] = [
   ['function.tf', '  memory_size   = var', '  memory        = var', /has the argument memory, and the schema has none/],

@@ -144,6 +144,8 @@ const TYPES: Record<string, [string, Record<string, Translation>]> = {
       kms_master_key_id: as('KmsMasterKeyId'),
       message_retention_seconds: as('MessageRetentionPeriod'),
       visibility_timeout_seconds: as('VisibilityTimeout'),
+      // The default of SQS. The provider has another one, so that the module must write it.
+      max_message_size: unless(1048576, 'MaximumMessageSize'),
       redrive_policy: json('RedrivePolicy'),
       redrive_allow_policy: json('RedriveAllowPolicy'),
       tags: as('Tags'),
