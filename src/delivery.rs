@@ -296,13 +296,14 @@ impl Delivery {
     }
 
     pub(crate) fn usage(&self) -> Usage<'_> {
+        let first_received = self.state.age_from.unwrap_or(self.first_received);
         Usage {
             state: &self.state,
             // Before its time no handler was called.
             first_received: self
                 .limits
                 .not_before
-                .map_or(self.first_received, |due| due.max(self.first_received)),
+                .map_or(first_received, |due| due.max(first_received)),
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives(),
             strategy: self.strategy,

@@ -179,6 +179,8 @@ pub enum Deferral {
     Paused,
     /// Its downstream service kept failing.
     CircuitOpen,
+    /// The rate limit of its downstream service has no room. It waits in line, or for a slot.
+    RateLimited,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS should keep it, but its record has no message id for the batch response.
@@ -197,6 +199,7 @@ impl Deferral {
             Self::Postponed => "postponed",
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit-open",
+            Self::RateLimited => "rate-limited",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
             Self::SenderUnknown => "sender-unknown",

@@ -137,6 +137,7 @@ pub mod classify;
 mod failure;
 mod result_ext;
 pub mod policy;
+mod limit;
 mod disposition;
 mod plan;
 mod processor;

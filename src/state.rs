@@ -26,6 +26,10 @@ pub(crate) struct RetryState {
     pub(crate) counts: [u32; 4],
     /// The handler must not get the message earlier.
     pub(crate) not_before: Option<SystemTime>,
+    /// The place in the line of a rate limit.
+    pub(crate) place: Option<SystemTime>,
+    /// The age budget of a message that waited for a rate limit begins here.
+    pub(crate) age_from: Option<SystemTime>,
     /// Copies sent since the last call for deferrals.
     pub(crate) deferrals: u32,
     /// Copies sent since the last failure, because the handler asked for a later time.
@@ -70,6 +74,7 @@ impl RetryState {
         self.retry_count = retries.saturating_add(1);
         self.deferrals = 0;
         self.postponements = 0;
+        self.place = None;
         self.delay = Some(wait);
         self.class = class;
         if let Some(class) = class {
@@ -83,6 +88,26 @@ impl RetryState {
         self.deferrals = self.deferrals.saturating_add(1);
     }
 
+    /// The message waits for its rate limit, in line if it has a place there, until `end`. Time that
+    /// passes before its first call is no part of its age.
+    pub(crate) fn note_rate_limit(&mut self, place: Option<SystemTime>, end: Option<SystemTime>) {
+        match place {
+            Some(_) => {
+                self.place = place;
+                self.note_hop();
+            }
+            None => self.note_deferral(),
+        }
+        if !self.was_called() {
+            self.age_from = end;
+        }
+    }
+
+    /// Whether a copy tells of a call.
+    pub(crate) fn was_called(&self) -> bool {
+        self.retry_count > 0 || self.postponements > 0
+    }
+
     /// The message waits for its time.
     pub(crate) fn note_hop(&mut self) {
         self.hops = self.hops.saturating_add(1);
@@ -91,6 +116,7 @@ impl RetryState {
     /// The handler asked for a later time.
     pub(crate) fn note_postponement(&mut self) {
         self.deferrals = 0;
+        self.place = None;
         self.postponements = self.postponements.saturating_add(1);
     }
 }

@@ -11,6 +11,7 @@ use crate::settings::DeadLetterMode;
 use crate::wire::DeadLetterInfo;
 
 mod protection;
+mod limiter;
 mod health;
 mod hold;
 mod call;
@@ -19,6 +20,7 @@ mod scope;
 mod tests;
 
 pub(crate) use call::{Caller, Change, Held, Reply};
+pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
 pub use scope::Scope;
 
@@ -28,6 +30,12 @@ pub(crate) enum TimeLeft {
     Enough,
     /// The reserve for settling has begun: nothing starts any more.
     TooLittle,
+}
+
+/// When the message expires, if that is limited.
+pub(crate) fn expires(policy: &RetryPolicy, delivery: &Delivery) -> Option<SystemTime> {
+    let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min()?;
+    delivery.first_sent.checked_add(ttl)
 }
 
 /// `None` if the handler is to be called. `given_up` is the reason for which this process gave the
@@ -61,9 +69,7 @@ pub(crate) fn gate(
             }
         });
     }
-    let age = now.duration_since(delivery.first_sent).unwrap_or_default();
-    let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
-    let is_expired = ttl.is_some_and(|ttl| age > ttl);
+    let is_expired = expires(policy, delivery).is_some_and(|end| now > end);
     // An expired message is left out, since its group may pass it.
     if let Some(reason) = given_up.filter(|_| !(is_expired && delivery.is_fifo())) {
         return Some(match dead_letter {

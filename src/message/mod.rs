@@ -79,6 +79,11 @@ impl<T> Message<T> {
         Self { body, delivery, random_key, max_retries, deadline }
     }
 
+    /// The handler begins later than expected.
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
     /// A message for a unit test of a handler, with the body that the handler gets.
     ///
     /// ```

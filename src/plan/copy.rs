@@ -11,9 +11,12 @@ use crate::delay::{Delay, Wait};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
 use crate::failure::{Failure, FailureClass};
+use crate::limit::Place;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;
 use crate::wire::{self, NotWrappable, Stamped, Wrap};
+
+use super::Decision;
 
 /// A copy to be sent.
 #[derive(Debug)]
@@ -108,18 +111,18 @@ fn carried(delivery: &Delivery) -> RetryState {
 }
 
 /// The state of a copy that waits: deferred if `why` is set, otherwise for its next retry.
-pub(super) fn waiting(
-    delivery: &Delivery,
-    why: Option<Deferral>,
-    class: Option<FailureClass>,
-    wait: Wait,
-) -> RetryState {
+pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) -> RetryState {
+    let Decision { delivery, failure, at, place, .. } = decision;
+    let class = failure.as_ref().map(Failure::class);
     let mut state = carried(delivery);
     state.not_before = wait.not_before();
     match why {
         None => state.note_retry(delivery.retries(), class, wait.total()),
         Some(Deferral::NotDue) => state.note_hop(),
         Some(Deferral::Postponed) => state.note_postponement(),
+        Some(Deferral::RateLimited) => {
+            state.note_rate_limit(place.map(Place::time), at.checked_add(wait.total()));
+        }
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen

@@ -9,6 +9,7 @@ use crate::delay::{Delay, Wait, whole_secs};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Failure, Reason};
+use crate::limit::Place;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
 use crate::settings::{DeadLetterMode, Mode};
@@ -34,6 +35,8 @@ pub(crate) struct Decision {
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
     pub(crate) sample: f64,
+    /// The place in the line of the rate limit, if the message waits there.
+    pub(crate) place: Option<Place>,
 }
 
 impl Decision {
@@ -44,7 +47,7 @@ impl Decision {
         at: SystemTime,
         sample: f64,
     ) -> Self {
-        Self { delivery, disposition, failure: None, elapsed: None, at, sample }
+        Self { delivery, disposition, failure: None, elapsed: None, at, sample, place: None }
     }
 }
 
@@ -176,6 +179,7 @@ impl<'a> Planner<'a> {
                     why @ (Deferral::NotDue
                     | Deferral::Paused
                     | Deferral::CircuitOpen
+                    | Deferral::RateLimited
                     | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {
@@ -216,12 +220,12 @@ impl<'a> Planner<'a> {
         wait: Wait,
         hidden_if_unsent: Duration,
     ) -> Plan {
-        let Decision { delivery, failure, .. } = decision;
+        let Decision { delivery, .. } = decision;
         let Some(queue) = delivery.queue.clone() else { return Plan::Keep { unsent: None } };
         if delivery.strategy == Strategy::Visibility {
             return Plan::Hide { queue, wait: wait.total(), unsent: None };
         }
-        let state = copy::waiting(delivery, why, failure.as_ref().map(Failure::class), wait);
+        let state = copy::waiting(decision, why, wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
         let hidden = Some(hidden_if_unsent.max(MIN_HIDDEN_IF_UNSENT));
         match Copy::new(delivery, &state, wait.delay(), route, hidden, self.wrap) {

@@ -6,7 +6,7 @@ use super::budgets::{max_retries, time_left};
 use super::decide::MAX_SPREAD;
 use super::usage::Usage;
 use super::{RetryPolicy, jitter};
-use crate::delay::Wait;
+use crate::delay::{Delay, Wait};
 use crate::disposition::{Deferral, Disposition, Strategy};
 
 /// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
@@ -60,6 +60,10 @@ const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
 /// The longest wait, before its spread, of a message whose sender is unknown.
 const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
+/// No message waits longer in the line of a rate limit before it asks again. The line itself is an
+/// hour shorter, since it may move back.
+const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
+
 /// The due time of a message, as far as it is believed. Requeue orders no wait that is longer than
 /// any that begins now. A longer one must not make the message hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
@@ -71,6 +75,7 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTim
         rate_limit,
         quota,
         temporary,
+        limit,
         ..
     } = policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
@@ -80,6 +85,7 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTim
     let longest = curves
         .into_iter()
         .chain(spread)
+        .chain(limit.map(|_| LONGEST_IN_LINE))
         .fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
@@ -97,6 +103,22 @@ pub(crate) fn defer(
         _ => spread(doubled(policy, deferrals), sample),
     };
     Disposition::Defer { why, wait: Wait::from(wait, now) }
+}
+
+/// Defers a message that waits in the line of a rate limit until `due`. A slot is only waited for in
+/// whole seconds, so the wait is rounded down.
+pub(crate) fn in_line(due: SystemTime, now: SystemTime) -> Disposition {
+    let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
+    Disposition::Defer {
+        why: Deferral::RateLimited,
+        wait: Wait::from(Duration::from_secs(wait), now),
+    }
+}
+
+/// Defers a message for which the line of a rate limit is too long: it asks again later.
+pub(crate) fn line_full(now: SystemTime) -> Disposition {
+    let wait = Wait::from(Duration::from_secs(u64::from(Delay::MAX.as_secs())), now);
+    Disposition::Defer { why: Deferral::RateLimited, wait }
 }
 
 /// Defers a message whose sender is not known yet. It waits by its visibility timeout, and each

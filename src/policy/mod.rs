@@ -7,6 +7,7 @@ use crate::failure::FailureClass;
 
 mod decide;
 mod defer;
+mod limit;
 mod budgets;
 mod usage;
 mod presets;
@@ -22,10 +23,12 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    believed_due, defer, defer_unverified, deferred_by_visibility, hold, may_be_held,
+    believed_due, defer, defer_unverified, deferred_by_visibility, hold, in_line, line_full,
+    may_be_held,
 };
 pub use jitter::Jitter;
 use jitter::Spread;
+pub use limit::RateLimit;
 pub(crate) use presets::Preset;
 pub use usage::History;
 pub(crate) use usage::Usage;
@@ -68,6 +71,9 @@ pub struct RetryPolicy {
     /// When calls to a downstream service that keeps failing stop; `None` for never. Default: see
     /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
+    /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
+    /// environment and each worker counts its own calls. Default: none. No preset changes it.
+    pub limit: Option<RateLimit>,
     /// Delays and budgets for [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
     /// Delays and budgets for [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.

@@ -74,6 +74,7 @@ impl Preset {
             message_ttl: None,
             max_deferrals: 100,
             max_deferral: Duration::from_mins(1),
+            limit: None,
             max_postponements: 1_000,
             max_pause: Some(Duration::from_mins(1)),
             circuit_breaker: Some(CircuitBreaker::default()),

@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, Span};
 
 use super::BatchProcessor;
@@ -19,10 +19,11 @@ use super::executor::{self, End, Slot};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::disposition::{Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
+use crate::gate::{Caller, Change, Held, Limiter, Reply, Scope, TimeLeft, expires, gate};
 use crate::handler::{Handler, poll_last};
+use crate::limit::{Admission, Ask, Place};
 use crate::message::{Body, Message};
 use crate::plan::Decision;
 use crate::policy;
@@ -45,6 +46,8 @@ enum Handled {
     Failed(Failure),
     /// A pause or an open circuit prevented the call.
     Held(Held),
+    /// The rate limit has no slot soon enough.
+    Limited(Admission),
     /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
     /// The host ends.
@@ -83,6 +86,7 @@ impl Handled {
             Self::Failed(_)
             | Self::Abandoned
             | Self::Held(_)
+            | Self::Limited(_)
             | Self::NotStarted
             | Self::Interrupted => Reply::Silent,
         }
@@ -116,6 +120,10 @@ where
             return (decision, Reply::Silent);
         }
         let handled = self.handle(delivery, turn, slot).await;
+        // If it waited for a slot of the rate limit, its handler began later.
+        let QueuePolicy { limiter, .. } = self.processor.inner.policy(delivery);
+        let later = limiter.as_ref().and_then(|_| slot.turn());
+        let turn = &later.unwrap_or(*turn);
         let reply = handled.reply(turn.limit < self.deadlines.cutoff);
         (self.decide(delivery, turn, handled), reply)
     }
@@ -236,12 +244,13 @@ where
         })
     }
 
-    /// Calls the handler, unless the downstream service is paused or its circuit is open.
+    /// Calls the handler, unless the downstream service is paused, its circuit is open, or its rate
+    /// limit has no slot.
     async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let Inner { handler, mode, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, protection } = self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, protection, limiter } = self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
-        let message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
+        let mut message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };
@@ -257,6 +266,22 @@ where
             Ok(permit) => permit,
             Err(held) => return Handled::Held(held),
         };
+        if let Some(limiter) = limiter.as_ref().filter(|_| *mode == Mode::Requeue) {
+            match self.admit(limiter, scope, delivery) {
+                Admission::Slot(wait) if wait.is_zero() => {}
+                Admission::Slot(wait) => {
+                    let turn = slot.wait(wait);
+                    tokio::select! {
+                        biased;
+                        () = self.deadlines.stop.starting.cancelled() => {
+                            return Handled::Interrupted;
+                        }
+                        () = sleep_until(turn.began) => message.set_deadline(turn.limit),
+                    }
+                }
+                refused => return Handled::Limited(refused),
+            }
+        }
         if !slot.hold(permit) {
             // The slot knows why.
             return pending().await;
@@ -267,6 +292,29 @@ where
         }
     }
 
+    /// Asks the rate limit for a slot. A message that waits in its place in the queue cannot carry a
+    /// place in the line, and each further receive counts as a retry. So it waits here for longer.
+    fn admit(&self, limiter: &Limiter, scope: Scope, delivery: &Delivery) -> Admission {
+        let now = self.processor.inner.settler.clock.now();
+        // The other half is for the handler.
+        let half = self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2;
+        let (ask, longest) = match (delivery.strategy, delivery.state.place) {
+            (Strategy::Visibility, _) => (Ask::Retry, half),
+            (Strategy::Copy, Some(place)) => {
+                (Ask::Waited(Place::from_time(place)), limiter.max_slot_wait())
+            }
+            (Strategy::Copy, None) if delivery.state.was_called() => {
+                (Ask::Retry, limiter.max_slot_wait())
+            }
+            (Strategy::Copy, None) => (Ask::Newcomer, limiter.max_slot_wait()),
+        };
+        // It must not expire meanwhile.
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        let lives = expires(policy, delivery)
+            .map_or(half, |end| end.duration_since(now).unwrap_or_default());
+        limiter.admit(scope, ask, longest.min(half).min(lives), now)
+    }
+
     /// Step 5, decide: from the end of a handler to the disposition of its message.
     fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
         let Inner { settler, .. } = &*self.processor.inner;
@@ -274,7 +322,12 @@ where
         let Turn { began, sample, .. } = *turn;
         let now = settler.clock.now();
         let elapsed =
-            (!matches!(handled, Handled::Held(_) | Handled::NotStarted)).then(|| began.elapsed());
+            (!matches!(handled, Handled::Held(_) | Handled::Limited(_) | Handled::NotStarted))
+                .then(|| began.elapsed());
+        let place = match &handled {
+            Handled::Limited(Admission::InLine(place, _)) => Some(*place),
+            _ => None,
+        };
         let (disposition, failure) = match handled {
             Handled::Held(Held { why, rest }) => (
                 policy::hold(
@@ -286,6 +339,12 @@ where
                     now,
                     sample,
                 ),
+                None,
+            ),
+            Handled::Limited(Admission::InLine(_, due)) => (policy::in_line(due, now), None),
+            Handled::Limited(Admission::LineFull) => (policy::line_full(now), None),
+            Handled::Limited(Admission::Full | Admission::Slot(_)) => (
+                policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample),
                 None,
             ),
             Handled::Done => (Disposition::Complete, None),
@@ -302,6 +361,7 @@ where
         Decision {
             failure,
             elapsed,
+            place,
             ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
         }
     }

@@ -9,13 +9,12 @@ use std::future::Future;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, SystemTime};
 use std::vec;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,6 +23,10 @@ use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Permit, Reply};
 use crate::plan::Decision;
+
+mod slot;
+
+pub(super) use slot::Slot;
 
 /// The shortest time between two checks of the clock for queued deliveries, however short a
 /// handler's timeout is.
@@ -154,7 +157,7 @@ struct Executor<'a, R: Runner> {
 impl<R: Runner> Executor<'_, R> {
     fn spawn(&mut self, count: usize) {
         for _ in 0..count {
-            let slot = Slot { shared: Arc::clone(&self.shared), number: self.shared.new_slot() };
+            let slot = Slot::new(Arc::clone(&self.shared));
             self.tasks.push(AbortOnDropHandle::new(self.handlers.spawn(slot.work())));
         }
     }
@@ -301,95 +304,6 @@ impl<R: Runner> Shared<R> {
         if let Some(change) = change {
             self.runner.announce(change);
         }
-    }
-}
-
-/// One of the tasks that make attempts, as the attempt in it sees it.
-pub(super) struct Slot<R: Runner> {
-    shared: Arc<Shared<R>>,
-    number: usize,
-}
-
-impl<R: Runner> Slot<R> {
-    /// Takes delivery after delivery, until none is left or this one has been abandoned.
-    async fn work(self) {
-        let Shared { runner, .. } = &*self.shared;
-        while let Some((delivery, turn)) = self.take() {
-            let (decision, reply) = runner.run(&delivery, &turn, &self).await;
-            let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
-            if !self.finish(decision, reply) {
-                break;
-            }
-            // A handler that never waits would keep everything else off this thread.
-            if is_long {
-                yield_now().await;
-            } else {
-                consume_budget().await;
-            }
-        }
-    }
-
-    fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
-        let mut state = self.shared.state();
-        let delivery = state.queued.next()?;
-        let turn = self.shared.runner.turn();
-        let due = if turn.began < self.shared.deadlines.cutoff {
-            turn.limit
-        } else {
-            turn.began + DECIDED_WITHIN
-        };
-        let running = Running {
-            delivery: Arc::clone(&delivery),
-            turn,
-            permit: None,
-            end: None,
-            due,
-            waker: None,
-        };
-        state.slots[self.number] = Some(running);
-        Some((delivery, turn))
-    }
-
-    /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
-    /// task ends with its last decision, so it does not outlive the batch.
-    fn finish(&self, decision: Decision, reply: Reply) -> bool {
-        let mut state = self.shared.state();
-        let Some(running) = state.slots[self.number].take() else { return false };
-        let goes_on = !state.queued.as_slice().is_empty();
-        // This comes before anybody can see the decision, since the next attempt depends on it.
-        let change = give_back(running.permit, reply, decision.at);
-        self.shared.post(state, decision);
-        self.shared.announce(change);
-        goes_on
-    }
-
-    /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
-    /// first.
-    pub(super) fn hold(&self, permit: Permit) -> bool {
-        match &mut self.shared.state().slots[self.number] {
-            Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Whether a handler that waits is to end.
-    pub(super) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
-        let mut state = self.shared.state();
-        match &mut state.slots[self.number] {
-            None => return Poll::Ready(End::Abandoned),
-            Some(Running { end: Some(end), .. }) => return Poll::Ready(*end),
-            Some(running) => match &running.waker {
-                Some(waker) if waker.will_wake(context.waker()) => {}
-                _ => running.waker = Some(context.waker().clone()),
-            },
-        }
-        if !state.has_waited && !state.queued.as_slice().is_empty() {
-            state.has_waited = true;
-            drop(state);
-            self.shared.news.notify_one();
-        }
-        Poll::Pending
     }
 }
 

@@ -1,9 +1,9 @@
-//! The policy of each queue, with the pauses and circuits that it keeps.
+//! The policy of each queue, with its pauses, circuits and rate limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::gate::Protection;
+use crate::gate::{Limiter, Protection};
 use crate::policy::RetryPolicy;
 use crate::queue::QueueArn;
 
@@ -17,11 +17,14 @@ pub(super) struct Policies {
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
+    /// The rate limits, if the policy has one.
+    pub(super) limiter: Option<Arc<Limiter>>,
 }
 
 impl QueuePolicy {
     fn new(policy: RetryPolicy) -> Self {
-        Self { protection: Protection::new(&policy), policy }
+        let (protection, limiter) = (Protection::new(&policy), Limiter::new(&policy));
+        Self { policy, protection, limiter }
     }
 }
 

@@ -28,6 +28,7 @@ mod patience;
 mod producer_limits;
 mod protection;
 mod queues;
+mod rate_limit;
 mod receives;
 mod redrives;
 mod reporting;

@@ -125,6 +125,8 @@ pub struct Book {
     /// The messages of which one worker had several deliveries in hand at once, whose copies nobody
     /// can tell apart for certain.
     pub in_hand_twice: BTreeSet<usize>,
+    /// The calls of each environment, by scope, as long as it lives.
+    pub rated: BTreeMap<(usize, usize), Vec<Instant>>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
@@ -147,6 +149,7 @@ impl Book {
             given_up: BTreeMap::new(),
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
+            rated: BTreeMap::new(),
             lives: BTreeMap::new(),
         }
     }
@@ -308,6 +311,7 @@ impl Book {
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
         self.given_up.retain(|(other, ..), _| *other != environment);
+        self.rated.retain(|(other, _), _| *other != environment);
         self.left.retain(|(other, ..)| *other != environment);
     }
 

@@ -102,10 +102,11 @@ impl Handler for Script {
     type Error = Failure;
 
     fn scope(&self, message: &Message) -> Scope {
-        if self.world.plan.processes().is_some_and(|processes| processes.has_one_scope) {
+        let plan = &self.world.plan;
+        if plan.processes().is_some_and(|processes| processes.has_one_scope) {
             return Scope::default();
         }
-        Scope::of(&producer::number(message.body()).map(|n| n % 2))
+        Scope::of(&producer::number(message.body()).map(|n| plan.scope(n)))
     }
 
     async fn handle(&self, message: Message) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{MessageState, MessageView};
 use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
-use requeue::{InvocationError, Message, SqsBatchResponse};
+use requeue::{InvocationError, Message, Mode, SqsBatchResponse};
 use tokio::time::Instant;
 
 use crate::book::{Book, HANDLE, Invocation, Member, Track};
@@ -20,6 +20,8 @@ use crate::wire::Members;
 
 /// Clocks that are further apart than this make everything look like a redrive.
 const MAX_SKEW: u64 = 120;
+/// The resolution of a timer.
+const TICK: Duration = Duration::from_millis(1);
 /// The shortest deferral of a message that waits in its place.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
 
@@ -52,10 +54,31 @@ impl Book {
         if let Err(what) = self.check_call(world, message, n, id) {
             self.history.violate(Some(n), what);
         }
+        if let Err(what) = self.check_rate(world, environment, n) {
+            self.history.violate(Some(n), what);
+        }
         let track = &mut self.tracks[n];
         track.calls += 1;
         track.calls_when_dead += usize::from(world.plan.works_on_dead(environment));
         Some((n, track.calls))
+    }
+
+    /// No window of time has more calls of the environment than its rate limit: one for each interval,
+    /// and the burst.
+    fn check_rate(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
+        let Some(limit) = world.plan.policy.limit.filter(|_| world.plan.mode == Mode::Requeue)
+        else {
+            return Ok(());
+        };
+        let calls = self.rated.entry((environment, world.plan.scope(n))).or_default();
+        calls.push(Instant::now());
+        let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
+        for (count, began) in (1..).zip(calls.iter().rev()) {
+            let beyond = u32::try_from(usize::saturating_sub(count, burst)).expect("few");
+            // A timer has a resolution of a millisecond.
+            ensure(began.elapsed() + TICK >= interval * beyond, "called beyond the rate limit")?;
+        }
+        Ok(())
     }
 
     fn check_call(
@@ -304,7 +327,7 @@ impl Book {
             self.excuse(id, "clocks are too far apart");
         }
         self.excuse_unstarted(world, id);
-        if world.plan.mode == requeue::Mode::Requeue {
+        if world.plan.mode == Mode::Requeue {
             self.gave_up(world, id);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
 use requeue_testkit::dice::Dice;
@@ -196,6 +196,14 @@ impl Plan {
         }
     }
 
+    /// The scope of a message, where they are not all of one.
+    pub fn scope(&self, n: usize) -> usize {
+        match self.processes() {
+            Some(processes) if processes.has_one_scope => 0,
+            _ => n % 2,
+        }
+    }
+
     /// How many batches of a worker may be in work.
     pub fn receivers(&self) -> usize {
         self.concurrency.min(self.limits.concurrency)
@@ -257,6 +265,13 @@ fn policy(dice: &Dice) -> RetryPolicy {
     for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
         draw_class(class, dice);
     }
+    policy.limit = dice.happens(250).then(|| {
+        let calls = u32::try_from(dice.roll(1, 20)).expect("small");
+        let mut limit = RateLimit::new(calls, dice.pick(&[secs(1), secs(10)]));
+        limit.burst = dice.pick(&[1, limit.burst, 5]);
+        limit.max_slot_wait = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
+        limit
+    });
     let calls = &mut policy.sqs_calls;
     calls.max_attempts = u32::try_from(dice.roll(1, 6)).expect("small");
     calls.backoff = Backoff::Exponential { base: steps(14), multiplier: 2.0 };

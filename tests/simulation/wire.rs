@@ -93,6 +93,8 @@ pub struct Past {
     /// The same if it is known: when a moved message arrived only its environment knows.
     pub dated: Option<u64>,
     pub first_received: u64,
+    /// Where its age begins, if it waited for a rate limit before its first call.
+    pub age_from: Option<u64>,
     /// When this copy was first received.
     pub received_here: u64,
     pub original: String,
@@ -170,6 +172,7 @@ impl Past {
             first_sent: members.time("firstSent").unwrap_or(sent),
             dated: members.time("firstSent").or((!is_moved).then_some(sent)),
             first_received: members.time("firstReceived").unwrap_or(received),
+            age_from: members.time("ageFrom"),
             is_given_up: members.is_given_up(),
             received_here,
             why: members.state["lastDeadLetter"].clone(),

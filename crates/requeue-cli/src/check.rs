@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::{CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
 use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
@@ -213,7 +213,7 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// A line for the pause, and one for the circuit breaker.
+/// A line for the rate limit, if there is one, one for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds messages back for at most {}", span(longest)),
@@ -233,7 +233,18 @@ fn protection(policy: &RetryPolicy) -> String {
         }
         None => "never opens".to_owned(),
     };
-    format!("pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}")
+    let limit = policy.limit.map_or_else(String::new, |limit| {
+        let RateLimit { limit: calls, period, burst, max_slot_wait, .. } = limit;
+        format!(
+            "rate limit: {calls} calls in {}, {burst} at once, for each scope and in each execution \
+             environment; a message waits for its call for at most {} before it is deferred\n",
+            span(period),
+            span(max_slot_wait)
+        )
+    });
+    format!(
+        "{limit}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
+    )
 }
 
 /// `deferrals: at most 100 in a row for a message, each …`

@@ -64,6 +64,11 @@ export interface RetryPolicy {
   readonly maxPauseSeconds?: number | 'off';
   /** Stops calls to a downstream service that keeps failing. */
   readonly circuitBreaker?: CircuitBreaker | 'off';
+  /**
+   * The calls that a downstream service takes. Messages without room wait, and use no retry. Each
+   * execution environment counts its own calls.
+   */
+  readonly rateLimit?: RateLimit;
   /** Delays and budgets for each class of failures. */
   readonly errorConfigs?: ErrorConfigs;
   /**
@@ -141,6 +146,18 @@ export interface CircuitBreaker {
   readonly threshold?: number;
   /** The longest time between two rounds of probes. */
   readonly resetTimeoutSeconds?: number;
+}
+
+/** The calls that a downstream service takes. */
+export interface RateLimit {
+  /** Calls in each period. */
+  readonly limit: number;
+  /** The period. */
+  readonly periodSeconds?: number;
+  /** Calls that may come at once after a time without calls. */
+  readonly burst?: number;
+  /** How long a message may wait inside the function for its call. */
+  readonly maxSlotWaitSeconds?: number;
 }
 
 /** A rule of your own for the class of a failure. */

@@ -47,6 +47,7 @@ const POLICY: Keys<types.RetryPolicy> = {
   maxPostponements: true,
   maxPauseSeconds: true,
   circuitBreaker: true,
+  rateLimit: true,
   errorConfigs: true,
   rules: true,
   sqsCalls: true,
@@ -72,6 +73,7 @@ const CLASS_POLICY: Keys<types.ClassPolicy> = {
   totalTimeoutSeconds: true,
 };
 const BREAKER: Keys<types.CircuitBreaker> = { threshold: true, resetTimeoutSeconds: true };
+const RATE_LIMIT: Keys<types.RateLimit> = { limit: true, periodSeconds: true, burst: true, maxSlotWaitSeconds: true };
 const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };
 const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
 const CALLS: Keys<types.Calls> = { maxAttempts: true, baseDelay: true, multiplier: true, maxDelay: true, jitter: true };
@@ -102,6 +104,7 @@ test('the types have the keys and words of the schema', () => {
     '': POLICY,
     errorConfigs: ERROR_CONFIGS,
     circuitBreaker: BREAKER,
+    rateLimit: RATE_LIMIT,
     rules: RULE,
     match: MATCH,
     sqsCalls: CALLS,

@@ -31,6 +31,20 @@ const MAX_HOLD: f64 = 900.0;
 /// A higher threshold would open the circuit only after the damage is done.
 const MAX_THRESHOLD: u32 = 1_000;
 
+/// More calls in a period are no limit that one downstream service has.
+const MAX_CALLS: u32 = 1_000_000;
+/// A longer period is a quota, which the service itself counts.
+const MAX_PERIOD: f64 = 86_400.0;
+/// The shortest period: a hundredth of a second.
+const MIN_PERIOD: f64 = 0.01;
+/// A longer wait for a call costs more than another delivery.
+const MAX_SLOT_WAIT: f64 = 20.0;
+
+pub(super) const CALLS: Count = Count { min: 1, max: MAX_CALLS };
+pub(super) const PERIOD: Seconds =
+    Seconds(Number { min: MIN_PERIOD, max: MAX_PERIOD, what: "a number of seconds" });
+pub(super) const SLOT_WAIT: Seconds =
+    Seconds(Number { min: 0.0, max: MAX_SLOT_WAIT, what: "a number of seconds" });
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };
 pub(super) const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds =

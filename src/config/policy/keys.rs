@@ -5,7 +5,7 @@ use super::calls::Calls;
 use super::classes::Entries;
 use super::delays::{Backoffs, Jitters, Presets};
 use super::key::{Key, Listed, table};
-use super::protection::{Breakers, Pauses};
+use super::protection::{Breakers, Pauses, Rates};
 use super::queue::QueueConfigs;
 use super::rules::RuleList;
 use super::shapes::{Count, Ignored, Number, Seconds};
@@ -43,6 +43,8 @@ table! {
         "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
     CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
         "When Requeue stops calling a downstream service that fails: off, or these keys.";
+    RATE_LIMIT, "rateLimit", Rates = Rates,
+        "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Each execution environment counts its own calls. Default: no limit.";
     CLASSES, "errorConfigs", Entries = Entries,
         "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
     RULES, "rules", RuleList = RuleList,

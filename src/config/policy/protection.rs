@@ -1,18 +1,19 @@
-//! The settings that protect the downstream service: each may be switched off by one word.
+//! The settings that protect the downstream service. Pauses and circuit breaker may be switched off
+//! by one word.
 
 #[cfg(test)]
 use serde_json::{Value, json};
 
 use std::time::Duration;
 
-use super::bounds::{FAILURES, HOLD};
+use super::bounds::{CALLS, FAILURES, HOLD, PERIOD, SLOT_WAIT};
 use super::json::Json;
 #[cfg(test)]
 use super::key::object;
 use super::key::{Key, Listed, names, table};
 use super::section::Section;
 use super::shapes::{Count, OFF, Seconds, Shape, refuse};
-use crate::policy::CircuitBreaker;
+use crate::policy::{CircuitBreaker, RateLimit};
 
 /// The word [`OFF`], or a number of seconds.
 pub(super) struct Pauses;
@@ -29,6 +30,54 @@ mod breaker {
             "The circuit opens after this many failures in a row, of as many messages of the same scope. If some calls get a response, more failures are needed: at the default of 5, up to 49. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
             "The longest time between two rounds of probes. Default: 30.";
+    }
+}
+
+/// The rate limit, an object.
+pub(super) struct Rates;
+
+/// The keys of the rate limit.
+mod rate {
+    use super::{CALLS, Count, Key, Listed, PERIOD, SLOT_WAIT, Seconds, table};
+
+    table! {
+        LIMIT, "limit", Count = CALLS,
+            "Calls in each period. Required.";
+        PERIOD_SECONDS, "periodSeconds", Seconds = PERIOD,
+            "The period. Default: 1.";
+        BURST, "burst", Count = CALLS,
+            "Calls that may come at once after a time without calls. Default: those of one second, at least 1.";
+        MAX_SLOT_WAIT, "maxSlotWaitSeconds", Seconds = SLOT_WAIT,
+            "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
+    }
+}
+
+impl Shape for Rates {
+    type Value = RateLimit;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<RateLimit> {
+        if json.members().is_none() {
+            return refuse(json, path, "an object", problems);
+        }
+        let mut section = Section::open(json, path, &names(rate::ALL), problems)?;
+        if section.json(rate::LIMIT.name).is_none() {
+            problems.push(format!("{} is missing", section.path_to(rate::LIMIT.name)));
+        }
+        let limit = section.read(&rate::LIMIT, problems);
+        let period = section.read(&rate::PERIOD_SECONDS, problems);
+        let burst = section.read(&rate::BURST, problems);
+        let max_slot_wait = section.read(&rate::MAX_SLOT_WAIT, problems);
+        let mut read = RateLimit::new(limit?, period.unwrap_or(Duration::from_secs(1)));
+        read.burst = burst.unwrap_or(read.burst);
+        read.max_slot_wait = max_slot_wait.unwrap_or(read.max_slot_wait);
+        Some(read)
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let mut schema = object(rate::ALL);
+        schema["required"] = json!([rate::LIMIT.name]);
+        schema
     }
 }
 

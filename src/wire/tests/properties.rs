@@ -145,7 +145,7 @@ fn any_state() -> BoxedStrategy<RetryState> {
         option::of(select(FailureClass::ALL.as_slice())),
         option::of(any::<u32>()),
         prop::array::uniform4(prop_oneof![Just(0), any::<u32>()]),
-        option::of(any_time()),
+        prop::array::uniform3(option::of(any_time())),
         prop::array::uniform5(prop_oneof![Just(0), any::<u32>()]),
     );
     let object = option::of(object_of(string_text(), json())).boxed();
@@ -161,7 +161,9 @@ fn any_state() -> BoxedStrategy<RetryState> {
             class: inner.0,
             delay: inner.1.map(|secs| Duration::from_secs(u64::from(secs))),
             counts: inner.2,
-            not_before: inner.3,
+            not_before: inner.3[0],
+            place: inner.3[1],
+            age_from: inner.3[2],
             deferrals: inner.4[0],
             hops: inner.4[1],
             redrives: inner.4[2],

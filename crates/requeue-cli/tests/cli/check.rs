@@ -101,6 +101,31 @@ fn what_protects_the_downstream_service_is_told() {
 }
 
 #[test]
+fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
+    let told = |document: &str| {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        said.lines().find(|line| line.starts_with("rate limit: ")).map(str::to_owned)
+    };
+    assert_eq!(told("{}"), None);
+    for (document, calls, wait) in [
+        (r#"{"rateLimit": {"limit": 50}}"#, "50 calls in 1 s, 50 at once", "2 s"),
+        (
+            r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxSlotWaitSeconds": 0.5}}"#,
+            "100 calls in 60 s, 3 at once",
+            "500 ms",
+        ),
+    ] {
+        let expected = format!(
+            "rate limit: {calls}, for each scope and in each execution environment; a message \
+             waits for its call for at most {wait} before it is deferred"
+        );
+        assert_eq!(told(document), Some(expected));
+    }
+    let refused = requeue_reading(r#"{"rateLimit": {"burst": 5}}"#, &["check", "-"]);
+    assert!(refused.stderr.contains("rateLimit.limit is missing"), "{}", refused.stderr);
+}
+
+#[test]
 fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
     let no_effect = |own: u32, class: &str, all: u32| {
         format!(

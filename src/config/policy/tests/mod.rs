@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use crate::policy::{
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy,
+};
 
 mod fuzz;
 mod properties;
@@ -154,6 +156,7 @@ fn every_key_reaches_its_place() {
         "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
+        "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxSlotWaitSeconds": 1.5},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
             "RATE_LIMIT": {"baseDelay": 0.5, "multiplier": 1.5, "backoff": "exponential", "jitter": {"proportional": 1},
@@ -173,6 +176,12 @@ fn every_key_reaches_its_place() {
         max_postponements: 5,
         max_pause: Some(Duration::from_millis(12_500)),
         circuit_breaker: Some(CircuitBreaker { threshold: 3, reset_timeout: secs(7) }),
+        limit: Some(RateLimit {
+            limit: 30,
+            period: secs(60),
+            burst: 4,
+            max_slot_wait: Duration::from_millis(1_500),
+        }),
         rate_limit: ClassPolicy {
             backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 1.5 },
             max_delay: secs(86_400),

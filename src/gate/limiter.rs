@@ -1,0 +1,61 @@
+//! The rate limits of the scopes. All batches of an execution environment share them. It decides by
+//! its arguments alone and reads no clock.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::scope::Scope;
+use crate::limit::{Admission, Ask, LimitState};
+use crate::policy::{RateLimit, RetryPolicy};
+
+/// The most scopes with a limit of their own. If so many are in use, further ones share one limit:
+/// they then get fewer calls, and never more.
+const MAX_SCOPES: usize = 10_000;
+
+/// The limits of all scopes.
+pub(crate) struct Limiter {
+    limit: RateLimit,
+    scopes: Mutex<Scopes>,
+}
+
+#[derive(Default)]
+struct Scopes {
+    own: HashMap<Scope, LimitState>,
+    others: LimitState,
+}
+
+impl Limiter {
+    /// `None` if the policy has no limit.
+    pub(crate) fn new(policy: &RetryPolicy) -> Option<Arc<Self>> {
+        policy.limit.map(|limit| Arc::new(Self { limit, scopes: Mutex::default() }))
+    }
+
+    /// Admits one message, which can wait for its slot as long as `longest`.
+    pub(crate) fn admit(
+        &self,
+        scope: Scope,
+        ask: Ask,
+        longest: Duration,
+        now: SystemTime,
+    ) -> Admission {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        scopes.of(scope, now).admit(&self.limit, ask, longest, now)
+    }
+
+    pub(crate) fn max_slot_wait(&self) -> Duration {
+        self.limit.max_slot_wait
+    }
+}
+
+impl Scopes {
+    fn of(&mut self, scope: Scope, now: SystemTime) -> &mut LimitState {
+        if self.own.len() >= MAX_SCOPES && !self.own.contains_key(&scope) {
+            self.own.retain(|_, state| !state.is_idle(now));
+            if self.own.len() >= MAX_SCOPES {
+                return &mut self.others;
+            }
+        }
+        self.own.entry(scope).or_default()
+    }
+}

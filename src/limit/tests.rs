@@ -1,0 +1,251 @@
+//! The gate and the line: each call within the limit, and a line that moves as fast as the limit.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::Sampler;
+
+fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + Duration::from_millis(millis)
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn limit(limit: u32, burst: u32) -> RateLimit {
+    RateLimit { burst, ..RateLimit::new(limit, Duration::from_secs(1)) }
+}
+
+/// A message that can wait for two seconds.
+fn admit(state: &mut LimitState, limit: &RateLimit, ask: Ask, now: u64) -> Admission {
+    state.admit(limit, ask, limit.max_slot_wait, at(now))
+}
+
+#[test]
+fn the_default_burst_is_the_calls_of_one_second_and_at_least_one() {
+    for (calls, period, burst) in [(50, 1, 50), (50, 2, 25), (1, 1, 1), (1, 60, 1), (3, 1, 2)] {
+        let limit = RateLimit::new(calls, Duration::from_secs(period));
+        assert_eq!(limit.burst, burst, "{calls} in {period} s");
+    }
+}
+
+#[test]
+fn the_interval_is_rounded_up_and_never_zero() {
+    for (calls, period, interval) in [
+        (3, Duration::from_secs(1), 333_333_334),
+        (1_000_000, millis(10), 10),
+        (0, Duration::from_secs(1), 1_000_000_000),
+        (1, Duration::ZERO, 1),
+    ] {
+        assert_eq!(RateLimit::new(calls, period).interval(), Duration::from_nanos(interval));
+    }
+}
+
+#[test]
+fn the_gate_passes_a_burst_at_once_then_one_call_for_each_interval_up_to_the_longest_wait() {
+    let limit = limit(10, 3);
+    let mut state = LimitState::default();
+    let slots: Vec<_> = (0..24).map(|_| admit(&mut state, &limit, Ask::Retry, 0)).collect();
+    let waits = [0, 0, 0].into_iter().chain((1..=20).map(|slot| slot * 100));
+    let expected: Vec<_> = waits.map(|wait| Admission::Slot(millis(wait))).collect();
+    assert_eq!(slots[..23], expected);
+    assert_eq!(slots[23], Admission::Full, "it would be called after 2.1 s");
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 99), Admission::Full);
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
+    let longest = state.admit(&limit, Ask::Retry, millis(99), at(2_100));
+    assert_eq!(longest, Admission::Full, "this message can wait for less");
+}
+
+#[test]
+fn a_newcomer_joins_the_line_if_the_gate_is_full_or_others_wait_and_is_called_in_its_order() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    let mut newcomer = |now| admit(&mut state, &limit, Ask::Newcomer, now);
+    for slot in 0..=20 {
+        assert_eq!(newcomer(0), Admission::Slot(millis(slot * 100)));
+    }
+    let waits = |call| Admission::InLine(Place::from_time(at(call)), at(call));
+    assert_eq!(
+        [newcomer(0), newcomer(0), newcomer(1_000)],
+        [waits(2_100), waits(2_200), waits(2_300)]
+    );
+    // The line is over when its last one is called.
+    assert_eq!(newcomer(2_399), waits(2_400));
+    assert_eq!(newcomer(2_500), Admission::Slot(Duration::ZERO));
+}
+
+#[test]
+fn a_message_in_line_goes_to_the_gate_up_to_a_second_early_and_otherwise_keeps_its_place() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+    let place = Place::from_time(at(2_100));
+    let mut waited = |now| admit(&mut state, &limit, Ask::Waited(place), now);
+    assert_eq!(waited(1_100), Admission::InLine(place, at(2_100)));
+    assert_eq!(waited(1_101), Admission::Slot(millis(999)));
+}
+
+#[test]
+fn retries_that_take_slots_hold_the_line_back() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+    let place = Place::from_time(at(2_100));
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 0), Admission::Full);
+    assert_eq!(
+        admit(&mut state, &limit, Ask::Waited(place), 0),
+        Admission::InLine(place, at(2_200)),
+        "the line moved back by one place"
+    );
+    assert_eq!(
+        admit(&mut state, &limit, Ask::Newcomer, 0),
+        Admission::InLine(Place::from_time(at(2_200)), at(2_300)),
+        "a new place counts from where the line would be without that"
+    );
+}
+
+#[test]
+fn a_place_of_another_line_or_a_forged_one_only_leads_to_the_gate_or_to_the_line() {
+    let limit = limit(10, 1);
+    for place in [0, 1, u64::MAX] {
+        let mut state = LimitState { held_back: u64::MAX - 5, ..LimitState::default() };
+        let admission = admit(&mut state, &limit, Ask::Waited(Place(place)), 0);
+        assert!(matches!(admission, Admission::InLine(..)), "{admission:?}");
+        let mut state = LimitState::default();
+        let admission = admit(&mut state, &limit, Ask::Waited(Place(place)), 0);
+        assert_eq!(matches!(admission, Admission::Slot(_)), place < u64::MAX);
+    }
+}
+
+#[test]
+fn the_line_is_at_most_eleven_hours_long() {
+    let limit = RateLimit::new(1, Duration::from_secs(3_600));
+    let mut state = LimitState::default();
+    let admissions = [0; 14].map(|now| admit(&mut state, &limit, Ask::Newcomer, now));
+    assert_eq!(admissions[0], Admission::Slot(Duration::ZERO));
+    assert!(admissions[1..12].iter().all(|one| matches!(one, Admission::InLine(..))));
+    assert_eq!(admissions[12..], [Admission::LineFull; 2]);
+}
+
+/// Fails if any window of time has more calls than the limit allows: its length in intervals, and the
+/// burst.
+fn assert_within(limit: &RateLimit, calls: &[Duration]) {
+    let mut calls = calls.to_vec();
+    calls.sort_unstable();
+    let interval = i128::from(limit.interval_nanos());
+    let allowed = interval * i128::from(limit.burst.max(1) - 1);
+    // How far each call is behind a steady rate that began with the first one.
+    let mut furthest_behind = i128::MIN;
+    for (number, call) in (0_i128..).zip(&calls) {
+        let behind = i128::try_from(call.as_nanos()).expect("small") - number * interval;
+        furthest_behind = furthest_behind.max(behind);
+        assert!(
+            furthest_behind - behind <= allowed,
+            "call {number} at {call:?} is beyond the limit"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_window_has_more_calls_than_the_limit(
+        calls in 1_u32..200,
+        burst in 1_u32..20,
+        asks in prop::collection::vec((0_u64..300, 0_u8..3, 0_u64..9_000), 1..200),
+    ) {
+        let limit = limit(calls, burst);
+        let mut state = LimitState::default();
+        let (mut now, mut made) = (0, Vec::new());
+        for (step, kind, place) in asks {
+            now += step;
+            let ask = match kind {
+                0 => Ask::Newcomer,
+                1 => Ask::Retry,
+                _ => Ask::Waited(Place::from_time(at(place))),
+            };
+            if let Admission::Slot(wait) = admit(&mut state, &limit, ask, now) {
+                prop_assert!(wait <= limit.max_slot_wait);
+                made.push(millis(now) + wait);
+            }
+        }
+        assert_within(&limit, &made);
+    }
+}
+
+/// What happened to a backlog.
+struct Backlog {
+    calls: Vec<Duration>,
+    /// The number of each message, in the order of the calls.
+    order: Vec<u32>,
+    deferrals: u32,
+}
+
+/// A backlog of messages, delivered in batches of ten, one each millisecond. A message that waits is
+/// delivered again after whole seconds, up to a second late. One in `fails` fails once, and is tried
+/// again after 5 s.
+fn backlog(limit: &RateLimit, messages: u32, fails: u32) -> Backlog {
+    let mut state = LimitState::default();
+    let delivered =
+        (0..messages).map(|number| ((millis(u64::from(number / 10)), number), Ask::Newcomer));
+    let mut queue: BTreeMap<(Duration, u32), Ask> = delivered.collect();
+    let mut end = Backlog { calls: Vec::new(), order: Vec::new(), deferrals: 0 };
+    let lateness = Sampler::seeded(7);
+    while let Some(((now, number), ask)) = queue.pop_first() {
+        let mut again = |wait: Duration, ask| {
+            let late = Duration::from_secs(1).mul_f64(lateness.sample());
+            queue.insert((now + wait + late, number), ask);
+        };
+        let admission = state.admit(limit, ask, limit.max_slot_wait, at(0) + now);
+        end.deferrals += u32::from(!matches!(admission, Admission::Slot(_)));
+        match admission {
+            Admission::Slot(wait) => {
+                end.calls.push(now + wait);
+                if number.checked_rem(fails) == Some(0) && ask != Ask::Retry {
+                    again(wait + Duration::from_secs(5), Ask::Retry);
+                } else {
+                    end.order.push(number);
+                }
+            }
+            Admission::InLine(seat, call) => {
+                let wait = call.duration_since(at(0) + now).unwrap_or_default();
+                again(Duration::from_secs(wait.as_secs().clamp(1, 900)), Ask::Waited(seat));
+            }
+            Admission::Full => again(Duration::from_secs(1), ask),
+            Admission::LineFull => again(Duration::from_secs(900), ask),
+        }
+    }
+    end
+}
+
+#[test]
+fn a_backlog_is_called_at_the_limit_and_in_its_order_also_if_some_of_it_fails() {
+    // A message that returns finds that retries held the line back meanwhile, and waits again.
+    for (calls, burst, fails, deferrals_each, seconds_moved) in [
+        (50, 50, 0, 1.2, 3),
+        (50, 1, 0, 1.2, 3),
+        (5, 5, 0, 1.2, 3),
+        (500, 500, 10, 3.0, 10),
+        (50, 50, 5, 4.0, 10),
+        (50, 1, 5, 4.0, 10),
+        (5, 5, 3, 5.0, 10),
+    ] {
+        let limit = limit(calls, burst);
+        let told = format!("{calls}/s, burst {burst}, one of {fails} fails");
+        let Backlog { calls: made, order, deferrals } = backlog(&limit, calls * 200, fails);
+        assert_within(&limit, &made);
+        let at_limit = limit.interval() * u32::try_from(made.len()).expect("few");
+        let took = *made.iter().max().expect("calls");
+        assert!(took <= at_limit.mul_f64(1.0 / 0.97), "{told}: {took:?} instead of {at_limit:?}");
+        let mean = f64::from(deferrals) / f64::from(calls * 200);
+        assert!(mean <= deferrals_each, "{told}: {mean} deferrals");
+        let passed = order.iter().scan(0, |latest, number| {
+            *latest = *number.max(latest);
+            Some(*latest - number)
+        });
+        let passed = passed.max().expect("calls");
+        assert!(passed <= calls * seconds_moved, "{told}: called after {passed} later ones");
+    }
+}

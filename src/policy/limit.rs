@@ -1,0 +1,56 @@
+//! The rate limit of a downstream service.
+
+use std::time::Duration;
+
+/// The calls that a downstream service takes. Requeue makes no more: a message that finds no room
+/// waits for its place, and uses no retry.
+///
+/// Any window of time holds at most `limit` calls for each `period` in it, and `burst` more. It is
+/// the generic cell rate algorithm (GCRA), a leaky bucket without a queue.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{RateLimit, RetryPolicy};
+///
+/// let mut limit = RateLimit::new(100, Duration::from_secs(60));
+/// limit.burst = 10;
+/// let mut policy = RetryPolicy::default();
+/// policy.limit = Some(limit);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RateLimit {
+    /// Calls in each period. 0 counts as one.
+    pub limit: u32,
+    /// The period. Default of the policy document: one second.
+    pub period: Duration,
+    /// Calls that may come at once after a time without calls. Default: those of one second, at
+    /// least one. 0 counts as one.
+    pub burst: u32,
+    /// How long a message may wait in the handler's place for its call. A longer wait is a
+    /// deferral. Default 2 s.
+    pub max_slot_wait: Duration,
+}
+
+impl RateLimit {
+    /// So many calls in each period, with the default burst.
+    #[must_use]
+    pub fn new(limit: u32, period: Duration) -> Self {
+        let mut made = Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2) };
+        let in_a_second = Duration::from_secs(1).as_nanos() / u128::from(made.interval_nanos());
+        made.burst = u32::try_from(in_a_second).unwrap_or(u32::MAX).max(1);
+        made
+    }
+
+    /// The time between two calls at the limit, rounded up.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval_nanos())
+    }
+
+    /// The same in nanoseconds; at least one.
+    pub(crate) fn interval_nanos(&self) -> u64 {
+        let nanos = self.period.as_nanos().div_ceil(u128::from(self.limit.max(1)));
+        u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
+    }
+}

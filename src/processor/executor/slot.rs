@@ -1,0 +1,132 @@
+//! A slot: one of the tasks that make attempts.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::task::{consume_budget, yield_now};
+use tokio::time::Instant;
+
+use super::super::deadlines::Turn;
+use super::{DECIDED_WITHIN, End, LONG_RUN, Runner, Running, Shared, give_back};
+use crate::delivery::Delivery;
+use crate::gate::{Permit, Reply};
+use crate::plan::Decision;
+
+/// One of the tasks that make attempts, as the attempt in it sees it.
+pub(crate) struct Slot<R: Runner> {
+    shared: Arc<Shared<R>>,
+    number: usize,
+}
+
+impl<R: Runner> Slot<R> {
+    pub(super) fn new(shared: Arc<Shared<R>>) -> Self {
+        let number = shared.new_slot();
+        Self { shared, number }
+    }
+
+    /// Takes delivery after delivery, until none is left or this one has been abandoned.
+    pub(super) async fn work(self) {
+        let Shared { runner, .. } = &*self.shared;
+        while let Some((delivery, turn)) = self.take() {
+            let (decision, reply) = runner.run(&delivery, &turn, &self).await;
+            let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
+            if !self.finish(decision, reply) {
+                break;
+            }
+            // A handler that never waits would keep everything else off this thread.
+            if is_long {
+                yield_now().await;
+            } else {
+                consume_budget().await;
+            }
+        }
+    }
+
+    fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
+        let mut state = self.shared.state();
+        let delivery = state.queued.next()?;
+        let turn = self.shared.runner.turn();
+        let due = if turn.began < self.shared.deadlines.cutoff {
+            turn.limit
+        } else {
+            turn.began + DECIDED_WITHIN
+        };
+        let running = Running {
+            delivery: Arc::clone(&delivery),
+            turn,
+            permit: None,
+            end: None,
+            due,
+            waker: None,
+        };
+        state.slots[self.number] = Some(running);
+        Some((delivery, turn))
+    }
+
+    /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
+    /// task ends with its last decision, so it does not outlive the batch.
+    fn finish(&self, decision: Decision, reply: Reply) -> bool {
+        let mut state = self.shared.state();
+        let Some(running) = state.slots[self.number].take() else { return false };
+        let goes_on = !state.queued.as_slice().is_empty();
+        // This comes before anybody can see the decision, since the next attempt depends on it.
+        let change = give_back(running.permit, reply, decision.at);
+        self.shared.post(state, decision);
+        self.shared.announce(change);
+        goes_on
+    }
+
+    /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
+    /// first.
+    pub(crate) fn hold(&self, permit: Permit) -> bool {
+        match &mut self.shared.state().slots[self.number] {
+            Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Notes that the handler begins only after `wait`, and returns its turn then.
+    pub(crate) fn wait(&self, wait: Duration) -> Turn {
+        let mut state = self.shared.state();
+        let began = Instant::now() + wait;
+        let limit = self.shared.deadlines.limit(began);
+        match &mut state.slots[self.number] {
+            Some(running) => {
+                running.turn = Turn { began, limit, ..running.turn };
+                // An attempt that is to end keeps its time for that.
+                if running.end.is_none() {
+                    running.due = limit;
+                }
+                running.turn
+            }
+            // It was abandoned, and ends at its next poll.
+            None => Turn { began, limit, ..self.shared.runner.turn() },
+        }
+    }
+
+    /// The turn of the attempt in this slot; `None` if it was abandoned.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        self.shared.state().slots[self.number].as_ref().map(|running| running.turn)
+    }
+
+    /// Whether a handler that waits is to end.
+    pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
+        let mut state = self.shared.state();
+        match &mut state.slots[self.number] {
+            None => return Poll::Ready(End::Abandoned),
+            Some(Running { end: Some(end), .. }) => return Poll::Ready(*end),
+            Some(running) => match &running.waker {
+                Some(waker) if waker.will_wake(context.waker()) => {}
+                _ => running.waker = Some(context.waker().clone()),
+            },
+        }
+        if !state.has_waited && !state.queued.as_slice().is_empty() {
+            state.has_waited = true;
+            drop(state);
+            self.shared.news.notify_one();
+        }
+        Poll::Pending
+    }
+}
