@@ -40,7 +40,7 @@ def deploying(target):
     """The commands that deploy, with the differences of this test."""
     script = commands("cargo-lambda and the AWS CLI")
     for stands, runs in [
-        # Left out: `sam build` has built the same binary with the same profile.
+        # Left out: `sam build` has built the same program.
         ("cargo lambda build --release --arm64 -p requeue-lambda --output-format zip\n", ""),
         # The function runs on this machine.
         ("--architectures arm64", f"--architectures {ARCHITECTURE}"),
