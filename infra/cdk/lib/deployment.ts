@@ -2,13 +2,12 @@
  * Gradual deployment: an alias for the mapping, which CodeDeploy moves from version to version.
  */
 
-import { Duration, RemovalPolicy, Token } from 'aws-cdk-lib';
+import { CfnResource, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
-import type { Construct, IConstruct } from 'constructs';
-import type { Queues } from './permissions.ts';
+import type { Construct } from 'constructs';
 import type { Completed } from './props.ts';
 
 /** The alias that the event source mapping invokes. */
@@ -26,9 +25,8 @@ export function gradual(
   made: lambda.Function,
   deploymentConfig: codedeploy.ILambdaDeploymentConfig,
   options: Completed,
-  queues: Queues,
 ): Gradual {
-  made.invalidateVersionBasedOn(names(made, options, queues));
+  made.invalidateVersionBasedOn(names(made));
   const version = made.currentVersion;
   // The version before stays, so that the alias can point there again. A version whose deployment
   // failed does not: Lambda would refuse to publish the same code again.
@@ -55,23 +53,22 @@ export function gradual(
  * before, and without a new version the alias would keep the deleted resource. Names of other
  * resources must not count: Lambda publishes no version of an unchanged function.
  */
-function names(made: lambda.Function, options: Completed, { deadLetterQueue }: Queues): string {
-  const { loggingConfig } = made.node.defaultChild as lambda.CfnFunction;
-  const { logGroup } = (loggingConfig ?? {}) as lambda.CfnFunction.LoggingConfigProperty;
-  const resources: (IConstruct | undefined)[] = [
-    made.role,
-    // Otherwise the property would make a log group.
-    logGroup === undefined ? undefined : made.logGroup,
-    options.deadLetterMode === 'direct' ? deadLetterQueue : undefined,
-    ...(options.secrets ?? []),
-    ...(options.parameters ?? []),
-  ];
-  return resources.flatMap(namesOf).join(' ');
+function names(made: lambda.Function): string {
+  const stack = Stack.of(made);
+  const { role, loggingConfig, environment } = made.node.defaultChild as lambda.CfnFunction;
+  const referred = JSON.stringify(stack.resolve([role, loggingConfig, environment]));
+  return stack.node
+    .findAll()
+    .filter(CfnResource.isCfnResource)
+    .filter((resource) => resource.stack === stack && referred.includes(JSON.stringify(stack.resolve(resource.logicalId))))
+    .flatMap(namesOf)
+    .sort()
+    .join(' ');
 }
 
 /** The properties of CloudFormation that name a resource, if they are known at synthesis. */
-function namesOf(resource: IConstruct | undefined): string[] {
-  const properties = Object(resource?.node.defaultChild) as Record<string, unknown>;
+function namesOf(resource: CfnResource): string[] {
+  const properties = Object(resource) as Record<string, unknown>;
   return ['path', 'roleName', 'logGroupName', 'queueName', 'name'].flatMap((key) => {
     const name = properties[key];
     return typeof name === 'string' && !Token.isUnresolved(name) ? [`${key}=${name}`] : [];

@@ -86,7 +86,7 @@ export class RetryQueue extends Construct {
     });
     const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue };
     this.function = props.handler ? wire(this, props.handler, props, options, queues) : readyLambda(this, name, props, options, queues);
-    const gradually: Partial<Gradual> = props.deployment ? gradual(this, this.function, props.deployment, options, queues) : {};
+    const gradually: Partial<Gradual> = props.deployment ? gradual(this, this.function, props.deployment, options) : {};
     this.alias = gradually.alias;
     this.deploymentGroup = gradually.deploymentGroup;
     // An SqsEventSource would grant the role more than it needs.

@@ -225,6 +225,9 @@ test('a replaced resource of the function makes a new version', () => {
     const given = new secretsmanager.Secret(stack, 'Secret', { secretName });
     return { secrets: [given], signingSecret: given.secretArn };
   };
+  const secrets = (...secretNames: string[]) => (stack: Stack) => ({
+    secrets: secretNames.map((secretName) => new secretsmanager.Secret(stack, secretName, { secretName })),
+  });
   const parameter = (parameterName: string) => (stack: Stack) => {
     const given = new ssm.StringParameter(stack, 'Parameter', { parameterName, stringValue: '{}' });
     return { parameters: [given], policy: given.parameterArn };
@@ -248,6 +251,9 @@ test('a replaced resource of the function makes a new version', () => {
     [{ ...direct, deadLetterMode: 'redrive' }, { ...FIFO, deadLetterMode: 'redrive' }],
     [own(() => ({}), { name: 'orders' }), own(() => ({}), { name: 'bills' })],
     [role({}), role({ description: 'charges' })],
+    // A secret is added before the function uses it, and removed after that.
+    [secrets('old'), secrets('old', 'new')],
+    [secrets('old', 'new'), secrets('new', 'old')],
   ];
   for (const [index, [before, after]] of same.entries()) assert.equal(version(before), version(after), `same[${index}]`);
 });
