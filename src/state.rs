@@ -105,7 +105,8 @@ impl RetryState {
 
     /// Whether a copy tells of a call.
     pub(crate) fn was_called(&self) -> bool {
-        self.retry_count > 0 || self.postponements > 0
+        // A producer may set a count of its own, without a class.
+        self.class.is_some() || self.postponements > 0
     }
 
     /// The message waits for its time.

@@ -9,8 +9,7 @@ use super::scope::Scope;
 use crate::limit::{Admission, Ask, LimitState};
 use crate::policy::{RateLimit, RetryPolicy};
 
-/// The most scopes with a limit of their own. If so many are in use, further ones share one limit:
-/// they then get fewer calls, and never more.
+/// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
 const MAX_SCOPES: usize = 10_000;
 
 /// The limits of all scopes.
@@ -41,6 +40,10 @@ impl Limiter {
     ) -> Admission {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.of(scope, now).admit(&self.limit, ask, longest, now)
+    }
+
+    pub(crate) fn interval(&self) -> Duration {
+        self.limit.interval()
     }
 
     pub(crate) fn max_slot_wait(&self) -> Duration {

@@ -212,6 +212,11 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
+    /// Whether the call probes a hold.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.probes.is_some()
+    }
+
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
         let change = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {

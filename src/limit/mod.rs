@@ -8,9 +8,8 @@
 //!   carries the right to call: duplicates and late copies would break the limit.
 //! - If the gate is full, newcomers join the line. Each gets a turn: the time at which the line
 //!   calls it to the gate. The line moves as fast as the limit allows.
-//! - Retries do not wait in line. If they take so many slots that a message whose turn has come must
-//!   wait for one, the whole line moves back by one place: `held_back` grows. So the turn of a message
-//!   is a time of the line, to which `held_back` is added.
+//! - Retries do not wait in line. A retry that takes a slot moves the whole line back by one place:
+//!   `held_back` grows. So a place is a time of the line, to which `held_back` is added.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,9 +22,9 @@ mod tests;
 const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
 /// A message is called so long before its turn, since SQS delays by whole seconds.
 const EARLY: Duration = Duration::from_secs(1);
-/// If the slot of a message whose turn has come is further away than this part of the longest wait
-/// for a slot, the line moves back.
-const PATIENCE: u32 = 4;
+/// No slot is further away than this and the burst, since an invocation is shorter. If one is, the
+/// clock was set back.
+const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 
 /// The state of a scope's limit. Its times are nanoseconds since the epoch, and 0 before the first
 /// call.
@@ -62,8 +61,10 @@ pub(crate) enum Ask {
     Newcomer,
     /// A message that has waited in line.
     Waited(Place),
-    /// A message that does not wait in line: a retry, or one that cannot carry a turn.
+    /// A message that was called before, and does not wait in line.
     Retry,
+    /// A message that waited in its place in the queue, and cannot carry a place in the line.
+    Returned,
 }
 
 /// What a message gets.
@@ -89,16 +90,40 @@ impl LimitState {
         now: SystemTime,
     ) -> Admission {
         let (now, longest) = (epoch_nanos(now), nanos(longest));
+        self.follow(limit, now);
+        let has_line = self.line_end > now;
         match ask {
-            Ask::Waited(place) if self.called_at(place) >= now + nanos(EARLY) => {
+            Ask::Waited(place) if has_line && self.called_at(place) >= now + nanos(EARLY) => {
                 Admission::InLine(place, from_epoch_nanos(self.called_at(place)))
             }
-            Ask::Waited(_) | Ask::Retry => self.pass(limit, longest, now),
-            Ask::Newcomer if self.line_end > now => self.join(limit, now),
-            Ask::Newcomer => match self.pass(limit, longest, now) {
+            Ask::Waited(_) => {
+                let admission = self.pass(limit, longest, now);
+                // The gate is behind the line.
+                self.hold_back(limit, now, admission == Admission::Full);
+                admission
+            }
+            Ask::Retry => {
+                let admission = self.pass(limit, longest, now);
+                self.hold_back(limit, now, admission != Admission::Full);
+                admission
+            }
+            Ask::Newcomer if has_line => self.join(limit, now),
+            Ask::Newcomer | Ask::Returned => match self.pass(limit, longest, now) {
                 Admission::Full => self.join(limit, now),
                 slot => slot,
             },
+        }
+    }
+
+    /// Forgets times that a clock has left behind which was set back since.
+    fn follow(&mut self, limit: &RateLimit, now: u64) {
+        let burst = limit.interval_nanos().saturating_mul(u64::from(limit.burst.max(1)));
+        let furthest = now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(burst);
+        if self.tat > furthest {
+            self.tat = now;
+        }
+        if self.line_end > furthest.saturating_add(nanos(LONGEST_LINE)) {
+            self.line_end = now;
         }
     }
 
@@ -109,22 +134,26 @@ impl LimitState {
     }
 
     fn called_at(&self, place: Place) -> u64 {
-        place.0.saturating_add(self.held_back)
+        // A place of another execution environment, or a forged one, is at most the last.
+        place.0.saturating_add(self.held_back).min(self.line_end)
     }
 
     /// Passes the gate, if it has a slot soon enough.
     fn pass(&mut self, limit: &RateLimit, longest: u64, now: u64) -> Admission {
         let wait = self.slot(limit, now) - now;
-        if wait > nanos(limit.max_slot_wait) / u64::from(PATIENCE) && self.line_end > now {
-            let interval = limit.interval_nanos();
-            self.held_back = self.held_back.saturating_add(interval);
-            self.line_end = self.line_end.saturating_add(interval);
-        }
         if wait > longest {
             return Admission::Full;
         }
         self.tat = self.tat.max(now).saturating_add(limit.interval_nanos());
         Admission::Slot(Duration::from_nanos(wait))
+    }
+
+    /// Moves the line back by one place, if there is one.
+    fn hold_back(&mut self, limit: &RateLimit, now: u64, is_displaced: bool) {
+        if is_displaced && self.line_end > now {
+            self.held_back = self.held_back.saturating_add(limit.interval_nanos());
+            self.line_end = self.line_end.saturating_add(limit.interval_nanos());
+        }
     }
 
     /// The time of the next call through the gate.
@@ -135,7 +164,10 @@ impl LimitState {
 
     /// Joins the line at its end. A new line begins where the gate has its next slot.
     fn join(&mut self, limit: &RateLimit, now: u64) -> Admission {
-        let at = if self.line_end > now { self.line_end } else { self.slot(limit, now) };
+        if self.line_end <= now {
+            (self.line_end, self.held_back) = (self.slot(limit, now), 0);
+        }
+        let at = self.line_end;
         if at > now.saturating_add(nanos(LONGEST_LINE)) {
             return Admission::LineFull;
         }

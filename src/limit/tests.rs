@@ -25,14 +25,6 @@ fn admit(state: &mut LimitState, limit: &RateLimit, ask: Ask, now: u64) -> Admis
 }
 
 #[test]
-fn the_default_burst_is_the_calls_of_one_second_and_at_least_one() {
-    for (calls, period, burst) in [(50, 1, 50), (50, 2, 25), (1, 1, 1), (1, 60, 1), (3, 1, 2)] {
-        let limit = RateLimit::new(calls, Duration::from_secs(period));
-        assert_eq!(limit.burst, burst, "{calls} in {period} s");
-    }
-}
-
-#[test]
 fn the_interval_is_rounded_up_and_never_zero() {
     for (calls, period, interval) in [
         (3, Duration::from_secs(1), 333_333_334),
@@ -89,35 +81,60 @@ fn a_message_in_line_goes_to_the_gate_up_to_a_second_early_and_otherwise_keeps_i
 }
 
 #[test]
-fn retries_that_take_slots_hold_the_line_back() {
+fn a_retry_that_takes_a_slot_holds_the_line_back_by_one_place() {
     let limit = limit(10, 1);
     let mut state = LimitState::default();
     while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
     let place = Place::from_time(at(2_100));
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 0), Admission::Full);
+    let waited = admit(&mut state, &limit, Ask::Waited(place), 0);
+    assert_eq!(waited, Admission::InLine(place, at(2_100)), "without a slot it takes no place");
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
+    let waited = admit(&mut state, &limit, Ask::Waited(place), 100);
+    assert_eq!(waited, Admission::InLine(place, at(2_200)));
     assert_eq!(
-        admit(&mut state, &limit, Ask::Waited(place), 0),
-        Admission::InLine(place, at(2_200)),
-        "the line moved back by one place"
-    );
-    assert_eq!(
-        admit(&mut state, &limit, Ask::Newcomer, 0),
+        admit(&mut state, &limit, Ask::Newcomer, 100),
         Admission::InLine(Place::from_time(at(2_200)), at(2_300)),
         "a new place counts from where the line would be without that"
     );
 }
 
 #[test]
-fn a_place_of_another_line_or_a_forged_one_only_leads_to_the_gate_or_to_the_line() {
+fn a_place_that_is_foreign_or_forged_is_at_most_the_last_one() {
     let limit = limit(10, 1);
     for place in [0, 1, u64::MAX] {
-        let mut state = LimitState { held_back: u64::MAX - 5, ..LimitState::default() };
-        let admission = admit(&mut state, &limit, Ask::Waited(Place(place)), 0);
-        assert!(matches!(admission, Admission::InLine(..)), "{admission:?}");
+        let waited =
+            |state: &mut LimitState, now| admit(state, &limit, Ask::Waited(Place(place)), now);
         let mut state = LimitState::default();
-        let admission = admit(&mut state, &limit, Ask::Waited(Place(place)), 0);
-        assert_eq!(matches!(admission, Admission::Slot(_)), place < u64::MAX);
+        assert_eq!(waited(&mut state, 0), Admission::Slot(Duration::ZERO), "nobody waits");
+        let mut state = LimitState::default();
+        while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+        let expected = if place == u64::MAX {
+            Admission::InLine(Place(place), at(2_200))
+        } else {
+            Admission::Full
+        };
+        assert_eq!(waited(&mut state, 0), expected);
+        assert_eq!(waited(&mut state, 5_000), Admission::Slot(Duration::ZERO));
     }
+}
+
+#[test]
+fn a_message_that_returned_to_its_place_goes_to_the_gate_and_otherwise_to_the_end_of_the_line() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+    let mut returned = |now| admit(&mut state, &limit, Ask::Returned, now);
+    assert!(matches!(returned(0), Admission::InLine(_, call) if call == at(2_200)));
+    assert_eq!(returned(100), Admission::Slot(millis(2_000)));
+}
+
+#[test]
+fn a_clock_that_was_set_back_stops_no_calls() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 86_400_000) {}
+    assert_eq!(admit(&mut state, &limit, Ask::Newcomer, 0), Admission::Slot(Duration::ZERO));
 }
 
 #[test]
@@ -224,13 +241,13 @@ fn backlog(limit: &RateLimit, messages: u32, fails: u32) -> Backlog {
 fn a_backlog_is_called_at_the_limit_and_in_its_order_also_if_some_of_it_fails() {
     // A message that returns finds that retries held the line back meanwhile, and waits again.
     for (calls, burst, fails, deferrals_each, seconds_moved) in [
-        (50, 50, 0, 1.2, 3),
-        (50, 1, 0, 1.2, 3),
-        (5, 5, 0, 1.2, 3),
-        (500, 500, 10, 3.0, 10),
-        (50, 50, 5, 4.0, 10),
-        (50, 1, 5, 4.0, 10),
-        (5, 5, 3, 5.0, 10),
+        (50, 50, 0, 1.0, 1),
+        (50, 1, 0, 1.0, 1),
+        (5, 5, 0, 1.0, 1),
+        (500, 500, 10, 2.5, 8),
+        (50, 50, 5, 3.0, 8),
+        (50, 1, 5, 3.0, 8),
+        (5, 5, 3, 4.0, 8),
     ] {
         let limit = limit(calls, burst);
         let told = format!("{calls}/s, burst {burst}, one of {fails} fails");

@@ -24,8 +24,7 @@ pub struct RateLimit {
     pub limit: u32,
     /// The period. Default of the policy document: one second.
     pub period: Duration,
-    /// Calls that may come at once after a time without calls. Default: those of one second, at
-    /// least one. 0 counts as one.
+    /// Calls that may come at once after a time without calls. Default 1, which 0 counts as too.
     pub burst: u32,
     /// How long a message may wait in the handler's place for its call. A longer wait is a
     /// deferral. Default 2 s.
@@ -35,11 +34,8 @@ pub struct RateLimit {
 impl RateLimit {
     /// So many calls in each period, with the default burst.
     #[must_use]
-    pub fn new(limit: u32, period: Duration) -> Self {
-        let mut made = Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2) };
-        let in_a_second = Duration::from_secs(1).as_nanos() / u128::from(made.interval_nanos());
-        made.burst = u32::try_from(in_a_second).unwrap_or(u32::MAX).max(1);
-        made
+    pub const fn new(limit: u32, period: Duration) -> Self {
+        Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2) }
     }
 
     /// The time between two calls at the limit, rounded up.

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use super::BatchProcessor;
@@ -19,11 +20,11 @@ use super::executor::{self, End, Slot};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{Deferral, Disposition, ReleaseReason, Strategy};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Caller, Change, Held, Limiter, Reply, Scope, TimeLeft, expires, gate};
+use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
-use crate::limit::{Admission, Ask, Place};
+use crate::limit::Admission;
 use crate::message::{Body, Message};
 use crate::plan::Decision;
 use crate::policy;
@@ -34,14 +35,14 @@ use crate::telemetry;
 
 /// The attempts of one batch.
 pub(super) struct Attempts<H, Q, T> {
-    processor: BatchProcessor<H, Q, T>,
-    deadlines: Deadlines,
+    pub(super) processor: BatchProcessor<H, Q, T>,
+    pub(super) deadlines: Deadlines,
     /// The span of the log lines.
     invocation: Span,
 }
 
 /// How a call of the handler ended.
-enum Handled {
+pub(super) enum Handled {
     Done,
     Failed(Failure),
     /// A pause or an open circuit prevented the call.
@@ -266,20 +267,21 @@ where
             Ok(permit) => permit,
             Err(held) => return Handled::Held(held),
         };
+        let mut permit = permit;
         if let Some(limiter) = limiter.as_ref().filter(|_| *mode == Mode::Requeue) {
-            match self.admit(limiter, scope, delivery) {
-                Admission::Slot(wait) if wait.is_zero() => {}
-                Admission::Slot(wait) => {
-                    let turn = slot.wait(wait);
-                    tokio::select! {
-                        biased;
-                        () = self.deadlines.stop.starting.cancelled() => {
-                            return Handled::Interrupted;
-                        }
-                        () = sleep_until(turn.began) => message.set_deadline(turn.limit),
+            match self.wait_for_slot(limiter, scope, delivery, slot).await {
+                Ok(None) => {}
+                Ok(Some(later)) => {
+                    message.set_deadline(later.limit);
+                    // A pause may have begun meanwhile, or the circuit may have opened.
+                    if may_be_held && !permit.is_probe() {
+                        permit = match protection.admit(scope, caller, self.now()) {
+                            Ok(permit) => permit,
+                            Err(held) => return Handled::Held(held),
+                        };
                     }
                 }
-                refused => return Handled::Limited(refused),
+                Err(handled) => return handled,
             }
         }
         if !slot.hold(permit) {
@@ -292,27 +294,8 @@ where
         }
     }
 
-    /// Asks the rate limit for a slot. A message that waits in its place in the queue cannot carry a
-    /// place in the line, and each further receive counts as a retry. So it waits here for longer.
-    fn admit(&self, limiter: &Limiter, scope: Scope, delivery: &Delivery) -> Admission {
-        let now = self.processor.inner.settler.clock.now();
-        // The other half is for the handler.
-        let half = self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2;
-        let (ask, longest) = match (delivery.strategy, delivery.state.place) {
-            (Strategy::Visibility, _) => (Ask::Retry, half),
-            (Strategy::Copy, Some(place)) => {
-                (Ask::Waited(Place::from_time(place)), limiter.max_slot_wait())
-            }
-            (Strategy::Copy, None) if delivery.state.was_called() => {
-                (Ask::Retry, limiter.max_slot_wait())
-            }
-            (Strategy::Copy, None) => (Ask::Newcomer, limiter.max_slot_wait()),
-        };
-        // It must not expire meanwhile.
-        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
-        let lives = expires(policy, delivery)
-            .map_or(half, |end| end.duration_since(now).unwrap_or_default());
-        limiter.admit(scope, ask, longest.min(half).min(lives), now)
+    pub(super) fn now(&self) -> SystemTime {
+        self.processor.inner.settler.clock.now()
     }
 
     /// Step 5, decide: from the end of a handler to the disposition of its message.

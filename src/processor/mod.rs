@@ -60,6 +60,7 @@ mod decode;
 mod rounds;
 mod groups;
 mod attempt;
+mod slots;
 mod executor;
 mod deadlines;
 mod given_up;

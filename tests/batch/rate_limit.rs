@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use requeue::policy::RateLimit;
 use requeue::{Deferral, Disposition, Failure, Mode, Report, Scope, Strategy};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{Act, SEND, Script, Seen, World, epoch_millis, millis, numbered, secs, state};
 
@@ -217,4 +217,64 @@ async fn in_the_mode_report_nothing_waits() {
     let began = Instant::now();
     world.invoke(&world.processor(script.clone())).await.unwrap();
     assert_eq!((script.calls().len(), began.elapsed()), (10, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_begins_meanwhile_holds_the_messages_that_wait_for_their_slots() {
+    let mut world = world(5, 1);
+    world.protect();
+    world.send_numbered(10).await;
+    let script = Script::new(|seen| match seen.n() {
+        2 if seen.attempt == 1 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(30))),
+        _ => Act::Done,
+    });
+    let processor = world.processor(script.clone());
+    let event = world.receive().await;
+    let report = world.report(&processor, &event).await;
+    assert_eq!(script.calls().len(), 3);
+    let paused = deferrals(&report).into_iter().flatten();
+    assert!(paused.clone().all(|(why, _)| why == Deferral::Paused), "{:?}", deferrals(&report));
+    assert_eq!(paused.count(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_freeze_the_slots_that_passed_are_not_used_at_once() {
+    let world = world(5, 1);
+    world.send_numbered(10).await;
+    let script = Script::new(|_| Act::Done);
+    let processor = world.processor(script.clone());
+    let event = world.receive().await;
+    let working = world.report(&processor, &event);
+    let frozen = async {
+        sleep(millis(500)).await;
+        // All timers of this time are due at its end.
+        tokio::time::advance(secs(8)).await;
+    };
+    tokio::join!(working, frozen);
+    assert_within(5, 2, &script.calls());
+    assert_eq!(script.calls().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_that_waits_in_its_place_is_called_before_its_receives_are_used_up() {
+    for name in ["orders", "orders.fifo"] {
+        let attributes: &[_] = match name {
+            "orders" => &[],
+            _ => &[("ContentBasedDeduplication", "true")],
+        };
+        let mut world = with_limit(World::with_queue(name, attributes), 1, 1);
+        world.settings.policy.limit.as_mut().unwrap().period = secs(10);
+        world.settings.strategy = Strategy::Visibility;
+        world.function_timeout = secs(15);
+        world.batch_size = 1;
+        for n in 0..40 {
+            let group = format!("group-{n}");
+            world.send_as(&numbered(n), |message| message.message_group_id(group)).await;
+        }
+        let script = Script::new(|_| Act::Done);
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!((script.calls().len(), world.dead().len()), (40, 0), "{name}");
+        let most = script.calls().iter().map(|seen| seen.receive_count).max();
+        assert!(most <= Some(3), "{name}: {most:?} receives");
+    }
 }

@@ -236,9 +236,11 @@ fn protection(policy: &RetryPolicy) -> String {
     let limit = policy.limit.map_or_else(String::new, |limit| {
         let RateLimit { limit: calls, period, burst, max_slot_wait, .. } = limit;
         format!(
-            "rate limit: {calls} calls in {}, {burst} at once, for each scope and in each execution \
-             environment; a message waits for its call for at most {} before it is deferred\n",
+            "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
+             each scope, and in each execution environment; a copy waits inside the function for at \
+             most {2}\n",
             span(period),
+            u64::from(calls) + u64::from(burst),
             span(max_slot_wait)
         )
     });

@@ -156,7 +156,7 @@ export interface RateLimit {
   readonly periodSeconds?: number;
   /** Calls that may come at once after a time without calls. */
   readonly burst?: number;
-  /** How long a message may wait inside the function for its call. */
+  /** How long a copy may wait inside the function for its call. */
   readonly maxSlotWaitSeconds?: number;
 }
 

@@ -37,6 +37,8 @@ const MAX_CALLS: u32 = 1_000_000;
 const MAX_PERIOD: f64 = 86_400.0;
 /// The shortest period: a hundredth of a second.
 const MIN_PERIOD: f64 = 0.01;
+/// SQS delays by whole seconds, so a message whose turn has come may be up to a second early.
+const MIN_SLOT_WAIT: f64 = 1.0;
 /// A longer wait for a call costs more than another delivery.
 const MAX_SLOT_WAIT: f64 = 20.0;
 
@@ -44,7 +46,7 @@ pub(super) const CALLS: Count = Count { min: 1, max: MAX_CALLS };
 pub(super) const PERIOD: Seconds =
     Seconds(Number { min: MIN_PERIOD, max: MAX_PERIOD, what: "a number of seconds" });
 pub(super) const SLOT_WAIT: Seconds =
-    Seconds(Number { min: 0.0, max: MAX_SLOT_WAIT, what: "a number of seconds" });
+    Seconds(Number { min: MIN_SLOT_WAIT, max: MAX_SLOT_WAIT, what: "a number of seconds" });
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };
 pub(super) const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds =

@@ -46,7 +46,7 @@ mod rate {
         PERIOD_SECONDS, "periodSeconds", Seconds = PERIOD,
             "The period. Default: 1.";
         BURST, "burst", Count = CALLS,
-            "Calls that may come at once after a time without calls. Default: those of one second, at least 1.";
+            "Calls that may come at once after a time without calls. Default: 1.";
         MAX_SLOT_WAIT, "maxSlotWaitSeconds", Seconds = SLOT_WAIT,
             "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
     }

@@ -108,16 +108,20 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
     };
     assert_eq!(told("{}"), None);
     for (document, calls, wait) in [
-        (r#"{"rateLimit": {"limit": 50}}"#, "50 calls in 1 s, 50 at once", "2 s"),
         (
-            r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxSlotWaitSeconds": 0.5}}"#,
-            "100 calls in 60 s, 3 at once",
-            "500 ms",
+            r#"{"rateLimit": {"limit": 50}}"#,
+            "50 calls in 1 s, and a burst of 1: at most 51 in any 1 s",
+            "2 s",
+        ),
+        (
+            r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxSlotWaitSeconds": 3}}"#,
+            "100 calls in 60 s, and a burst of 3: at most 103 in any 60 s",
+            "3 s",
         ),
     ] {
         let expected = format!(
-            "rate limit: {calls}, for each scope and in each execution environment; a message \
-             waits for its call for at most {wait} before it is deferred"
+            "rate limit: {calls}; for each scope, and in each execution environment; a copy waits \
+             inside the function for at most {wait}"
         );
         assert_eq!(told(document), Some(expected));
     }
