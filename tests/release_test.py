@@ -28,7 +28,7 @@ from samcli.yamlhelper import yaml_parse
 
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Queue, Target, aws, order, wait_for
 
-TOOLS = Path(os.environ.get("REQUEUE_TOOLS", ROOT / "target" / "tools"))
+TOOLS = Path(os.environ.get("REQUEUE_TEST_TOOLS", ROOT / "target" / "tools"))
 BOOTSTRAP = BUILD / "Function" / "bootstrap"
 VERSION = re.search(r'^version = "(.+)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
 FILES = {

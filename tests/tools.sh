@@ -1,10 +1,10 @@
 # Installs tools: Python packages, npm packages, and packages of Debian. Each `requirements-*.txt` gets
 # a virtual environment of its own, since their versions exclude each other.
 #
-# Sourced. The cache is target/tools (or $REQUEUE_TOOLS). A tool is installed anew only if its
+# Sourced. The cache is target/tools (or $REQUEUE_TEST_TOOLS). A tool is installed anew only if its
 # requirements change.
 
-TOOLS=${REQUEUE_TOOLS:-$PWD/target/tools}
+TOOLS=${REQUEUE_TEST_TOOLS:-$PWD/target/tools}
 
 # tool NAME: makes sure that $TOOLS/NAME holds exactly tests/requirements-NAME.txt.
 tool() {

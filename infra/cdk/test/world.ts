@@ -28,7 +28,7 @@ export const HERE = resolve(import.meta.dirname, '..');
 process.env['CDK_VALIDATION'] = 'false';
 
 /** Python with SAM's translator, and cfn-lint. */
-const SAM = resolve(ROOT, process.env['REQUEUE_TOOLS'] ?? 'target/tools', 'sam/bin');
+const SAM = resolve(ROOT, process.env['REQUEUE_TEST_TOOLS'] ?? 'target/tools', 'sam/bin');
 
 /** A directory that is removed when the tests of the file have ended. */
 export function scratch(): string {
