@@ -2,7 +2,7 @@
  * Gradual deployment: an alias for the mapping, which CodeDeploy moves from version to version.
  */
 
-import { CfnResource, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
+import { CfnResource, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -66,12 +66,27 @@ function names(made: lambda.Function): string {
     .join(' ');
 }
 
-/** The properties of CloudFormation that name a resource, if they are known at synthesis. */
+/**
+ * The properties of CloudFormation that name a resource, by its type. A change of one replaces the
+ * resource. Other types keep theirs when they are renamed.
+ */
+const NAMES: Record<string, string[]> = {
+  'AWS::DynamoDB::Table': ['tableName'],
+  'AWS::IAM::Role': ['path', 'roleName'],
+  'AWS::Logs::LogGroup': ['logGroupName'],
+  'AWS::S3::Bucket': ['bucketName'],
+  'AWS::SecretsManager::Secret': ['name'],
+  'AWS::SNS::Topic': ['topicName'],
+  'AWS::SQS::Queue': ['queueName'],
+  'AWS::SSM::Parameter': ['name'],
+};
+
+/** The name of a resource. A part that only the deployment knows is in it as a reference. */
 function namesOf(resource: CfnResource): string[] {
   const properties = Object(resource) as Record<string, unknown>;
-  return ['path', 'roleName', 'logGroupName', 'queueName', 'name'].flatMap((key) => {
-    const name = properties[key];
-    return typeof name === 'string' && !Token.isUnresolved(name) ? [`${key}=${name}`] : [];
+  return (NAMES[resource.cfnResourceType] ?? []).flatMap((key) => {
+    const name: unknown = resource.stack.resolve(properties[key]);
+    return name === undefined ? [] : [`${key}=${JSON.stringify(name)}`];
   });
 }
 

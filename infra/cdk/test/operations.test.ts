@@ -4,9 +4,11 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CfnParameter, CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
+import { Aws, CfnParameter, CfnResource, Duration, type Stack, Tags } from 'aws-cdk-lib';
 import { Annotations, Match } from 'aws-cdk-lib/assertions';
+import * as apigatewayv2 from 'aws-cdk-lib/aws-apigatewayv2';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import * as ec2 from 'aws-cdk-lib/aws-ec2';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as kms from 'aws-cdk-lib/aws-kms';
@@ -228,6 +230,10 @@ test('a replaced resource of the function makes a new version', () => {
   const secrets = (...secretNames: string[]) => (stack: Stack) => ({
     secrets: secretNames.map((secretName) => new secretsmanager.Secret(stack, secretName, { secretName })),
   });
+  const named = (resource: (stack: Stack) => CfnResource) => own((stack) => ({ environment: { RESOURCE: resource(stack).ref } }));
+  const keySchema = [{ attributeName: 'id', keyType: 'HASH' }];
+  const table = (tableName: string) => named((stack) => new dynamodb.CfnTable(stack, 'Table', { tableName, keySchema }));
+  const api = (name: string) => named((stack) => new apigatewayv2.CfnApi(stack, 'Api', { name }));
   const parameter = (parameterName: string) => (stack: Stack) => {
     const given = new ssm.StringParameter(stack, 'Parameter', { parameterName, stringValue: '{}' });
     return { parameters: [given], policy: given.parameterArn };
@@ -241,6 +247,9 @@ test('a replaced resource of the function makes a new version', () => {
     [parameter('/old'), parameter('/new')],
     [role({}), role({ path: '/service/' })],
     [role({}), role({ roleName: 'charge' })],
+    [role({ roleName: `charge-${Aws.REGION}` }), role({ roleName: `bill-${Aws.REGION}` })],
+    [secret(`old-${Aws.REGION}`), secret(`new-${Aws.REGION}`)],
+    [table('old'), table('new')],
     [logGroup(), logGroup('charge')],
     [own(() => ({}), { ...direct, name: 'orders' }), own(() => ({}), { ...direct, name: 'bills' })],
     [own(() => ({}), direct), own(() => ({}), FIFO)],
@@ -254,6 +263,8 @@ test('a replaced resource of the function makes a new version', () => {
     // A secret is added before the function uses it, and removed after that.
     [secrets('old'), secrets('old', 'new')],
     [secrets('old', 'new'), secrets('new', 'old')],
+    // CloudFormation renames this one in its place.
+    [api('old'), api('new')],
   ];
   for (const [index, [before, after]] of same.entries()) assert.equal(version(before), version(after), `same[${index}]`);
 });
