@@ -33,7 +33,7 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
+//! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open, no slot in the rate limit | `gate/`, `limit/` |
 //! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
@@ -72,6 +72,7 @@
 //! | see a message again later, without a failure | [`Failure::postpone`] | |
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
 //! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages; pause: 60 s at most |
+//! | call a service no more often than it takes | [`policy::RateLimit`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |

@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
+//! | | | [`slots`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
 //! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
 //! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a `Disposition` | none |
