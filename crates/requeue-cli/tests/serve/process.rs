@@ -42,7 +42,13 @@ fn the_response_of_a_process_that_ends_right_after_it_counts() {
     let mut served = Served::start(&["--function", &path], &[]);
     for number in 1..=5 {
         served.send(&["respond and exit"]);
-        served.line(&format!(" #{number} 1 message: 1 deleted, "));
+        // A message that came before the end of the process is known would be given to that process.
+        let deleted = format!(" #{number} 1 message: 1 deleted, ");
+        let mut missing = vec![deleted.as_str(), "exited (status 0) between invocations"];
+        while !missing.is_empty() {
+            let line = served.line("");
+            missing.retain(|text| !line.contains(text));
+        }
     }
 }
 
