@@ -2,7 +2,8 @@
  * Gradual deployment: an alias for the mapping, which CodeDeploy moves from version to version.
  */
 
-import { CfnResource, Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { createHash } from 'node:crypto';
+import { CfnResource, Duration, Lazy, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -26,7 +27,7 @@ export function gradual(
   deploymentConfig: codedeploy.ILambdaDeploymentConfig,
   options: Completed,
 ): Gradual {
-  made.invalidateVersionBasedOn(names(made));
+  describe(made);
   const version = made.currentVersion;
   // The version before stays, so that the alias can point there again. A version whose deployment
   // failed does not: Lambda would refuse to publish the same code again.
@@ -47,23 +48,43 @@ export function gradual(
   return { alias, deploymentGroup };
 }
 
+/** The longest description of a function. */
+const MAX_DESCRIPTION = 256;
+
 /**
- * The names of the resources that the function refers to. If one changes, CloudFormation replaces
- * that resource, and so changes the function. CDK's hash of the function sees the same reference as
- * before, and without a new version the alias would keep the deleted resource. Names of other
- * resources must not count: Lambda publishes no version of an unchanged function.
+ * Ends the function's description with a digest of its settings. CDK makes a new version if the
+ * function's properties change in the template, and Lambda publishes one only if its own function has
+ * changed. The digest makes the two agree:
+ *
+ * - If a resource is replaced to which the function refers, its name changes, and the reference in the
+ *   template does not. Without a new version, the alias would keep the deleted resource.
+ * - If somebody changed a setting and published a version by hand, the same change in the template is
+ *   none to Lambda, except for the description.
  */
-function names(made: lambda.Function): string {
+function describe(made: lambda.Function): void {
+  const resource = made.node.defaultChild as lambda.CfnFunction;
+  const { description = '' } = resource;
+  resource.description = Lazy.string({
+    produce: () => {
+      const digest = `Settings ${createHash('sha256').update(settings(made)).digest('hex').slice(0, 12)}`;
+      const text = Token.isUnresolved(description) ? description : description.slice(0, MAX_DESCRIPTION - digest.length - 1);
+      return `${text} ${digest}`.trim();
+    },
+  });
+}
+
+/** The settings of the function, and the names of the resources to which they refer. */
+function settings(made: lambda.Function): string {
   const stack = Stack.of(made);
-  const { role, loggingConfig, environment } = made.node.defaultChild as lambda.CfnFunction;
-  const referred = JSON.stringify(stack.resolve([role, loggingConfig, environment]));
-  return stack.node
+  const { role, loggingConfig, environment, memorySize, timeout } = made.node.defaultChild as lambda.CfnFunction;
+  const resolved = JSON.stringify(stack.resolve([role, loggingConfig, environment, memorySize, timeout]));
+  const names = stack.node
     .findAll()
     .filter(CfnResource.isCfnResource)
-    .filter((resource) => resource.stack === stack && referred.includes(JSON.stringify(stack.resolve(resource.logicalId))))
-    .flatMap(namesOf)
-    .sort()
-    .join(' ');
+    .filter((resource) => resource.cfnResourceType in NAMES && resource.stack === stack)
+    .filter((resource) => resolved.includes(JSON.stringify(stack.resolve(resource.logicalId))))
+    .flatMap(namesOf);
+  return [resolved, ...names.sort()].join(' ');
 }
 
 /**
@@ -71,6 +92,7 @@ function names(made: lambda.Function): string {
  * resource. Other types keep theirs when they are renamed.
  */
 const NAMES: Record<string, string[]> = {
+  'AWS::DynamoDB::GlobalTable': ['tableName'],
   'AWS::DynamoDB::Table': ['tableName'],
   'AWS::IAM::Role': ['path', 'roleName'],
   'AWS::Logs::LogGroup': ['logGroupName'],
@@ -84,7 +106,7 @@ const NAMES: Record<string, string[]> = {
 /** The name of a resource. A part that only the deployment knows is in it as a reference. */
 function namesOf(resource: CfnResource): string[] {
   const properties = Object(resource) as Record<string, unknown>;
-  return (NAMES[resource.cfnResourceType] ?? []).flatMap((key) => {
+  return NAMES[resource.cfnResourceType]!.flatMap((key) => {
     const name: unknown = resource.stack.resolve(properties[key]);
     return name === undefined ? [] : [`${key}=${JSON.stringify(name)}`];
   });

@@ -201,10 +201,20 @@ test('CodeDeploy moves the alias of the mapping, and an alarm on the new version
 });
 
 /** The logical id of the version. CloudFormation publishes a version for each new id. */
+/** The functions that were made, by the id of their version. */
+const functions = new Map<string, string>();
+
+/** The id of the version. Two setups have the same one if, and only if, their functions are the same. */
 function version(props: Parameters<typeof made>[0]): string {
   const { stack, template } = made((stack) => ({ deployment: CANARY_10PERCENT_5MINUTES, ...(typeof props === 'function' ? props(stack) : props) }));
   const [[id] = assert.fail(), ...others] = Object.entries(template().findResources('AWS::Lambda::Version'));
   assert.deepEqual(others, [], stack.node.path);
+  // Lambda refuses to publish a version of an unchanged function. The reserved concurrency is no part of one.
+  const [{ Properties: { ReservedConcurrentExecutions: _, ...its } } = assert.fail()] = Object.values(template().findResources('AWS::Lambda::Function'));
+  const properties = JSON.stringify(its);
+  assert.equal(functions.get(id) ?? properties, properties, 'another function with the same version');
+  assert.ok([...functions].every(([other, known]) => other === id || known !== properties), 'the same function with another version');
+  functions.set(id, properties);
   return id;
 }
 
@@ -233,6 +243,13 @@ test('a replaced resource of the function makes a new version', () => {
   const named = (resource: (stack: Stack) => CfnResource) => own((stack) => ({ environment: { RESOURCE: resource(stack).ref } }));
   const keySchema = [{ attributeName: 'id', keyType: 'HASH' }];
   const table = (tableName: string) => named((stack) => new dynamodb.CfnTable(stack, 'Table', { tableName, keySchema }));
+  const globalTable = (tableName: string) =>
+    named((stack) => new dynamodb.CfnGlobalTable(stack, 'Table', { tableName, keySchema, attributeDefinitions: [], replicas: [] }));
+  const later = (tableName: string) => (stack: Stack) => {
+    const given = own(() => ({}))(stack);
+    given.handler.addEnvironment('TABLE', new dynamodb.CfnTable(stack, 'Table', { tableName, keySchema }).ref);
+    return given;
+  };
   const api = (name: string) => named((stack) => new apigatewayv2.CfnApi(stack, 'Api', { name }));
   const parameter = (parameterName: string) => (stack: Stack) => {
     const given = new ssm.StringParameter(stack, 'Parameter', { parameterName, stringValue: '{}' });
@@ -250,6 +267,8 @@ test('a replaced resource of the function makes a new version', () => {
     [role({ roleName: `charge-${Aws.REGION}` }), role({ roleName: `bill-${Aws.REGION}` })],
     [secret(`old-${Aws.REGION}`), secret(`new-${Aws.REGION}`)],
     [table('old'), table('new')],
+    [globalTable('old'), globalTable('new')],
+    [later('old'), later('new')],
     [logGroup(), logGroup('charge')],
     [own(() => ({}), { ...direct, name: 'orders' }), own(() => ({}), { ...direct, name: 'bills' })],
     [own(() => ({}), direct), own(() => ({}), FIFO)],
