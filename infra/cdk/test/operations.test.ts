@@ -200,7 +200,6 @@ test('CodeDeploy moves the alias of the mapping, and an alarm on the new version
   assert.equal(all.construct.alias?.aliasName, 'live');
 });
 
-/** The logical id of the version. CloudFormation publishes a version for each new id. */
 /** The functions that were made, by the id of their version. */
 const functions = new Map<string, string>();
 
