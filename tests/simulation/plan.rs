@@ -96,9 +96,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn new(dice: &Dice) -> Self {
+    /// The rate limit has dice of its own.
+    pub fn new(dice: &Dice, of_limit: &Dice) -> Self {
         let is_fifo = dice.happens(200);
-        let policy = policy(dice);
+        let mut policy = policy(dice);
+        policy.limit = rate_limit(of_limit);
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
             if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
@@ -265,19 +267,22 @@ fn policy(dice: &Dice) -> RetryPolicy {
     for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
         draw_class(class, dice);
     }
-    policy.limit = dice.happens(250).then(|| {
-        let calls = u32::try_from(dice.roll(1, 20)).expect("small");
-        let mut limit = RateLimit::new(calls, dice.pick(&[secs(1), secs(10)]));
-        limit.burst = dice.pick(&[1, limit.burst, 5]);
-        limit.max_slot_wait = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
-        limit
-    });
     let calls = &mut policy.sqs_calls;
     calls.max_attempts = u32::try_from(dice.roll(1, 6)).expect("small");
     calls.backoff = Backoff::Exponential { base: steps(14), multiplier: 2.0 };
     calls.max_delay = steps(700);
     calls.jitter = Jitter::None;
     policy
+}
+
+fn rate_limit(dice: &Dice) -> Option<RateLimit> {
+    dice.happens(250).then(|| {
+        let calls = u32::try_from(dice.roll(1, 20)).expect("small");
+        let mut limit = RateLimit::new(calls, dice.pick(&[secs(1), secs(10)]));
+        limit.burst = dice.pick(&[1, limit.burst, 5]);
+        limit.max_slot_wait = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
+        limit
+    })
 }
 
 fn draw_class(class: &mut ClassPolicy, dice: &Dice) {

@@ -284,7 +284,7 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         .expect("a runtime");
     log::install();
     runtime.block_on(async {
-        let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1))));
+        let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1), &Dice::of(seed, 4))));
         let _listening = world.log.listen();
         let (dice, plan, aside) =
             (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
