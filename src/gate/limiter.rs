@@ -2,7 +2,7 @@
 //! its arguments alone and reads no clock.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::scope::Scope;
@@ -26,8 +26,8 @@ struct Scopes {
 
 impl Limiter {
     /// `None` if the policy has no limit.
-    pub(crate) fn new(policy: &RetryPolicy) -> Option<Arc<Self>> {
-        policy.limit.map(|limit| Arc::new(Self { limit, scopes: Mutex::default() }))
+    pub(crate) fn new(policy: &RetryPolicy) -> Option<Self> {
+        policy.limit.map(|limit| Self { limit, scopes: Mutex::default() })
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.

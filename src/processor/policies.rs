@@ -18,7 +18,7 @@ pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
     /// The rate limits, if the policy has one.
-    pub(super) limiter: Option<Arc<Limiter>>,
+    pub(super) limiter: Option<Limiter>,
 }
 
 impl QueuePolicy {

@@ -32,7 +32,8 @@ async fn next(world: &World, script: &Script) -> Report {
     world.report(&world.processor(script.clone()), &event).await
 }
 
-fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
+/// Why each message was deferred, and for how many seconds.
+pub fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
     let deferral = |disposition| match disposition {
         Disposition::Defer { why, wait, .. } => Some((why, wait.total().as_secs())),
         _ => None,

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
-use requeue::{Deferral, Disposition, Failure, Mode, Report, Scope, Strategy};
+use requeue::{Deferral, Failure, Mode, Scope, Strategy};
 use tokio::time::{Instant, sleep};
 
+use crate::protection::deferrals;
 use crate::world::{Act, SEND, Script, Seen, World, epoch_millis, millis, numbered, secs, state};
 
 fn world(limit: u32, burst: u32) -> World {
@@ -24,13 +25,15 @@ fn since(began: Instant, calls: &[Seen]) -> Vec<Duration> {
     calls.iter().map(|seen| seen.at - began).collect()
 }
 
-/// Why each message was deferred, and for how many seconds.
-fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
-    let deferral = |disposition| match disposition {
-        Disposition::Defer { why, wait, .. } => Some((why, wait.total().as_secs())),
-        _ => None,
+/// A queue whose messages wait in their place.
+fn in_place(name: &str) -> World {
+    let attributes: &[_] = match name {
+        "orders" => &[],
+        _ => &[("ContentBasedDeduplication", "true")],
     };
-    report.outcomes.iter().map(|outcome| deferral(outcome.disposition)).collect()
+    let mut world = with_limit(World::with_queue(name, attributes), 1, 1);
+    world.settings.strategy = Strategy::Visibility;
+    world
 }
 
 /// Fails if more than `burst` and one call for each interval came in any window of time.
@@ -175,12 +178,7 @@ async fn the_limit_holds_for_all_batches_of_an_environment() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_waits_in_its_place_uses_no_receive_while_it_can_wait_for_its_slot() {
     for name in ["orders", "orders.fifo"] {
-        let attributes: &[_] = match name {
-            "orders" => &[],
-            _ => &[("ContentBasedDeduplication", "true")],
-        };
-        let mut world = with_limit(World::with_queue(name, attributes), 1, 1);
-        world.settings.strategy = Strategy::Visibility;
+        let world = in_place(name);
         for n in 0..10 {
             world.send_as(&numbered(n), |message| message.message_group_id("one")).await;
         }
@@ -258,13 +256,8 @@ async fn after_a_freeze_the_slots_that_passed_are_not_used_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_backlog_that_waits_in_its_place_is_called_before_its_receives_are_used_up() {
     for name in ["orders", "orders.fifo"] {
-        let attributes: &[_] = match name {
-            "orders" => &[],
-            _ => &[("ContentBasedDeduplication", "true")],
-        };
-        let mut world = with_limit(World::with_queue(name, attributes), 1, 1);
+        let mut world = in_place(name);
         world.settings.policy.limit.as_mut().unwrap().period = secs(10);
-        world.settings.strategy = Strategy::Visibility;
         world.function_timeout = secs(15);
         world.batch_size = 1;
         for n in 0..40 {

@@ -17,7 +17,7 @@
 //!   },
 //!   "maxPauseSeconds": 60,
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
-//!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 50 },
+//!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1 },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
 //!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },

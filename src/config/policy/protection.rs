@@ -60,9 +60,7 @@ impl Shape for Rates {
             return refuse(json, path, "an object", problems);
         }
         let mut section = Section::open(json, path, &names(rate::ALL), problems)?;
-        if section.json(rate::LIMIT.name).is_none() {
-            problems.push(format!("{} is missing", section.path_to(rate::LIMIT.name)));
-        }
+        section.require(&[rate::LIMIT.name], problems);
         let limit = section.read(&rate::LIMIT, problems);
         let period = section.read(&rate::PERIOD_SECONDS, problems);
         let burst = section.read(&rate::BURST, problems);

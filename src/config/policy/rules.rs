@@ -115,11 +115,7 @@ impl Shape for RuleList {
 
 fn rule(json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<(Match, Effect)> {
     let mut section = Section::open(json, path, &names(rule::ALL), problems)?;
-    for name in [rule::MATCH.name, rule::CLASS.name] {
-        if section.json(name).is_none() {
-            problems.push(format!("{} is missing", section.path_to(name)));
-        }
-    }
+    section.require(&[rule::MATCH.name, rule::CLASS.name], problems);
     let condition = section.read(&rule::MATCH, problems);
     let class = section.read(&rule::CLASS, problems);
     let delay = section.read(&rule::DELAY, problems);

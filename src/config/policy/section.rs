@@ -73,6 +73,13 @@ impl<'d> Section<'d> {
         Some(Given { value, path })
     }
 
+    /// Reports each of these names that has no value.
+    pub(super) fn require(&self, names: &[&str], problems: &mut Vec<String>) {
+        for name in names.iter().filter(|name| self.json(name).is_none()) {
+            problems.push(format!("{} is missing", self.path_to(name)));
+        }
+    }
+
     /// The value of this name, as it was written.
     pub(super) fn json(&self, name: &str) -> Option<Json<'d>> {
         let found = self.members.iter().find(|(known, _)| known == name);
