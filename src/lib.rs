@@ -132,6 +132,7 @@ mod arrivals;
 mod redrive;
 mod delivery;
 mod message;
+pub mod store;
 mod gate;
 mod handler;
 pub mod classify;

@@ -25,7 +25,7 @@ const FLOORS: [&[&str]; 15] = [
     &["arrivals", "producer", "redrive"],
     &["settings"],
     &["sender", "trace"],
-    &["limit", "queue", "wire"],
+    &["limit", "queue", "store", "wire"],
     &["classify", "policy", "result_ext"],
     &["disposition", "state"],
     &["failure"],

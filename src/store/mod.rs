@@ -1,0 +1,217 @@
+//! The store that the execution environments of a function share: small items of numbers, each
+//! changed by one atomic request. It knows neither messages nor limits.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+
+mod key;
+mod memory;
+
+pub use key::Key;
+pub use memory::MemoryStore;
+
+/// A store of items. Each method is one request, and is not tried again.
+///
+/// [`MemoryStore`] is one in this process.
+pub trait Store: Send + Sync {
+    /// Changes an item if it meets all conditions. An item that is not there is created.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer, or the store refuses the request. The change may have been made.
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>>;
+
+    /// Reads an item, with all changes that were confirmed before.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer, or the store refuses the request.
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>>;
+}
+
+/// The name of a number in an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Field(&'static str);
+
+impl Field {
+    /// The time after which the store may delete the item, in seconds since the epoch. A store may
+    /// do so days later or never, so conditions check the times of their own fields.
+    pub const EXPIRES: Self = Self("expires");
+
+    /// A field of this name.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+/// The numbers of an item. A field that is not there is 0, and so is each field of an item that is
+/// not there.
+///
+/// ```
+/// use requeue::store::{Field, Item};
+///
+/// let item: Item = [(Field::EXPIRES, 1_800_000_000)].into_iter().collect();
+/// assert_eq!(item.get(Field::EXPIRES), 1_800_000_000);
+/// assert_eq!(item.get(Field::new("other")), 0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Item(Vec<(Cow<'static, str>, u64)>);
+
+impl Item {
+    /// The number of a field.
+    #[must_use]
+    pub fn get(&self, field: Field) -> u64 {
+        self.0.iter().find(|(name, _)| *name == field.0).map_or(0, |(_, number)| *number)
+    }
+
+    /// Sets the number of a field.
+    pub fn set(&mut self, field: Field, number: u64) {
+        match self.0.iter_mut().find(|(name, _)| *name == field.0) {
+            Some((_, old)) => *old = number,
+            None => self.0.push((Cow::Borrowed(field.0), number)),
+        }
+    }
+}
+
+impl FromIterator<(Field, u64)> for Item {
+    fn from_iter<I: IntoIterator<Item = (Field, u64)>>(fields: I) -> Self {
+        Self(fields.into_iter().map(|(field, number)| (Cow::Borrowed(field.0), number)).collect())
+    }
+}
+
+impl FromIterator<(String, u64)> for Item {
+    fn from_iter<I: IntoIterator<Item = (String, u64)>>(fields: I) -> Self {
+        Self(fields.into_iter().map(|(name, number)| (Cow::Owned(name), number)).collect())
+    }
+}
+
+/// A change of an item, made only if all its conditions are met. It names each field at most once
+/// in its changes.
+///
+/// ```
+/// use requeue::store::{Field, Item, Update};
+///
+/// const CALLS: Field = Field::new("calls");
+/// let update = Update::new().when(CALLS, 0..=9).add(CALLS, 2);
+/// let mut item = Item::default();
+/// assert!(update.apply(&mut item));
+/// assert_eq!(item.get(CALLS), 2);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    conditions: Vec<(Field, RangeInclusive<u64>)>,
+    changes: Vec<(Field, Change)>,
+}
+
+/// The change of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It becomes this number.
+    Set(u64),
+    /// It grows by this number.
+    Add(u64),
+}
+
+impl Update {
+    /// A change of nothing, without a condition.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the condition that a field is within this range.
+    #[must_use]
+    pub fn when(mut self, field: Field, range: RangeInclusive<u64>) -> Self {
+        self.conditions.push((field, range));
+        self
+    }
+
+    /// Sets a field.
+    #[must_use]
+    pub fn set(mut self, field: Field, number: u64) -> Self {
+        self.changes.push((field, Change::Set(number)));
+        self
+    }
+
+    /// Adds to a field.
+    #[must_use]
+    pub fn add(mut self, field: Field, number: u64) -> Self {
+        self.changes.push((field, Change::Add(number)));
+        self
+    }
+
+    /// Its conditions.
+    #[must_use]
+    pub fn conditions(&self) -> &[(Field, RangeInclusive<u64>)] {
+        &self.conditions
+    }
+
+    /// Its changes.
+    #[must_use]
+    pub fn changes(&self) -> &[(Field, Change)] {
+        &self.changes
+    }
+
+    /// Changes an item in this process. Returns whether it met the conditions.
+    #[must_use]
+    pub fn apply(&self, item: &mut Item) -> bool {
+        let is_met = self.conditions.iter().all(|(field, range)| range.contains(&item.get(*field)));
+        if is_met {
+            for (field, change) in &self.changes {
+                let number = match change {
+                    Change::Set(number) => *number,
+                    Change::Add(number) => item.get(*field).saturating_add(*number),
+                };
+                item.set(*field, number);
+            }
+        }
+        is_met
+    }
+}
+
+/// The answer of a store.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Whether the item was changed; `false` also after a read.
+    pub is_changed: bool,
+    /// The item before the change.
+    pub before: Item,
+    /// The time of the store, if it says so.
+    pub date: Option<SystemTime>,
+}
+
+/// A request without effect, or without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store takes no more requests for now. It changed nothing.
+    Throttled,
+    /// The store did not do it, or did not say so. The error code says why.
+    Unavailable(Cow<'static, str>),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Throttled => "throttled",
+            Self::Unavailable(code) => code,
+        })
+    }
+}
+
+impl std::error::Error for StoreError {}
