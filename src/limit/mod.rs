@@ -1,5 +1,5 @@
 //! Rate limits, pure: the state of a scope's limit, the messages that ask and the time come in; their
-//! slots, their turns and the change of the state go out. It reads no clock and knows no store.
+//! slots, their turns and the change of the state go out. It reads no clock and calls no store.
 //!
 //! A scope has a gate and a line:
 //!
@@ -14,9 +14,13 @@
 use std::time::{Duration, SystemTime};
 
 use crate::policy::RateLimit;
+use crate::store::{Field, Item};
 
+mod claim;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use claim::{Claim, Share};
 
 /// The furthest turn that is given out. Later newcomers ask again.
 const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -80,7 +84,17 @@ pub(crate) enum Admission {
     LineFull,
 }
 
+/// The fields of a limit in an item.
+const TAT: Field = Field::new("tat");
+const LINE_END: Field = Field::new("lineEnd");
+const HELD_BACK: Field = Field::new("heldBack");
+
 impl LimitState {
+    /// The state in an item.
+    pub(crate) fn of(item: &Item) -> Self {
+        Self { tat: item.get(TAT), line_end: item.get(LINE_END), held_back: item.get(HELD_BACK) }
+    }
+
     /// Admits one message, which can wait for its slot as long as `longest`.
     pub(crate) fn admit(
         &mut self,
@@ -89,90 +103,17 @@ impl LimitState {
         longest: Duration,
         now: SystemTime,
     ) -> Admission {
-        let (now, longest) = (epoch_nanos(now), nanos(longest));
-        self.follow(limit, now);
-        let has_line = self.line_end > now;
-        match ask {
-            Ask::Waited(place) if has_line && self.called_at(place) >= now + nanos(EARLY) => {
-                Admission::InLine(place, from_epoch_nanos(self.called_at(place)))
-            }
-            Ask::Waited(_) => {
-                let admission = self.pass(limit, longest, now);
-                // The gate is behind the line.
-                self.hold_back(limit, now, admission == Admission::Full);
-                admission
-            }
-            Ask::Retry => {
-                let admission = self.pass(limit, longest, now);
-                self.hold_back(limit, now, admission != Admission::Full);
-                admission
-            }
-            Ask::Newcomer if has_line => self.join(limit, now),
-            Ask::Newcomer | Ask::Returned => match self.pass(limit, longest, now) {
-                Admission::Full => self.join(limit, now),
-                slot => slot,
-            },
-        }
-    }
-
-    /// Forgets times that a clock has left behind which was set back since.
-    fn follow(&mut self, limit: &RateLimit, now: u64) {
-        let burst = limit.interval_nanos().saturating_mul(u64::from(limit.burst.max(1)));
-        let furthest = now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(burst);
-        if self.tat > furthest {
-            self.tat = now;
-        }
-        if self.line_end > furthest.saturating_add(nanos(LONGEST_LINE)) {
-            self.line_end = now;
-        }
+        let mut claim = Claim::new(limit, *self, now);
+        let share = claim.take(ask, longest);
+        let admission = claim.admission(share, *self);
+        *self = claim.next(*self);
+        admission
     }
 
     /// Whether the state says no more than a new one: the gate has its whole burst again, and nobody
     /// waits in line.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
         self.tat.max(self.line_end) <= epoch_nanos(now)
-    }
-
-    fn called_at(&self, place: Place) -> u64 {
-        // A place of another execution environment, or a forged one, is at most the last.
-        place.0.saturating_add(self.held_back).min(self.line_end)
-    }
-
-    /// Passes the gate, if it has a slot soon enough.
-    fn pass(&mut self, limit: &RateLimit, longest: u64, now: u64) -> Admission {
-        let wait = self.slot(limit, now) - now;
-        if wait > longest {
-            return Admission::Full;
-        }
-        self.tat = self.tat.max(now).saturating_add(limit.interval_nanos());
-        Admission::Slot(Duration::from_nanos(wait))
-    }
-
-    /// Moves the line back by one place, if there is one.
-    fn hold_back(&mut self, limit: &RateLimit, now: u64, is_displaced: bool) {
-        if is_displaced && self.line_end > now {
-            self.held_back = self.held_back.saturating_add(limit.interval_nanos());
-            self.line_end = self.line_end.saturating_add(limit.interval_nanos());
-        }
-    }
-
-    /// The time of the next call through the gate.
-    fn slot(&self, limit: &RateLimit, now: u64) -> u64 {
-        let ahead = u64::from(limit.burst.max(1) - 1).saturating_mul(limit.interval_nanos());
-        self.tat.saturating_sub(ahead).max(now)
-    }
-
-    /// Joins the line at its end. A new line begins where the gate has its next slot.
-    fn join(&mut self, limit: &RateLimit, now: u64) -> Admission {
-        if self.line_end <= now {
-            (self.line_end, self.held_back) = (self.slot(limit, now), 0);
-        }
-        let at = self.line_end;
-        if at > now.saturating_add(nanos(LONGEST_LINE)) {
-            return Admission::LineFull;
-        }
-        self.line_end = at.saturating_add(limit.interval_nanos());
-        Admission::InLine(Place(at.saturating_sub(self.held_back)), from_epoch_nanos(at))
     }
 }
 

@@ -17,7 +17,7 @@ pub use memory::MemoryStore;
 /// A store of items. Each method is one request, and is not tried again.
 ///
 /// [`MemoryStore`] is one in this process.
-pub trait Store: Send + Sync {
+pub trait Store: fmt::Debug + Send + Sync {
     /// Changes an item if it meets all conditions. An item that is not there is created.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl FromIterator<(String, u64)> for Item {
 }
 
 /// A change of an item, made only if all its conditions are met. It names each field at most once
-/// in its changes.
+/// in its actions.
 ///
 /// ```
 /// use requeue::store::{Field, Item, Update};
@@ -115,12 +115,12 @@ impl FromIterator<(String, u64)> for Item {
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     conditions: Vec<(Field, RangeInclusive<u64>)>,
-    changes: Vec<(Field, Change)>,
+    actions: Vec<(Field, Action)>,
 }
 
-/// The change of a field.
+/// What an update does to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Action {
     /// It becomes this number.
     Set(u64),
     /// It grows by this number.
@@ -144,14 +144,14 @@ impl Update {
     /// Sets a field.
     #[must_use]
     pub fn set(mut self, field: Field, number: u64) -> Self {
-        self.changes.push((field, Change::Set(number)));
+        self.actions.push((field, Action::Set(number)));
         self
     }
 
     /// Adds to a field.
     #[must_use]
     pub fn add(mut self, field: Field, number: u64) -> Self {
-        self.changes.push((field, Change::Add(number)));
+        self.actions.push((field, Action::Add(number)));
         self
     }
 
@@ -161,10 +161,10 @@ impl Update {
         &self.conditions
     }
 
-    /// Its changes.
+    /// Its actions, one for each field at most.
     #[must_use]
-    pub fn changes(&self) -> &[(Field, Change)] {
-        &self.changes
+    pub fn actions(&self) -> &[(Field, Action)] {
+        &self.actions
     }
 
     /// Changes an item in this process. Returns whether it met the conditions.
@@ -172,10 +172,10 @@ impl Update {
     pub fn apply(&self, item: &mut Item) -> bool {
         let is_met = self.conditions.iter().all(|(field, range)| range.contains(&item.get(*field)));
         if is_met {
-            for (field, change) in &self.changes {
-                let number = match change {
-                    Change::Set(number) => *number,
-                    Change::Add(number) => item.get(*field).saturating_add(*number),
+            for (field, action) in &self.actions {
+                let number = match action {
+                    Action::Set(number) => *number,
+                    Action::Add(number) => item.get(*field).saturating_add(*number),
                 };
                 item.set(*field, number);
             }

@@ -1,0 +1,286 @@
+//! What messages that ask together take of a limit. The state may have changed since it was seen, so
+//! a claim is a change and its conditions: while they are met, each message gets its share.
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, SystemTime};
+
+use super::{
+    Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, LINE_END, LONGEST_LINE, LimitState, Place,
+    TAT, epoch_nanos, from_epoch_nanos, nanos,
+};
+use crate::policy::RateLimit;
+use crate::store::Update;
+
+/// What messages that ask together take of a limit.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    now: u64,
+    interval: u64,
+    /// How far the gate lets calls run ahead of the interval.
+    ahead: u64,
+    seen: LimitState,
+    gate: Time,
+    line: Time,
+    /// Slots taken.
+    slots: u64,
+    /// The gate may be this far, so that each of these slots comes in time.
+    latest: u64,
+    /// Places by which the line moves back.
+    displaced: u64,
+    /// Places taken at the end of the line.
+    joined: u64,
+    /// The first place of a new line.
+    begins: u64,
+}
+
+/// Where a time of the state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// The gate is free, or nobody waits in line.
+    Over,
+    /// Some calls were let through, or some messages wait.
+    Ahead,
+    /// A clock has left it behind which was set back since. It counts as over.
+    Lost { beyond: u64 },
+}
+
+impl Time {
+    fn of(time: u64, now: u64, furthest: u64) -> Self {
+        match time {
+            _ if time <= now => Self::Over,
+            _ if time <= furthest => Self::Ahead,
+            _ => Self::Lost { beyond: furthest },
+        }
+    }
+
+    /// The times for which this is so.
+    fn range(self, now: u64, latest: u64) -> RangeInclusive<u64> {
+        match self {
+            Self::Over => 0..=now,
+            Self::Ahead => now.saturating_add(1)..=latest,
+            Self::Lost { beyond } => beyond.saturating_add(1)..=u64::MAX,
+        }
+    }
+}
+
+/// The share of one message in a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// The slot of this number, from 0.
+    Slot(u64),
+    /// The place of this number at the end of the line, from 0.
+    Joined(u64),
+    /// It keeps its place, whose turn is at this time.
+    Waits(Place, u64),
+    Full,
+    LineFull,
+}
+
+impl Claim {
+    /// A claim of nothing, by the state as it was last seen.
+    pub(crate) fn new(limit: &RateLimit, seen: LimitState, now: SystemTime) -> Self {
+        let (now, interval) = (epoch_nanos(now), limit.interval_nanos());
+        let ahead = interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
+        let furthest =
+            now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(ahead).saturating_add(interval);
+        let furthest_end = furthest.saturating_add(nanos(LONGEST_LINE));
+        Self {
+            now,
+            interval,
+            ahead,
+            seen,
+            gate: Time::of(seen.tat, now, furthest),
+            line: Time::of(seen.line_end, now, furthest_end),
+            slots: 0,
+            latest: furthest,
+            displaced: 0,
+            joined: 0,
+            begins: 0,
+        }
+    }
+
+    /// Takes the share of one message, which can wait for its slot as long as `longest`.
+    pub(crate) fn take(&mut self, ask: Ask, longest: Duration) -> Share {
+        let longest = nanos(longest);
+        let has_line = self.line == Time::Ahead;
+        match ask {
+            Ask::Waited(place)
+                if has_line && self.called_at(place) >= self.now.saturating_add(nanos(EARLY)) =>
+            {
+                Share::Waits(place, self.called_at(place))
+            }
+            Ask::Waited(_) => {
+                let share = self.pass(longest);
+                // The gate is behind the line.
+                self.displaced += u64::from(has_line && share == Share::Full);
+                share
+            }
+            Ask::Retry => {
+                let share = self.pass(longest);
+                self.displaced += u64::from(has_line && share != Share::Full);
+                share
+            }
+            Ask::Newcomer if has_line || self.joined > 0 => self.join(),
+            Ask::Newcomer | Ask::Returned => match self.pass(longest) {
+                Share::Full => self.join(),
+                slot => slot,
+            },
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots + self.displaced + self.joined == 0
+    }
+
+    /// The slots that it takes.
+    pub(crate) fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// What a message gets by its share, if the state was this before.
+    pub(crate) fn admission(&self, share: Share, before: LimitState) -> Admission {
+        match share {
+            Share::Slot(number) => {
+                let slot = self.slot(before.tat, number);
+                Admission::Slot(Duration::from_nanos(slot - self.now))
+            }
+            Share::Joined(number) => {
+                let (first, held_back) = match self.line {
+                    Time::Ahead => (
+                        before.line_end.saturating_add(self.places(self.displaced)),
+                        before.held_back.saturating_add(self.places(self.displaced)),
+                    ),
+                    Time::Over | Time::Lost { .. } => (self.begins, 0),
+                };
+                let at = first.saturating_add(self.places(number));
+                Admission::InLine(Place(at.saturating_sub(held_back)), from_epoch_nanos(at))
+            }
+            Share::Waits(place, at) => Admission::InLine(place, from_epoch_nanos(at)),
+            Share::Full => Admission::Full,
+            Share::LineFull => Admission::LineFull,
+        }
+    }
+
+    /// The state afterwards, if it was this before.
+    pub(crate) fn next(&self, before: LimitState) -> LimitState {
+        let mut next = before;
+        if self.slots > 0 {
+            next.tat = self.free_from(before.tat).saturating_add(self.places(self.slots));
+        }
+        match self.line {
+            Time::Ahead => {
+                let (held_back, more) = self.line_grows();
+                next.held_back = next.held_back.saturating_add(held_back);
+                next.line_end = next.line_end.saturating_add(more);
+            }
+            Time::Over | Time::Lost { .. } if self.joined > 0 => {
+                (next.line_end, next.held_back) = (self.new_line_end(), 0);
+            }
+            Time::Over | Time::Lost { .. } => {}
+        }
+        next
+    }
+
+    /// The same change in a store, and its conditions.
+    pub(crate) fn update(&self) -> Update {
+        let mut update = Update::new();
+        if self.slots > 0 {
+            let slots = self.places(self.slots);
+            update = update.when(TAT, self.gate.range(self.now, self.latest));
+            update = match self.gate {
+                Time::Ahead => update.add(TAT, slots),
+                Time::Over | Time::Lost { .. } => update.set(TAT, self.now.saturating_add(slots)),
+            };
+        }
+        let (held_back, more) = self.line_grows();
+        let furthest = match self.joined {
+            0 => u64::MAX,
+            _ => self.now.saturating_add(nanos(LONGEST_LINE)).saturating_add(self.interval),
+        };
+        update = update.when(LINE_END, self.line.range(self.now, furthest.saturating_sub(more)));
+        match self.line {
+            Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
+            Time::Over | Time::Lost { .. } if self.joined > 0 => {
+                update.set(LINE_END, self.new_line_end()).set(HELD_BACK, 0)
+            }
+            Time::Ahead | Time::Over | Time::Lost { .. } => update,
+        }
+    }
+
+    /// The end of the line afterwards, as far as it is known; now, if nobody waits.
+    pub(crate) fn line_end(&self) -> SystemTime {
+        let LimitState { line_end, .. } = self.next(self.seen);
+        from_epoch_nanos(match self.line {
+            Time::Lost { .. } if self.joined == 0 => self.now,
+            Time::Ahead | Time::Over | Time::Lost { .. } => line_end.max(self.now),
+        })
+    }
+
+    fn places(&self, number: u64) -> u64 {
+        self.interval.saturating_mul(number)
+    }
+
+    fn called_at(&self, Place(place): Place) -> u64 {
+        let held_back = self.seen.held_back.saturating_add(self.places(self.displaced));
+        let line_end = self.seen.line_end.saturating_add(self.places(self.displaced));
+        // A forged place, or one of another line, is at most the last.
+        place.saturating_add(held_back).min(line_end)
+    }
+
+    /// The time from which the gate has slots.
+    fn free_from(&self, tat: u64) -> u64 {
+        match self.gate {
+            Time::Ahead => tat.max(self.now),
+            Time::Over | Time::Lost { .. } => self.now,
+        }
+    }
+
+    /// The time of the slot of this number.
+    fn slot(&self, tat: u64, number: u64) -> u64 {
+        let at = self.free_from(tat).saturating_add(self.places(number));
+        at.saturating_sub(self.ahead).max(self.now)
+    }
+
+    /// Takes a slot of the gate, if it has one soon enough.
+    fn pass(&mut self, longest: u64) -> Share {
+        let number = self.slots;
+        if self.slot(self.seen.tat, number) - self.now > longest {
+            return Share::Full;
+        }
+        let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
+        self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
+        self.slots += 1;
+        Share::Slot(number)
+    }
+
+    /// Joins the line at its end. A new line begins where the gate has its next slot.
+    fn join(&mut self) -> Share {
+        let number = self.joined;
+        let first = match self.line {
+            Time::Ahead => self.seen.line_end.saturating_add(self.places(self.displaced)),
+            Time::Over | Time::Lost { .. } => {
+                if number == 0 {
+                    self.begins = self.slot(self.seen.tat, self.slots);
+                }
+                self.begins
+            }
+        };
+        if first.saturating_add(self.places(number)) > self.now.saturating_add(nanos(LONGEST_LINE))
+        {
+            return Share::LineFull;
+        }
+        self.joined += 1;
+        Share::Joined(number)
+    }
+
+    /// The times by which a line is held back and becomes longer.
+    fn line_grows(&self) -> (u64, u64) {
+        let held_back = self.places(self.displaced);
+        (held_back, held_back.saturating_add(self.places(self.joined)))
+    }
+
+    fn new_line_end(&self) -> u64 {
+        self.begins.saturating_add(self.places(self.joined))
+    }
+}
