@@ -181,6 +181,11 @@ pub enum Deferral {
     CircuitOpen,
     /// The rate limit of its downstream service has no room. It waits in line, or for a slot.
     RateLimited,
+    /// The store of the rate limits takes no more requests for now.
+    StoreThrottled,
+    /// The store of the rate limits does not answer, and the share of this execution environment in
+    /// the limit has no room.
+    StoreUnavailable,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS should keep it, but its record has no message id for the batch response.
@@ -200,6 +205,8 @@ impl Deferral {
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit-open",
             Self::RateLimited => "rate-limited",
+            Self::StoreThrottled => "store-throttled",
+            Self::StoreUnavailable => "store-unavailable",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
             Self::SenderUnknown => "sender-unknown",

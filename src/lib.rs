@@ -140,6 +140,7 @@ mod failure;
 mod result_ext;
 pub mod policy;
 mod limit;
+mod fleet;
 mod disposition;
 mod plan;
 mod processor;
@@ -188,7 +189,7 @@ pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use sender::TrustedSenders;
 pub use settings::{
-    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+    Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

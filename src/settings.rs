@@ -1,6 +1,7 @@
 //! The settings of a processor. Plain data with defaults; read from the environment by `config/`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,6 +13,7 @@ use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
+use crate::store::Store;
 use crate::wire::Wrap;
 
 /// The settings of a processor, with their defaults.
@@ -54,6 +56,8 @@ pub struct Settings {
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
+    /// What all execution environments share. Default: nothing, so each keeps rate limits alone.
+    pub coordination: Option<Coordination>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
     /// The clock. Default: the clock of the queue, which is this machine's unless the SQS is
@@ -109,6 +113,7 @@ impl Default for Settings {
             wrap: Wrap::WhenNeeded,
             trusted_senders: None,
             producer_limits: ProducerLimits::On,
+            coordination: None,
             metrics: None,
             clock: None,
             sampler: Sampler::random(),
@@ -139,6 +144,37 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { concurrency: 10, timeout: Duration::from_secs(30), reserve: Duration::from_secs(5) }
+    }
+}
+
+/// How the execution environments of a function share rate limits: by a store.
+///
+/// ```
+/// use std::sync::Arc;
+/// use requeue::store::MemoryStore;
+/// use requeue::{Coordination, Settings};
+///
+/// let mut settings = Settings::default();
+/// settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Coordination {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// A part of the key of each item, so that several functions can use one store. Default: empty;
+    /// [`Settings::from_env`] sets the function's name.
+    pub namespace: String,
+    /// The most execution environments that run at once. While the store does not answer, one that
+    /// made no calls lately calls at this part of a rate limit. Default 1,000.
+    pub max_environments: u32,
+}
+
+impl Coordination {
+    /// Coordination by this store, with the defaults.
+    #[must_use]
+    pub fn by(store: Arc<dyn Store>) -> Self {
+        Self { store, namespace: String::new(), max_environments: 1_000 }
     }
 }
 

@@ -103,6 +103,14 @@ impl RetryState {
         }
     }
 
+    /// Nobody could say whether the rate limit had room. The message keeps its place in line.
+    pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
+        self.note_hop();
+        if !self.was_called() {
+            self.age_from = end;
+        }
+    }
+
     /// Whether a copy tells of a call.
     pub(crate) fn was_called(&self) -> bool {
         // A producer may set a count of its own, without a class.

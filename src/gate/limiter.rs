@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::scope::Scope;
 use crate::limit::{Admission, Ask, LimitState};
-use crate::policy::{RateLimit, RetryPolicy};
+use crate::policy::RateLimit;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
 const MAX_SCOPES: usize = 10_000;
@@ -25,9 +25,8 @@ struct Scopes {
 }
 
 impl Limiter {
-    /// `None` if the policy has no limit.
-    pub(crate) fn new(policy: &RetryPolicy) -> Option<Self> {
-        policy.limit.map(|limit| Self { limit, scopes: Mutex::default() })
+    pub(crate) fn new(limit: RateLimit) -> Self {
+        Self { limit, scopes: Mutex::default() }
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.
@@ -42,12 +41,8 @@ impl Limiter {
         scopes.of(scope, now).admit(&self.limit, ask, longest, now)
     }
 
-    pub(crate) fn interval(&self) -> Duration {
-        self.limit.interval()
-    }
-
-    pub(crate) fn max_slot_wait(&self) -> Duration {
-        self.limit.max_slot_wait
+    pub(crate) fn limit(&self) -> &RateLimit {
+        &self.limit
     }
 }
 

@@ -2,24 +2,31 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use sha2::{Digest, Sha256};
+
 /// The messages that call the same downstream service. A pause or an open circuit defers only
 /// messages of its own scope.
 ///
 /// ```
 /// use requeue::Scope;
-/// assert_eq!(Scope::of("tenant 7"), Scope::of(&"tenant 7".to_owned()));
+/// assert_eq!(Scope::of("tenant 7"), Scope::of("tenant 7".to_owned()));
 /// assert_ne!(Scope::of("tenant 7"), Scope::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scope(pub(super) Option<u64>);
+pub struct Scope(pub(super) Option<[u8; 32]>);
 
 impl Scope {
-    /// The scope of a key such as a host or a tenant; only a hash of the key is kept. The default
-    /// is the scope of all messages without a key. A [`Worker`](crate::Worker) that has met only
-    /// that scope expects it of the next messages too.
+    /// The scope of a key such as a host or a tenant; only its SHA-256 is kept. The default is the
+    /// scope of all messages without a key. A [`Worker`](crate::Worker) that has met only that scope
+    /// expects it of the next messages too.
     #[must_use]
-    pub fn of(key: &(impl Hash + ?Sized)) -> Self {
-        Self(Some(hash(key)))
+    pub fn of(key: impl AsRef<[u8]>) -> Self {
+        Self(Some(Sha256::digest(key).into()))
+    }
+
+    /// Its part of the key of a shared item: the same in each process.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |hash| hash)
     }
 }
 

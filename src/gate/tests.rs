@@ -556,12 +556,14 @@ fn either_can_be_switched_off() {
 fn scopes_beyond_a_bound_are_not_protected_until_others_have_recovered() {
     let protection = protection();
     let pause = |key: u32| {
-        protection.permit(Scope::of(&key), somebody()).give_back(Reply::Paused(secs(10)), at(0));
-        protection.admit(Scope::of(&key), somebody(), at(0)).is_err()
+        protection
+            .permit(Scope::of(key.to_string()), somebody())
+            .give_back(Reply::Paused(secs(10)), at(0));
+        protection.admit(Scope::of(key.to_string()), somebody(), at(0)).is_err()
     };
     assert_eq!((0..10_001).filter(|key| pause(*key)).count(), 10_000);
-    protection.permit(Scope::of(&10_001), somebody()).give_back(Reply::Paused(secs(10)), at(10));
-    assert!(protection.admit(Scope::of(&10_001), somebody(), at(10)).is_err());
+    protection.permit(Scope::of("10001"), somebody()).give_back(Reply::Paused(secs(10)), at(10));
+    assert!(protection.admit(Scope::of("10001"), somebody(), at(10)).is_err());
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod claim;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use claim::{Claim, Share};
+pub(crate) use claim::Claim;
 
 /// The furthest turn that is given out. Later newcomers ask again.
 const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -93,6 +93,11 @@ impl LimitState {
     /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
         Self { tat: item.get(TAT), line_end: item.get(LINE_END), held_back: item.get(HELD_BACK) }
+    }
+
+    /// A gate whose first slot is after this time.
+    pub(crate) fn free_after(wait: Duration, now: SystemTime) -> Self {
+        Self { tat: epoch_nanos(now + wait), ..Self::default() }
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.

@@ -192,6 +192,51 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_claim_changes_an_item_as_it_changes_the_state_whoever_was_faster(
+        calls in 1_u32..50,
+        burst in 1_u32..20,
+        asks in prop::collection::vec((0_u64..300, 0_u8..3, 0_u64..9_000, 0_u8..6), 1..200),
+    ) {
+        let limit = limit(calls, burst);
+        let (mut item, mut now, mut made) = (Item::default(), 0, Vec::new());
+        // Three environments, each with the state as it has last seen it.
+        let mut seen = [LimitState::default(); 3];
+        for (number, (step, kind, place, together)) in asks.into_iter().enumerate() {
+            now += step;
+            let seen = &mut seen[number % 3];
+            for _ in 0..3 {
+                let mut claim = Claim::new(&limit, *seen, at(now));
+                let shares: Vec<_> = (0..=together).map(|_| {
+                    let ask = match kind {
+                        0 => Ask::Newcomer,
+                        1 => Ask::Retry,
+                        _ => Ask::Waited(Place::from_time(at(place))),
+                    };
+                    claim.take(ask, limit.max_slot_wait)
+                }).collect();
+                let before = LimitState::of(&item);
+                let is_changed = claim.update().apply(&mut item);
+                if is_changed {
+                    *seen = claim.next(before);
+                    prop_assert_eq!(LimitState::of(&item), *seen);
+                    for share in shares {
+                        if let Admission::Slot(wait) = claim.admission(share, before) {
+                            prop_assert!(wait <= limit.max_slot_wait);
+                            made.push(millis(now) + wait);
+                        }
+                    }
+                    break;
+                }
+                prop_assert_ne!(*seen, before, "a claim by the state as it is succeeds");
+                *seen = before;
+            }
+        }
+        assert_within(&limit, &made);
+    }
+}
+
 /// What happened to a backlog.
 struct Backlog {
     calls: Vec<Duration>,

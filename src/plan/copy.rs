@@ -123,6 +123,9 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(Deferral::RateLimited) => {
             state.note_rate_limit(place.map(Place::time), at.checked_add(wait.total()));
         }
+        Some(Deferral::StoreThrottled | Deferral::StoreUnavailable) => {
+            state.note_put_off(at.checked_add(wait.total()));
+        }
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen

@@ -180,6 +180,8 @@ impl<'a> Planner<'a> {
                     | Deferral::Paused
                     | Deferral::CircuitOpen
                     | Deferral::RateLimited
+                    | Deferral::StoreThrottled
+                    | Deferral::StoreUnavailable
                     | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {

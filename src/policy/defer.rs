@@ -64,6 +64,11 @@ const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 /// hour shorter, since it may move back.
 const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
+/// The longest wait after the store of the rate limits took no request, for the first time and
+/// after several times.
+const FIRST_PUT_OFF: Duration = Duration::from_secs(20);
+const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
+
 /// The due time of a message, as far as it is believed. Requeue orders no wait that is longer than
 /// any that begins now. A longer one must not make the message hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
@@ -119,6 +124,14 @@ pub(crate) fn in_line(due: SystemTime, now: SystemTime) -> Disposition {
 pub(crate) fn line_full(now: SystemTime) -> Disposition {
     let wait = Wait::from(Duration::from_secs(u64::from(Delay::MAX.as_secs())), now);
     Disposition::Defer { why: Deferral::RateLimited, wait }
+}
+
+/// Defers a message for which the store of the rate limits gave no answer, for this number of times
+/// in a row. It uses no retry and no deferral.
+pub(crate) fn put_off(why: Deferral, times: u32, now: SystemTime, sample: f64) -> Disposition {
+    let longest = LONGEST_PUT_OFF.min(FIRST_PUT_OFF * (1 << times.saturating_sub(1).min(4)));
+    let wait = jitter::part(longest, sample).max(Duration::from_secs(1));
+    Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
 /// Defers a message whose sender is not known yet. It waits by its visibility timeout, and each

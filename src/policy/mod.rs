@@ -24,7 +24,7 @@ pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     believed_due, defer, defer_unverified, deferred_by_visibility, hold, in_line, line_full,
-    may_be_held,
+    may_be_held, put_off,
 };
 pub use jitter::Jitter;
 use jitter::Spread;

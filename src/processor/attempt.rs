@@ -22,6 +22,7 @@ use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::fleet::Admitted;
 use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
 use crate::limit::Admission;
@@ -48,7 +49,7 @@ pub(super) enum Handled {
     /// A pause or an open circuit prevented the call.
     Held(Held),
     /// The rate limit has no slot soon enough.
-    Limited(Admission),
+    Limited(Admitted),
     /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
     /// The host ends.
@@ -122,8 +123,8 @@ where
         }
         let handled = self.handle(delivery, turn, slot).await;
         // If it waited for a slot of the rate limit, its handler began later.
-        let QueuePolicy { limiter, .. } = self.processor.inner.policy(delivery);
-        let later = limiter.as_ref().and_then(|_| slot.turn());
+        let QueuePolicy { slots, .. } = self.processor.inner.policy(delivery);
+        let later = slots.as_ref().and_then(|_| slot.turn());
         let turn = &later.unwrap_or(*turn);
         let reply = handled.reply(turn.limit < self.deadlines.cutoff);
         (self.decide(delivery, turn, handled), reply)
@@ -249,7 +250,7 @@ where
     /// limit has no slot.
     async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let Inner { handler, mode, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, protection, limiter } = self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, protection, slots } = self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
         let mut message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
@@ -268,8 +269,8 @@ where
             Err(held) => return Handled::Held(held),
         };
         let mut permit = permit;
-        if let Some(limiter) = limiter.as_ref().filter(|_| *mode == Mode::Requeue) {
-            match self.wait_for_slot(limiter, scope, delivery, slot).await {
+        if let Some(slots) = slots.as_ref().filter(|_| *mode == Mode::Requeue) {
+            match self.wait_for_slot(slots, scope, delivery, turn, slot).await {
                 Ok(None) => {}
                 Ok(Some(later)) => {
                     message.set_deadline(later.limit);
@@ -308,7 +309,7 @@ where
             (!matches!(handled, Handled::Held(_) | Handled::Limited(_) | Handled::NotStarted))
                 .then(|| began.elapsed());
         let place = match &handled {
-            Handled::Limited(Admission::InLine(place, _)) => Some(*place),
+            Handled::Limited(Admitted::By(Admission::InLine(place, _))) => Some(*place),
             _ => None,
         };
         let (disposition, failure) = match handled {
@@ -324,12 +325,7 @@ where
                 ),
                 None,
             ),
-            Handled::Limited(Admission::InLine(_, due)) => (policy::in_line(due, now), None),
-            Handled::Limited(Admission::LineFull) => (policy::line_full(now), None),
-            Handled::Limited(Admission::Full | Admission::Slot(_)) => (
-                policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample),
-                None,
-            ),
+            Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
             Handled::Done => (Disposition::Complete, None),
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.usage(), &failure, now, sample), Some(failure))
@@ -346,6 +342,25 @@ where
             elapsed,
             place,
             ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
+        }
+    }
+
+    /// The disposition of a message that the rate limit did not let through.
+    fn limited(
+        &self,
+        delivery: &Delivery,
+        admitted: Admitted,
+        now: SystemTime,
+        sample: f64,
+    ) -> Disposition {
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        match admitted {
+            Admitted::By(Admission::InLine(_, due)) => policy::in_line(due, now),
+            Admitted::By(Admission::LineFull) => policy::line_full(now),
+            Admitted::By(Admission::Full | Admission::Slot(_)) => {
+                policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample)
+            }
+            Admitted::PutOff { why, times } => policy::put_off(why, times, now, sample),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::Strategy;
+use crate::fleet::Fleet;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
@@ -48,6 +49,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             wrap,
             producer_limits,
             trusted_senders,
+            coordination,
             metrics,
             clock,
             sampler,
@@ -61,6 +63,7 @@ impl<H, Q: Queue> Inner<H, Q> {
         };
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
+        let fleet = coordination.map(|shared| Arc::new(Fleet::new(shared, clock.clone())));
         let settler =
             Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
@@ -78,7 +81,7 @@ impl<H, Q: Queue> Inner<H, Q> {
         Self {
             handler,
             settler,
-            policies: Policies::new(policy, queue_policies),
+            policies: Policies::new(policy, queue_policies, fleet.as_ref()),
             rules,
             limits,
             decoder,

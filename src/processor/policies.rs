@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::fleet::{Fleet, SharedLimits};
 use crate::gate::{Limiter, Protection};
-use crate::policy::RetryPolicy;
+use crate::policy::{RateLimit, RetryPolicy};
 use crate::queue::QueueArn;
 
 /// The policies of a processor.
@@ -17,21 +18,57 @@ pub(super) struct Policies {
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
-    /// The rate limits, if the policy has one.
-    pub(super) limiter: Option<Limiter>,
+    /// The slots of the rate limit, if the policy has one.
+    pub(super) slots: Option<Slots>,
+}
+
+/// The slots of a rate limit.
+pub(super) enum Slots {
+    /// This execution environment keeps the limit alone.
+    Own(Limiter),
+    /// All execution environments keep it together.
+    Shared(Arc<SharedLimits>),
+}
+
+impl Slots {
+    pub(super) fn new(limit: RateLimit, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+        match fleet {
+            None => Self::Own(Limiter::new(limit)),
+            Some(fleet) => {
+                let shared = SharedLimits::new(Arc::clone(fleet), limit, queue.to_owned());
+                Self::Shared(Arc::new(shared))
+            }
+        }
+    }
+
+    pub(super) fn limit(&self) -> &RateLimit {
+        match self {
+            Self::Own(limiter) => limiter.limit(),
+            Self::Shared(shared) => shared.limit(),
+        }
+    }
 }
 
 impl QueuePolicy {
-    fn new(policy: RetryPolicy) -> Self {
-        let (protection, limiter) = (Protection::new(&policy), Limiter::new(&policy));
-        Self { policy, protection, limiter }
+    /// `queue` is empty for the policy of all queues without their own.
+    fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+        let protection = Protection::new(&policy);
+        let slots = policy.limit.map(|limit| Slots::new(limit, queue, fleet));
+        Self { policy, protection, slots }
     }
 }
 
 impl Policies {
-    pub(super) fn new(default: RetryPolicy, own: BTreeMap<String, RetryPolicy>) -> Self {
-        let own = own.into_iter().map(|(queue, policy)| (queue, QueuePolicy::new(policy)));
-        Self { default: QueuePolicy::new(default), own: own.collect() }
+    pub(super) fn new(
+        default: RetryPolicy,
+        own: BTreeMap<String, RetryPolicy>,
+        fleet: Option<&Arc<Fleet>>,
+    ) -> Self {
+        let own = own.into_iter().map(|(queue, policy)| {
+            let policy = QueuePolicy::new(policy, &queue, fleet);
+            (queue, policy)
+        });
+        Self { default: QueuePolicy::new(default, "", fleet), own: own.collect() }
     }
 
     /// The policy of a queue.

@@ -1,19 +1,22 @@
 //! The wait of an attempt for its slot of the rate limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::attempt::{Attempts, Handled};
 use super::deadlines::Turn;
 use super::executor::Slot;
-use super::policies::QueuePolicy;
+use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::Strategy;
-use crate::gate::{Limiter, Scope, expires};
+use crate::fleet::{Admitted, SharedLimits};
+use crate::gate::{Scope, expires};
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
+use crate::policy::RateLimit;
 use crate::queue::Queue;
 
 /// A call may come so much later than its slot, or by one interval if that is longer.
@@ -29,40 +32,76 @@ where
     /// expected.
     pub(super) async fn wait_for_slot(
         &self,
-        limiter: &Limiter,
+        slots: &Slots,
         scope: Scope,
         delivery: &Delivery,
+        turn: &Turn,
         slot: &Slot<Self>,
     ) -> Result<Option<Turn>, Handled> {
         let mut later = None;
         loop {
-            match self.admit(limiter, scope, delivery) {
-                Admission::Slot(wait) if wait.is_zero() => return Ok(later),
-                Admission::Slot(wait) => {
-                    let turn = slot.wait(wait);
-                    tokio::select! {
-                        biased;
-                        () = self.deadlines.stop.starting.cancelled() => {
-                            return Err(Handled::Interrupted);
-                        }
-                        () = sleep_until(turn.began) => later = Some(turn),
-                    }
-                    if self.processor.inner.settler.has_lapsed(delivery) {
-                        return Err(Handled::NotStarted);
-                    }
-                    // After a freeze, all slots that passed meanwhile would be used at once.
-                    if turn.began.elapsed() <= LATEST.max(limiter.interval()) {
-                        return Ok(later);
-                    }
+            let admitted = match slots {
+                Slots::Own(limiter) => {
+                    let (ask, longest) = self.ask(slots.limit(), delivery);
+                    Admitted::By(limiter.admit(scope, ask, longest, self.now()))
                 }
+                Slots::Shared(shared) => {
+                    // The handler's time begins after the answer.
+                    later = Some(slot.wait(shared.patience()));
+                    self.admit(shared, scope, delivery, turn).await?
+                }
+            };
+            let wait = match admitted {
+                Admitted::By(Admission::Slot(wait)) => wait,
                 refused => return Err(Handled::Limited(refused)),
+            };
+            if wait.is_zero() {
+                return Ok(later.map(|_| slot.wait(wait)));
+            }
+            let turn = slot.wait(wait);
+            later = Some(turn);
+            tokio::select! {
+                biased;
+                () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
+                () = sleep_until(turn.began) => {}
+            }
+            if self.processor.inner.settler.has_lapsed(delivery) {
+                return Err(Handled::NotStarted);
+            }
+            // After a freeze, all slots that passed meanwhile would be used at once.
+            if turn.began.elapsed() <= LATEST.max(slots.limit().interval()) {
+                return Ok(later);
             }
         }
     }
 
-    /// Asks the rate limit for a slot. A message that waits in its place in the queue cannot carry a
-    /// place in the line, and each further receive counts as a retry. So it waits here for longer.
-    fn admit(&self, limiter: &Limiter, scope: Scope, delivery: &Delivery) -> Admission {
+    /// Asks for a slot that all execution environments share.
+    async fn admit(
+        &self,
+        shared: &Arc<SharedLimits>,
+        scope: Scope,
+        delivery: &Delivery,
+        turn: &Turn,
+    ) -> Result<Admitted, Handled> {
+        let (ask, longest) = self.ask(shared.limit(), delivery);
+        let admitted = shared.admit(scope, ask, longest, turn.sample);
+        tokio::select! {
+            biased;
+            () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),
+            admitted = timeout_at(self.deadlines.cutoff, admitted) => match admitted {
+                Ok(_) if self.processor.inner.settler.has_lapsed(delivery) => {
+                    Err(Handled::NotStarted)
+                }
+                Ok(admitted) => Ok(admitted),
+                Err(_) => Err(Handled::NotStarted),
+            },
+        }
+    }
+
+    /// What a message asks of the rate limit, and how long it can wait for its slot. A message that
+    /// waits in its place in the queue cannot carry a place in the line, and each further receive
+    /// counts as a retry. So it waits here for longer.
+    fn ask(&self, limit: &RateLimit, delivery: &Delivery) -> (Ask, Duration) {
         let now = self.now();
         // The other half is for the handler.
         let half = self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2;
@@ -71,15 +110,15 @@ where
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
             (Strategy::Visibility, _) => (Ask::Newcomer, half),
             (Strategy::Copy, Some(place)) => {
-                (Ask::Waited(Place::from_time(place)), limiter.max_slot_wait())
+                (Ask::Waited(Place::from_time(place)), limit.max_slot_wait)
             }
-            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limiter.max_slot_wait()),
-            (Strategy::Copy, None) => (Ask::Newcomer, limiter.max_slot_wait()),
+            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_slot_wait),
+            (Strategy::Copy, None) => (Ask::Newcomer, limit.max_slot_wait),
         };
         // It must not expire meanwhile.
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let lives = expires(policy, delivery)
             .map_or(half, |end| end.duration_since(now).unwrap_or_default());
-        limiter.admit(scope, ask, longest.min(half).min(lives), now)
+        (ask, longest.min(half).min(lives))
     }
 }

@@ -16,6 +16,13 @@ const MAX_ITEMS: usize = 100_000;
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore(Arc<Mutex<HashMap<Key, Item>>>);
 
+impl MemoryStore {
+    /// Deletes all items.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 impl Store for MemoryStore {
     fn update<'a>(
         &'a self,

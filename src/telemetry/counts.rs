@@ -1,7 +1,7 @@
-//! The number of messages of a batch for each outcome. Each number is a metric. All but `failed`
-//! and `abandoned` are fields of the batch's log line too.
+//! The number of messages of a batch for each outcome. Each number is a metric. All but `failed`,
+//! `abandoned` and those about the store are fields of the batch's log line too.
 
-use crate::disposition::{Disposition, ReleaseReason};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::report::{Outcome, Settlement};
 
 #[derive(Default)]
@@ -12,6 +12,10 @@ pub(super) struct Counts {
     pub(super) failed: u64,
     pub(super) requeued: u64,
     pub(super) deferred: u64,
+    /// Of the deferred: the store of the rate limits was throttled.
+    pub(super) store_throttled: u64,
+    /// Of the deferred: the store of the rate limits did not answer.
+    pub(super) store_unavailable: u64,
     pub(super) released: u64,
     /// Of the released: handlers that were cancelled and did not yield.
     pub(super) abandoned: u64,
@@ -27,7 +31,11 @@ impl Counts {
         match outcome.disposition {
             Disposition::Complete => self.completed += 1,
             Disposition::Requeue { .. } => self.requeued += 1,
-            Disposition::Defer { .. } => self.deferred += 1,
+            Disposition::Defer { why, .. } => {
+                self.deferred += 1;
+                self.store_throttled += u64::from(why == Deferral::StoreThrottled);
+                self.store_unavailable += u64::from(why == Deferral::StoreUnavailable);
+            }
             Disposition::Release(reason) => {
                 self.released += 1;
                 self.abandoned += u64::from(reason == ReleaseReason::Abandoned);

@@ -8,7 +8,7 @@ use super::counts::Counts;
 use super::emf::{Group, Metric, Unit};
 use super::millis;
 use crate::clock::timestamp_text;
-use crate::disposition::Disposition;
+use crate::disposition::{Deferral, Disposition};
 use crate::failure::FailureClass;
 use crate::report::{Outcome, Report};
 use crate::settings::Metrics;
@@ -67,6 +67,8 @@ struct Figures {
     counts: Counts,
     /// Delays of retries.
     retry_delay: Vec<u64>,
+    /// Waits in line, and for a slot, of a rate limit.
+    rate_limit_delay: Vec<u64>,
     /// Retries that completed messages had used.
     retry_count: Vec<u64>,
     /// The time from the first send to completion.
@@ -98,6 +100,9 @@ impl Figures {
                 }
             }
             Disposition::Requeue { wait, .. } => self.retry_delay.push(wait.total().as_secs()),
+            Disposition::Defer { why: Deferral::RateLimited, wait } => {
+                self.rate_limit_delay.push(wait.total().as_secs());
+            }
             Disposition::Defer { .. } | Disposition::Release(_) | Disposition::DeadLetter(_) => {}
         }
     }
@@ -119,6 +124,8 @@ impl Figures {
             ("Received", self.counts.received),
             ("Completed", self.counts.completed),
             ("Deferred", self.counts.deferred),
+            ("StoreThrottled", self.counts.store_throttled),
+            ("StoreUnavailable", self.counts.store_unavailable),
             ("Released", self.counts.released),
             ("Abandoned", self.counts.abandoned),
             ("SendUnconfirmed", self.counts.send_unconfirmed),
@@ -126,6 +133,7 @@ impl Figures {
         ];
         let values = [
             ("RetryDelay", Unit::Seconds, self.retry_delay),
+            ("RateLimitDelay", Unit::Seconds, self.rate_limit_delay),
             ("FailedAttempt", Unit::Count, self.failed_attempt),
             ("RetryCount", Unit::Count, self.retry_count),
             ("TimeToSuccess", Unit::Milliseconds, self.time_to_success),

@@ -136,7 +136,7 @@ async fn the_limit_of_one_tenant_does_not_delay_another() {
         Script::new(move |seen| if tenant(seen.n()) == 0 { limited(3_600) } else { Act::Done });
     let script = script.scoped(|message| {
         let body: Value = serde_json::from_str(message.body()).unwrap();
-        Scope::of(&(body["n"].as_u64().unwrap() % 2))
+        Scope::of((body["n"].as_u64().unwrap() % 2).to_string())
     });
     let processor = world.processor(script.clone());
     let report = world.report(&processor, &world.receive().await).await;

@@ -1,20 +1,38 @@
 //! No downstream service gets more calls than its rate limit allows. The other messages wait in line,
 //! and none is lost, given up or charged a retry for that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use requeue::policy::RateLimit;
-use requeue::{Deferral, Failure, Mode, Scope, Strategy};
+use requeue::store::MemoryStore;
+use requeue::{Coordination, Deferral, Failure, Mode, Scope, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
 use crate::world::{Act, SEND, Script, Seen, World, epoch_millis, millis, numbered, secs, state};
 
-fn world(limit: u32, burst: u32) -> World {
-    with_limit(World::new(), limit, burst)
+/// Where the limit is kept.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// In the execution environment.
+    Alone,
+    /// In a store.
+    Together,
 }
 
-fn with_limit(mut world: World, limit: u32, burst: u32) -> World {
+const BOTH: [Kept; 2] = [Kept::Alone, Kept::Together];
+
+fn world(kept: Kept, limit: u32, burst: u32) -> World {
+    with_limit(World::new(), kept, limit, burst)
+}
+
+fn with_limit(mut world: World, kept: Kept, limit: u32, burst: u32) -> World {
+    world.settings.coordination = match kept {
+        Kept::Alone => None,
+        Kept::Together => Some(Coordination::by(Arc::new(MemoryStore::default()))),
+    };
     let mut rate = RateLimit::new(limit, secs(1));
     rate.burst = burst;
     world.settings.policy.limit = Some(rate);
@@ -26,12 +44,12 @@ fn since(began: Instant, calls: &[Seen]) -> Vec<Duration> {
 }
 
 /// A queue whose messages wait in their place.
-fn in_place(name: &str) -> World {
+fn in_place(kept: Kept, name: &str) -> World {
     let attributes: &[_] = match name {
         "orders" => &[],
         _ => &[("ContentBasedDeduplication", "true")],
     };
-    let mut world = with_limit(World::with_queue(name, attributes), 1, 1);
+    let mut world = with_limit(World::with_queue(name, attributes), kept, 1, 1);
     world.settings.strategy = Strategy::Visibility;
     world
 }
@@ -54,220 +72,268 @@ fn assert_within(limit: u32, burst: u32, calls: &[Seen]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_up_to_two_seconds_for_its_slot_and_no_copy_is_sent() {
-    let world = world(2, 1);
-    world.send_numbered(5).await;
-    let script = Script::new(|_| Act::Done);
-    let began = Instant::now();
-    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
-    assert!(invocation.failed().is_empty());
-    assert_eq!(since(began, &script.calls()), [0, 500, 1_000, 1_500, 2_000].map(millis));
-    assert_eq!(world.all_calls(), (0, 0, 0));
+    for kept in BOTH {
+        let world = world(kept, 2, 1);
+        world.send_numbered(5).await;
+        let script = Script::new(|_| Act::Done);
+        let began = Instant::now();
+        let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert!(invocation.failed().is_empty());
+        assert_eq!(since(began, &script.calls()), [0, 500, 1_000, 1_500, 2_000].map(millis));
+        assert_eq!(world.all_calls(), (0, 0, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_handler_has_its_whole_timeout_after_its_slot() {
-    let mut world = world(1, 1);
-    world.settings.limits.timeout = secs(1);
-    world.send_numbered(2).await;
-    let script = Script::new(|_| Act::work(millis(900)));
-    world.invoke(&world.processor(script.clone())).await.unwrap();
-    assert_eq!(script.done().len(), 2);
-    assert!(script.calls().iter().all(|seen| seen.time_left == secs(1)));
+    for kept in BOTH {
+        let mut world = world(kept, 1, 1);
+        world.settings.limits.timeout = secs(1);
+        world.send_numbered(2).await;
+        let script = Script::new(|_| Act::work(millis(900)));
+        world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert_eq!(script.done().len(), 2);
+        assert!(script.calls().iter().all(|seen| seen.time_left == secs(1)));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_must_wait_longer_takes_its_place_in_line_and_uses_no_retry() {
-    let mut world = world(1, 1);
-    world.settings.policy.limit.as_mut().unwrap().max_slot_wait = Duration::ZERO;
-    world.send_numbered(3).await;
-    let script = Script::new(|_| Act::Done);
-    let processor = world.processor(script.clone());
-    let now = world.clock.now();
-    let event = world.receive().await;
-    let report = world.report(&processor, &event).await;
-    let limited = |secs| Some((Deferral::RateLimited, secs));
-    assert_eq!(deferrals(&report), [None, limited(1), limited(2)]);
-    for (copy, wait) in world.messages()[1..].iter().zip([1, 2]) {
-        let state = &state(copy)["retryState"];
-        let called = u64::try_from(epoch_millis(now + secs(wait))).unwrap();
-        assert_eq!((&state["place"], &state["ageFrom"]), (&called.into(), &called.into()));
-        assert_eq!(state["deferrals"], serde_json::Value::Null);
-        assert_eq!(world.wait(copy), secs(wait));
+    for kept in BOTH {
+        let mut world = world(kept, 1, 1);
+        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = Duration::ZERO;
+        world.send_numbered(3).await;
+        let script = Script::new(|_| Act::Done);
+        let processor = world.processor(script.clone());
+        let now = world.clock.now();
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        let limited = |secs| Some((Deferral::RateLimited, secs));
+        assert_eq!(deferrals(&report), [None, limited(1), limited(2)]);
+        for (copy, wait) in world.messages()[1..].iter().zip([1, 2]) {
+            let state = &state(copy)["retryState"];
+            let called = u64::try_from(epoch_millis(now + secs(wait))).unwrap();
+            assert_eq!((&state["place"], &state["ageFrom"]), (&called.into(), &called.into()));
+            assert_eq!(state["deferrals"], serde_json::Value::Null);
+            assert_eq!(world.wait(copy), secs(wait));
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_backlog_is_called_within_the_limit_once_each_and_in_its_order() {
-    for burst in [1, 5] {
-        let world = world(5, burst);
-        world.send_numbered(100).await;
-        let script = Script::new(|_| Act::Done);
-        let began = Instant::now();
-        world.run(&world.processor(script.clone())).await;
-        let calls = script.calls();
-        assert_within(5, burst, &calls);
-        assert_eq!(calls.len(), 100);
-        assert!(calls.iter().all(|seen| seen.attempt == 1));
-        assert!(world.dead().is_empty());
-        assert!(began.elapsed() < secs(22), "{:?}", began.elapsed());
-        // Each message is sent again once, as a rule.
-        assert!(world.entries(SEND).iter().sum::<usize>() <= 150);
+    for kept in BOTH {
+        for burst in [1, 5] {
+            let world = world(kept, 5, burst);
+            world.send_numbered(100).await;
+            let script = Script::new(|_| Act::Done);
+            let began = Instant::now();
+            world.run(&world.processor(script.clone())).await;
+            let calls = script.calls();
+            assert_within(5, burst, &calls);
+            assert_eq!(calls.len(), 100);
+            assert!(calls.iter().all(|seen| seen.attempt == 1));
+            assert!(world.dead().is_empty());
+            assert!(began.elapsed() < secs(22), "{:?}", began.elapsed());
+            // Each message is sent again once, as a rule.
+            assert!(world.entries(SEND).iter().sum::<usize>() <= 150);
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_come_within_the_limit_too_and_do_not_wait_in_line() {
-    let mut world = world(5, 1);
-    world.settings.policy.limit.as_mut().unwrap().max_slot_wait = millis(200);
-    world.send_numbered(60).await;
-    let script = Script::failing_first(1, Failure::temporary("down"));
-    world.run(&world.processor(script.clone())).await;
-    let calls = script.calls();
-    assert_within(5, 1, &calls);
-    assert_eq!((calls.len(), script.done().len()), (120, 60));
-    assert!(calls.iter().all(|seen| seen.attempt <= 2), "a wait is no attempt");
-    assert!(world.dead().is_empty());
-    let retried = calls.iter().position(|seen| seen.attempt == 2).unwrap();
-    assert!(retried < 60, "the first retry came before the last newcomer");
+    for kept in BOTH {
+        let mut world = world(kept, 5, 1);
+        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = millis(200);
+        world.send_numbered(60).await;
+        let script = Script::failing_first(1, Failure::temporary("down"));
+        world.run(&world.processor(script.clone())).await;
+        let calls = script.calls();
+        assert_within(5, 1, &calls);
+        assert_eq!((calls.len(), script.done().len()), (120, 60));
+        assert!(calls.iter().all(|seen| seen.attempt <= 2), "a wait is no attempt");
+        assert!(world.dead().is_empty());
+        let retried = calls.iter().position(|seen| seen.attempt == 2).unwrap();
+        assert!(retried < 60, "the first retry came before the last newcomer");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn time_in_line_is_no_part_of_the_age() {
-    let mut world = world(1, 1);
-    world.settings.policy.temporary.total_timeout = secs(60);
-    world.send_numbered(200).await;
-    let last = 199;
-    let script = Script::new(move |seen| match (seen.n() == last, seen.attempt) {
-        (true, 1) => Act::Fail(Failure::temporary("down")),
-        _ => Act::Done,
-    });
-    let began = Instant::now();
-    world.run(&world.processor(script.clone())).await;
-    let calls = script.calls();
-    let failed = calls.iter().find(|seen| seen.n() == last).unwrap();
-    assert!(failed.at - began > secs(150), "it waited longer than its budget");
-    assert_eq!(script.done().len(), 200, "and was tried again");
+    for kept in BOTH {
+        let mut world = world(kept, 1, 1);
+        world.settings.policy.temporary.total_timeout = secs(60);
+        world.send_numbered(200).await;
+        let last = 199;
+        let script = Script::new(move |seen| match (seen.n() == last, seen.attempt) {
+            (true, 1) => Act::Fail(Failure::temporary("down")),
+            _ => Act::Done,
+        });
+        let began = Instant::now();
+        world.run(&world.processor(script.clone())).await;
+        let calls = script.calls();
+        let failed = calls.iter().find(|seen| seen.n() == last).unwrap();
+        assert!(failed.at - began > secs(150), "it waited longer than its budget");
+        assert_eq!(script.done().len(), 200, "and was tried again");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_scope_has_its_limit() {
-    let world = world(1, 1);
-    world.send_numbered(4).await;
-    let script = Script::new(|_| Act::Done).scoped(|message| {
-        let body: serde_json::Value = serde_json::from_str(message.body()).unwrap();
-        Scope::of(&(body["n"].as_u64().unwrap() % 2))
-    });
-    let began = Instant::now();
-    world.invoke(&world.processor(script.clone())).await.unwrap();
-    assert_eq!(since(began, &script.calls()), [0, 0, 1_000, 1_000].map(millis));
+    for kept in BOTH {
+        let world = world(kept, 1, 1);
+        world.send_numbered(4).await;
+        let script = Script::new(|_| Act::Done).scoped(|message| {
+            let body: serde_json::Value = serde_json::from_str(message.body()).unwrap();
+            Scope::of((body["n"].as_u64().unwrap() % 2).to_string())
+        });
+        let began = Instant::now();
+        world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert_eq!(since(began, &script.calls()), [0, 0, 1_000, 1_000].map(millis));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_limit_holds_for_all_batches_of_an_environment() {
-    let world = world(1, 1);
-    let script = Script::new(|_| Act::Done);
-    let processor = world.processor(script.clone());
-    let began = Instant::now();
-    for n in 0..3 {
-        world.send(&numbered(n)).await;
-        world.invoke(&processor).await.unwrap();
+    for kept in BOTH {
+        let world = world(kept, 1, 1);
+        let script = Script::new(|_| Act::Done);
+        let processor = world.processor(script.clone());
+        let began = Instant::now();
+        for n in 0..3 {
+            world.send(&numbered(n)).await;
+            world.invoke(&processor).await.unwrap();
+        }
+        assert_eq!(since(began, &script.calls()), [0, 1_000, 2_000].map(millis));
     }
-    assert_eq!(since(began, &script.calls()), [0, 1_000, 2_000].map(millis));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_waits_in_its_place_uses_no_receive_while_it_can_wait_for_its_slot() {
-    for name in ["orders", "orders.fifo"] {
-        let world = in_place(name);
-        for n in 0..10 {
-            world.send_as(&numbered(n), |message| message.message_group_id("one")).await;
+    for kept in BOTH {
+        for name in ["orders", "orders.fifo"] {
+            let world = in_place(kept, name);
+            for n in 0..10 {
+                world.send_as(&numbered(n), |message| message.message_group_id("one")).await;
+            }
+            let script = Script::new(|_| Act::Done);
+            let began = Instant::now();
+            world.run(&world.processor(script.clone())).await;
+            let expected: Vec<_> = (0..10).map(secs).collect();
+            assert_eq!(since(began, &script.calls()), expected, "{name}");
+            assert!(script.calls().iter().all(|seen| seen.receive_count == 1));
         }
-        let script = Script::new(|_| Act::Done);
-        let began = Instant::now();
-        world.run(&world.processor(script.clone())).await;
-        let expected: Vec<_> = (0..10).map(secs).collect();
-        assert_eq!(since(began, &script.calls()), expected, "{name}");
-        assert!(script.calls().iter().all(|seen| seen.receive_count == 1));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_comes_too_late_for_the_invocation_is_left_to_others() {
-    let mut world = world(1, 1);
-    world.function_timeout = secs(4);
-    world.settings.policy.limit.as_mut().unwrap().max_slot_wait = secs(20);
-    world.send_numbered(4).await;
-    let script = Script::new(|_| Act::Done);
-    let processor = world.processor(script.clone());
-    let event = world.receive().await;
-    let report = world.report(&processor, &event).await;
-    // A reserve of one second, and half of the other three.
-    let limited = |secs| Some((Deferral::RateLimited, secs));
-    assert_eq!(deferrals(&report), [None, None, limited(2), limited(3)]);
+    for kept in BOTH {
+        let mut world = world(kept, 1, 1);
+        world.function_timeout = secs(4);
+        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = secs(20);
+        world.send_numbered(4).await;
+        let script = Script::new(|_| Act::Done);
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        // A reserve of one second, and half of the other three.
+        let limited = |secs| Some((Deferral::RateLimited, secs));
+        assert_eq!(deferrals(&report), [None, None, limited(2), limited(3)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_the_mode_report_nothing_waits() {
-    let mut world = world(1, 1);
-    world.settings.mode = Mode::Report;
-    world.send_numbered(10).await;
-    let script = Script::new(|_| Act::Done);
-    let began = Instant::now();
-    world.invoke(&world.processor(script.clone())).await.unwrap();
-    assert_eq!((script.calls().len(), began.elapsed()), (10, Duration::ZERO));
+    for kept in BOTH {
+        let mut world = world(kept, 1, 1);
+        world.settings.mode = Mode::Report;
+        world.send_numbered(10).await;
+        let script = Script::new(|_| Act::Done);
+        let began = Instant::now();
+        world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert_eq!((script.calls().len(), began.elapsed()), (10, Duration::ZERO));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_begins_meanwhile_holds_the_messages_that_wait_for_their_slots() {
-    let mut world = world(5, 1);
-    world.protect();
-    world.send_numbered(10).await;
-    let script = Script::new(|seen| match seen.n() {
-        2 if seen.attempt == 1 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(30))),
-        _ => Act::Done,
-    });
-    let processor = world.processor(script.clone());
-    let event = world.receive().await;
-    let report = world.report(&processor, &event).await;
-    assert_eq!(script.calls().len(), 3);
-    let paused = deferrals(&report).into_iter().flatten();
-    assert!(paused.clone().all(|(why, _)| why == Deferral::Paused), "{:?}", deferrals(&report));
-    assert_eq!(paused.count(), 7);
+    for kept in BOTH {
+        let mut world = world(kept, 5, 1);
+        world.protect();
+        world.send_numbered(10).await;
+        let script = Script::new(|seen| match seen.n() {
+            2 if seen.attempt == 1 => {
+                Act::Fail(Failure::rate_limit("slowly").retry_after(secs(30)))
+            }
+            _ => Act::Done,
+        });
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        assert_eq!(script.calls().len(), 3);
+        let paused = deferrals(&report).into_iter().flatten();
+        assert!(paused.clone().all(|(why, _)| why == Deferral::Paused), "{:?}", deferrals(&report));
+        assert_eq!(paused.count(), 7);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_freeze_the_slots_that_passed_are_not_used_at_once() {
-    let world = world(5, 1);
-    world.send_numbered(10).await;
-    let script = Script::new(|_| Act::Done);
-    let processor = world.processor(script.clone());
-    let event = world.receive().await;
-    let working = world.report(&processor, &event);
-    let frozen = async {
-        sleep(millis(500)).await;
-        // All timers of this time are due at its end.
-        tokio::time::advance(secs(8)).await;
-    };
-    tokio::join!(working, frozen);
-    assert_within(5, 2, &script.calls());
-    assert_eq!(script.calls().len(), 10);
+    for kept in BOTH {
+        let world = world(kept, 5, 1);
+        world.send_numbered(10).await;
+        let script = Script::new(|_| Act::Done);
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let working = world.report(&processor, &event);
+        let frozen = async {
+            sleep(millis(500)).await;
+            // All timers of this time are due at its end.
+            tokio::time::advance(secs(8)).await;
+        };
+        tokio::join!(working, frozen);
+        assert_within(5, 2, &script.calls());
+        assert_eq!(script.calls().len(), 10);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_backlog_that_waits_in_its_place_is_called_before_its_receives_are_used_up() {
-    for name in ["orders", "orders.fifo"] {
-        let mut world = in_place(name);
-        world.settings.policy.limit.as_mut().unwrap().period = secs(10);
-        world.function_timeout = secs(15);
-        world.batch_size = 1;
-        for n in 0..40 {
-            let group = format!("group-{n}");
-            world.send_as(&numbered(n), |message| message.message_group_id(group)).await;
+    for kept in BOTH {
+        for name in ["orders", "orders.fifo"] {
+            let mut world = in_place(kept, name);
+            world.settings.policy.limit.as_mut().unwrap().period = secs(10);
+            world.function_timeout = secs(15);
+            world.batch_size = 1;
+            for n in 0..40 {
+                let group = format!("group-{n}");
+                world.send_as(&numbered(n), |message| message.message_group_id(group)).await;
+            }
+            let script = Script::new(|_| Act::Done);
+            world.run(&world.processor(script.clone())).await;
+            assert_eq!((script.calls().len(), world.dead().len()), (40, 0), "{name}");
+            let most = script.calls().iter().map(|seen| seen.receive_count).max();
+            assert!(most <= Some(3), "{name}: {most:?} receives");
         }
-        let script = Script::new(|_| Act::Done);
-        world.run(&world.processor(script.clone())).await;
-        assert_eq!((script.calls().len(), world.dead().len()), (40, 0), "{name}");
-        let most = script.calls().iter().map(|seen| seen.receive_count).max();
-        assert!(most <= Some(3), "{name}: {most:?} receives");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_environments_keep_one_limit_together() {
+    let world = world(Kept::Together, 5, 1);
+    world.send_numbered(100).await;
+    let script = Script::failing_first(1, Failure::temporary("down"));
+    let processors: Vec<_> = (0..4).map(|_| world.processor(script.clone())).collect();
+    let began = Instant::now();
+    while script.done().len() < 100 {
+        join_all(processors.iter().map(|processor| world.invoke(processor))).await;
+        sleep(millis(100)).await;
+    }
+    let calls = script.calls();
+    assert_within(5, 1, &calls);
+    assert_eq!(calls.len(), 200);
+    assert!(world.dead().is_empty());
+    assert!(began.elapsed() < secs(45), "{:?}", began.elapsed());
 }

@@ -896,7 +896,7 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
         });
         // Even and odd ones.
         let two = |message: &Message| {
-            Scope::of(&message.body().bytes().rev().nth(1).map(|digit| digit % 2))
+            Scope::of([message.body().bytes().rev().nth(1).map_or(2, |digit| digit % 2)])
         };
         let script = if scopes == 1 { script } else { script.scoped(two) };
         let log = Log::default();

@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 15] = [
     &["lambda", "worker"],
     &["config", "measured", "processor"],
     &["settle", "telemetry"],
-    &["handler", "plan", "report"],
+    &["fleet", "handler", "plan", "report"],
     &["gate", "message"],
     &["delivery"],
     &["arrivals", "producer", "redrive"],

@@ -106,7 +106,8 @@ impl Handler for Script {
         if plan.processes().is_some_and(|processes| processes.has_one_scope) {
             return Scope::default();
         }
-        Scope::of(&producer::number(message.body()).map(|n| plan.scope(n)))
+        let scope = producer::number(message.body()).map(|n| plan.scope(n).to_string());
+        Scope::of(scope.unwrap_or_default())
     }
 
     async fn handle(&self, message: Message) -> Result<(), Failure> {

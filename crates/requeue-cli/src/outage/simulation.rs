@@ -263,7 +263,7 @@ impl OutageRun {
 fn scope(body: &str, scopes: u32) -> Scope {
     let body: Value = serde_json::from_str(body).unwrap_or_default();
     match body["order"].as_u64() {
-        Some(order) if scopes > 1 => Scope::of(&(order % u64::from(scopes))),
+        Some(order) if scopes > 1 => Scope::of((order % u64::from(scopes)).to_string()),
         _ => Scope::default(),
     }
 }

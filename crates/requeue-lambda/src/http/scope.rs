@@ -51,7 +51,8 @@ impl ScopeKey {
 /// The scope of messages without the key. It is not the default scope, which means that all
 /// messages share one.
 fn none() -> Scope {
-    Scope::of(&())
+    // It is no text, so it equals no other value.
+    Scope::of([0xff])
 }
 
 /// Equal values have one scope, however they are written. Objects and arrays count by their text,
@@ -59,7 +60,7 @@ fn none() -> Scope {
 fn of_value(json: &str) -> Scope {
     let scalar: Option<Value> =
         if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };
-    scalar.map_or_else(|| Scope::of(json), |value| Scope::of(&value))
+    scalar.map_or_else(|| Scope::of(json), |value| Scope::of(value.to_string()))
 }
 
 /// The text of the value at a JSON pointer. Bodies may be hostile, so the search builds nothing in

@@ -1,0 +1,256 @@
+//! The rate limits of the scopes, which all execution environments keep together. Messages of one
+//! scope that ask at the same time ask by one request.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use super::fallback::Fallback;
+use super::{Fleet, UNUSED};
+use crate::disposition::Deferral;
+use crate::gate::Scope;
+use crate::limit::{Admission, Ask, Claim, LimitState};
+use crate::policy::RateLimit;
+use crate::store::{Field, StoreError};
+
+/// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
+const MAX_SCOPES: usize = 10_000;
+/// The most requests for the messages that ask together.
+const MAX_REQUESTS: u32 = 3;
+/// The other attempts of a batch begin while the first one yields so often.
+const YIELDS: u32 = 8;
+/// A slot may be so late when the answer comes, or later by one interval if that is longer.
+const LATEST: Duration = Duration::from_millis(100);
+/// The calls of a scope so far, of all execution environments.
+const CALLS: Field = Field::new("calls");
+
+/// The rate limits of one policy, in the store.
+#[derive(Debug)]
+pub(crate) struct SharedLimits {
+    fleet: Arc<Fleet>,
+    limit: RateLimit,
+    /// The queue of the policy; empty for the policy of all other queues.
+    queue: String,
+    scopes: Mutex<HashMap<Scope, ScopeState>>,
+}
+
+/// The state of a scope in this execution environment.
+#[derive(Debug, Default)]
+struct ScopeState {
+    /// The store's state, as last seen.
+    seen: LimitState,
+    fallback: Fallback,
+    waiting: Vec<Asker>,
+    /// Whether a task asks for the messages that wait.
+    is_asked: bool,
+    /// How often in a row the store took no requests.
+    throttled: u32,
+}
+
+/// A message that asks.
+#[derive(Debug)]
+struct Asker {
+    ask: Ask,
+    longest: Duration,
+    sample: f64,
+    answer: oneshot::Sender<Admitted>,
+}
+
+/// What a message gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// By the limit.
+    By(Admission),
+    /// The store did not decide, for this number of times in a row.
+    PutOff { why: Deferral, times: u32 },
+}
+
+impl SharedLimits {
+    pub(crate) fn new(fleet: Arc<Fleet>, limit: RateLimit, queue: String) -> Self {
+        Self { fleet, limit, queue, scopes: Mutex::default() }
+    }
+
+    pub(crate) fn limit(&self) -> &RateLimit {
+        &self.limit
+    }
+
+    /// The longest time until a message is admitted.
+    pub(crate) fn patience(&self) -> Duration {
+        self.fleet.patience().saturating_mul(MAX_REQUESTS)
+    }
+
+    /// Admits one message, which can wait for its slot as long as `longest`.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        scope: Scope,
+        ask: Ask,
+        longest: Duration,
+        sample: f64,
+    ) -> Admitted {
+        let (answer, admitted) = oneshot::channel();
+        {
+            let mut scopes = self.scopes();
+            if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
+                scopes.retain(|_, state| state.is_asked);
+            }
+            let state = scopes.entry(scope).or_default();
+            state.waiting.push(Asker { ask, longest, sample, answer });
+            if !mem::replace(&mut state.is_asked, true) {
+                let asking = AskTask { limits: Arc::clone(self), scope, is_over: false };
+                tokio::spawn(asking.ask());
+            }
+        }
+        // The task ends without an answer if its runtime does.
+        admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 })
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that asks for the messages of a scope.
+struct AskTask {
+    limits: Arc<SharedLimits>,
+    scope: Scope,
+    is_over: bool,
+}
+
+impl Drop for AskTask {
+    /// The runtime ended the task. The next message begins a new one.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
+        }
+    }
+}
+
+impl AskTask {
+    async fn ask(mut self) {
+        loop {
+            for _ in 0..YIELDS {
+                yield_now().await;
+            }
+            let waiting = {
+                let mut scopes = self.limits.scopes();
+                let state = scopes.entry(self.scope).or_default();
+                if state.waiting.is_empty() {
+                    // Under the lock, so that no message waits for nobody.
+                    state.is_asked = false;
+                    self.is_over = true;
+                    return;
+                }
+                mem::take(&mut state.waiting)
+            };
+            self.round(waiting).await;
+        }
+    }
+
+    /// Asks for these messages together.
+    async fn round(&self, mut waiting: Vec<Asker>) {
+        let SharedLimits { fleet, limit, queue, .. } = &*self.limits;
+        let key = fleet.key("limit", queue, self.scope.bytes());
+        let mut seen = self.with(|state| state.seen);
+        for _ in 0..MAX_REQUESTS {
+            // Slots that pass before the answer would be lost.
+            let at = fleet.now() + fleet.latency();
+            let mut claim = Claim::new(limit, seen, at);
+            let shares: Vec<_> =
+                waiting.iter().map(|one| claim.take(one.ask, one.longest)).collect();
+            let before = if claim.is_empty() {
+                seen
+            } else {
+                let expires = epoch_secs(claim.line_end() + UNUSED);
+                let mut update = claim.update().set(Field::EXPIRES, expires);
+                if claim.slots() > 0 {
+                    update = update.add(CALLS, claim.slots());
+                }
+                match fleet.update(&key, &update).await {
+                    Ok(answer) => {
+                        let before = LimitState::of(&answer.before);
+                        seen = if answer.is_changed { claim.next(before) } else { before };
+                        self.with(|state| {
+                            state.seen = seen;
+                            if answer.is_changed {
+                                state.throttled = 0;
+                                let all = answer.before.get(CALLS);
+                                state.fallback.note(claim.slots(), all, at);
+                            }
+                        });
+                        if !answer.is_changed {
+                            continue;
+                        }
+                        before
+                    }
+                    Err(StoreError::Throttled) => return self.put_off(waiting),
+                    Err(StoreError::Unavailable(_)) => return self.alone(waiting),
+                }
+            };
+            let now = fleet.now();
+            let tolerance = LATEST.max(limit.interval());
+            let mut late = Vec::new();
+            for (one, share) in waiting.into_iter().zip(shares) {
+                match claim.admission(share, before) {
+                    // Slots that passed meanwhile would all be used at once.
+                    Admission::Slot(wait) if at + wait + tolerance < now => late.push(one),
+                    Admission::Slot(wait) => {
+                        let wait = (at + wait).duration_since(now).unwrap_or_default();
+                        one.answer(Admitted::By(Admission::Slot(wait)));
+                    }
+                    refused => one.answer(Admitted::By(refused)),
+                }
+            }
+            waiting = late;
+            if waiting.is_empty() {
+                return;
+            }
+        }
+        // Too many others change the item at the same time.
+        self.put_off(waiting);
+    }
+
+    fn put_off(&self, waiting: Vec<Asker>) {
+        let times = self.with(|state| {
+            state.throttled = state.throttled.saturating_add(1);
+            state.throttled
+        });
+        for one in waiting {
+            one.answer(Admitted::PutOff { why: Deferral::StoreThrottled, times });
+        }
+    }
+
+    /// Admits messages without a store, at this execution environment's share of the limit.
+    fn alone(&self, waiting: Vec<Asker>) {
+        let SharedLimits { fleet, limit, .. } = &*self.limits;
+        let now = fleet.now();
+        self.with(|state| {
+            for one in waiting {
+                let most = fleet.max_environments;
+                let admission = state.fallback.admit(limit, most, one.longest, now, one.sample);
+                one.answer(match admission {
+                    Admission::Slot(_) => Admitted::By(admission),
+                    _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
+                });
+            }
+        });
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {
+        change(self.limits.scopes().entry(self.scope).or_default())
+    }
+}
+
+impl Asker {
+    /// Nobody waits any more for a message whose attempt has ended.
+    fn answer(self, admitted: Admitted) {
+        let _ = self.answer.send(admitted);
+    }
+}
+
+fn epoch_secs(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,175 @@
+//! What the execution environments of a function share, by way of a store: it asks the store in time,
+//! corrects the clock by it, and says so if the store does not answer. It knows no message.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout};
+
+use crate::clock::Clock;
+use crate::settings::Coordination;
+use crate::store::{Answer, Key, Store, StoreError, Update};
+
+mod fallback;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use limits::{Admitted, SharedLimits};
+
+/// The longest time for the first answer, which needs credentials and a connection.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+/// The longest time for later answers.
+const ANSWER: Duration = Duration::from_millis(250);
+/// After a request without an answer, the store is not asked for so long.
+const REST: Duration = Duration::from_secs(1);
+/// A clock that differs by more is corrected. The store's date has whole seconds.
+const TOLERANCE: Duration = Duration::from_secs(2);
+/// An item expires so long after its last use.
+const UNUSED: Duration = Duration::from_secs(86_400);
+/// Trouble of one kind is logged once in this time.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The store, as one execution environment asks it.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    store: Arc<dyn Store>,
+    namespace: String,
+    max_environments: u32,
+    clock: Clock,
+    /// Milliseconds by which the time of the store is later than the clock.
+    offset: AtomicI64,
+    has_answered: AtomicBool,
+    /// The time that the last answer took, in nanoseconds.
+    latency: AtomicU64,
+    trouble: Mutex<Trouble>,
+}
+
+#[derive(Debug, Default)]
+struct Trouble {
+    /// The store is not asked before this.
+    rests_until: Option<Instant>,
+    told_throttled: Option<Instant>,
+    told_unavailable: Option<Instant>,
+}
+
+impl Fleet {
+    pub(crate) fn new(coordination: Coordination, clock: Clock) -> Self {
+        let Coordination { store, namespace, max_environments } = coordination;
+        Self {
+            store,
+            namespace,
+            max_environments,
+            clock,
+            offset: AtomicI64::default(),
+            has_answered: AtomicBool::default(),
+            latency: AtomicU64::default(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// The time of day, as all execution environments have it.
+    pub(crate) fn now(&self) -> SystemTime {
+        shifted(self.clock.now(), self.offset.load(Ordering::Relaxed))
+    }
+
+    /// The longest time of a request.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.has_answered.load(Ordering::Relaxed) { ANSWER } else { FIRST_ANSWER }
+    }
+
+    /// The time that an answer is expected to take.
+    fn latency(&self) -> Duration {
+        Duration::from_nanos(self.latency.load(Ordering::Relaxed)).min(ANSWER)
+    }
+
+    fn key(&self, kind: &str, queue: &str, value: &[u8]) -> Key {
+        Key::of([self.namespace.as_bytes(), kind.as_bytes(), queue.as_bytes(), value])
+    }
+
+    /// Changes an item, unless the store was unavailable a moment ago.
+    async fn update(&self, key: &Key, update: &Update) -> Result<Answer, StoreError> {
+        if self.trouble().rests_until.is_some_and(|end| Instant::now() < end) {
+            return Err(StoreError::Unavailable(Cow::Borrowed("StoreRests")));
+        }
+        let (asked, began) = (self.clock.now(), Instant::now());
+        let answer = timeout(self.patience(), self.store.update(key, update)).await;
+        let answer = answer.unwrap_or(Err(StoreError::Unavailable(Cow::Borrowed("StoreTimedOut"))));
+        match &answer {
+            Ok(answer) => {
+                self.has_answered.store(true, Ordering::Relaxed);
+                let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.latency.store(took, Ordering::Relaxed);
+                self.follow(answer.date, asked);
+            }
+            Err(error) => self.note(error),
+        }
+        answer
+    }
+
+    /// Corrects the clock by the date of an answer.
+    fn follow(&self, date: Option<SystemTime>, asked: SystemTime) {
+        let Some(date) = date else { return };
+        let now = self.clock.now();
+        // After a freeze the answer may be old.
+        if now.duration_since(asked).is_ok_and(|took| took <= FIRST_ANSWER) {
+            // Dates are cut to whole seconds.
+            let offset = millis_between(now, date + Duration::from_millis(500));
+            let corrected = self.offset.load(Ordering::Relaxed);
+            let tolerance = i64::try_from(TOLERANCE.as_millis()).unwrap_or(i64::MAX);
+            if (offset - corrected).abs() > tolerance {
+                let offset = if offset.abs() > tolerance { offset } else { 0 };
+                self.offset.store(offset, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes trouble, and tells it if that was not done for a while.
+    fn note(&self, error: &StoreError) {
+        let now = Instant::now();
+        let mut trouble = self.trouble();
+        let is_throttled = *error == StoreError::Throttled;
+        let told =
+            if is_throttled { &mut trouble.told_throttled } else { &mut trouble.told_unavailable };
+        let is_new = told.is_none_or(|told| now.duration_since(told) >= SILENCE);
+        if is_new {
+            *told = Some(now);
+        }
+        if !is_throttled {
+            trouble.rests_until = Some(now + REST);
+        }
+        drop(trouble);
+        match (is_new, is_throttled) {
+            (false, _) => {}
+            (true, true) => tracing::warn!(
+                "the table of REQUEUE_TABLE is throttled: its messages are put off, and use no retry"
+            ),
+            (true, false) => tracing::warn!(
+                code = %error,
+                "the table of REQUEUE_TABLE does not answer: \
+                 each execution environment calls at its share of the rate limits"
+            ),
+        }
+    }
+
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Milliseconds from one time to the other.
+fn millis_between(from: SystemTime, to: SystemTime) -> i64 {
+    let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    match to.duration_since(from) {
+        Ok(later) => millis(later),
+        Err(earlier) => -millis(earlier.duration()),
+    }
+}
+
+fn shifted(time: SystemTime, millis: i64) -> SystemTime {
+    let by = Duration::from_millis(millis.unsigned_abs());
+    let shifted = if millis < 0 { time.checked_sub(by) } else { time.checked_add(by) };
+    shifted.unwrap_or(time)
+}

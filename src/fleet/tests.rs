@@ -1,0 +1,280 @@
+//! Limits that several execution environments share, by stores that answer, and by stores in trouble.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all, pending, ready};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::disposition::Deferral;
+use crate::gate::Scope;
+use crate::limit::{Admission, Ask};
+use crate::policy::RateLimit;
+use crate::store::MemoryStore;
+
+const LONGEST: Duration = Duration::from_secs(2);
+
+fn epoch() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A store that counts requests and answers as it is told.
+#[derive(Debug, Default)]
+struct Told {
+    items: MemoryStore,
+    requests: AtomicU32,
+    /// What becomes of the next requests, the first one last.
+    trouble: Mutex<Vec<Case>>,
+    /// How long each answer takes.
+    latency: Duration,
+    /// The time of the store is so much later.
+    ahead: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Case {
+    Throttled,
+    /// The request has no effect and no answer.
+    Lost,
+    /// The request has its effect, and no answer.
+    Unsaid,
+    Denied,
+}
+
+impl Told {
+    fn requests(&self) -> u32 {
+        self.requests.swap(0, Ordering::Relaxed)
+    }
+
+    fn next(self: &Arc<Self>, cases: &[Case]) {
+        *self.trouble.lock().unwrap() = cases.iter().rev().copied().collect();
+    }
+}
+
+impl Store for Told {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let case = self.trouble.lock().unwrap().pop();
+        async move {
+            match case {
+                None => {}
+                Some(Case::Throttled) => return Err(StoreError::Throttled),
+                Some(Case::Denied) => return Err(StoreError::Unavailable("Denied".into())),
+                Some(Case::Lost) => return pending().await,
+                Some(Case::Unsaid) => {
+                    let _ = self.items.update(key, update).await;
+                    return pending().await;
+                }
+            }
+            sleep(self.latency).await;
+            let answer = self.items.update(key, update).await?;
+            let date = Some(epoch() + self.ahead);
+            Ok(Answer { date: date.filter(|_| !self.ahead.is_zero()), ..answer })
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        ready(Err(StoreError::Throttled)).boxed()
+    }
+}
+
+/// An execution environment.
+fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Arc<SharedLimits> {
+    let limit = RateLimit { burst, ..RateLimit::new(calls, Duration::from_secs(1)) };
+    let store = Arc::clone(store) as Arc<dyn Store>;
+    let fleet = Fleet::new(
+        Coordination { max_environments: 10, ..Coordination::by(store) },
+        Clock::starting_at(epoch()),
+    );
+    Arc::new(SharedLimits::new(Arc::new(fleet), limit, String::new()))
+}
+
+async fn ask_all(limits: &Arc<SharedLimits>, ask: Ask, messages: u32) -> Vec<Admitted> {
+    let asks = (0..messages).map(|_| limits.admit(Scope::default(), ask, LONGEST, 0.5));
+    join_all(asks).await
+}
+
+fn slots(admitted: &[Admitted]) -> Vec<Option<Duration>> {
+    let slot = |admitted: &Admitted| match admitted {
+        Admitted::By(Admission::Slot(wait)) => Some(*wait),
+        _ => None,
+    };
+    admitted.iter().map(slot).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_ask_together_ask_by_one_request() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    let admitted = ask_all(&one, Ask::Newcomer, 10).await;
+    let expected: Vec<_> = (0..10).map(|slot| Some(millis(slot * 100))).collect();
+    assert_eq!((slots(&admitted), store.requests()), (expected, 1));
+    let admitted = ask_all(&one, Ask::Newcomer, 30).await;
+    assert_eq!(slots(&admitted).iter().flatten().count(), 11, "the slots of two seconds");
+    assert_eq!(store.requests(), 1, "slots and places by one request");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_environments_keep_one_limit_and_one_line_and_need_two_requests_at_first() {
+    let store = Arc::new(Told::default());
+    let environments: Vec<_> = (0..5).map(|_| environment(&store, 10, 1)).collect();
+    let mut turns = Vec::new();
+    for (number, environment) in environments.iter().enumerate() {
+        let admitted = ask_all(environment, Ask::Newcomer, 10).await;
+        assert_eq!(store.requests(), if number == 0 { 1 } else { 2 }, "environment {number}");
+        turns.extend(admitted.into_iter().map(|admitted| match admitted {
+            Admitted::By(Admission::Slot(wait)) => wait,
+            Admitted::By(Admission::InLine(_, due)) => due.duration_since(epoch()).unwrap(),
+            other => panic!("{other:?}"),
+        }));
+    }
+    let expected: Vec<_> = (0..50).map(|turn| millis(turn * 100)).collect();
+    assert_eq!(turns, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_turn_is_far_away_keeps_its_place_without_a_request() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    let admitted = ask_all(&one, Ask::Newcomer, 50).await;
+    let Some(Admitted::By(Admission::InLine(place, due))) = admitted.last() else {
+        panic!("{admitted:?}")
+    };
+    store.requests();
+    let again = ask_all(&one, Ask::Waited(*place), 1).await;
+    assert_eq!(again, [Admitted::By(Admission::InLine(*place, *due))]);
+    assert_eq!(store.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_store_puts_messages_off_for_longer_each_time() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    store.next(&[Case::Throttled; 2]);
+    for times in [1, 2] {
+        let why = Deferral::StoreThrottled;
+        let admitted = ask_all(&one, Ask::Newcomer, 2).await;
+        assert_eq!(admitted, [Admitted::PutOff { why, times }; 2]);
+    }
+    assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
+    store.next(&[Case::Throttled]);
+    let again = ask_all(&one, Ask::Newcomer, 1).await;
+    assert_eq!(again, [Admitted::PutOff { why: Deferral::StoreThrottled, times: 1 }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_each_environment_calls_at_its_share_of_the_limit() {
+    let store = Arc::new(Told::default());
+    let busy = environment(&store, 10, 1);
+    let new = environment(&store, 10, 1);
+    ask_all(&busy, Ask::Newcomer, 10).await;
+    sleep(Duration::from_secs(2)).await;
+    for (case, patience) in [(Case::Lost, 250), (Case::Denied, 0), (Case::Unsaid, 250)] {
+        store.next(&[case]);
+        let began = Instant::now();
+        // All calls were its own, so it has the whole limit, half an interval from now.
+        let admitted = ask_all(&busy, Ask::Retry, 3).await;
+        let expected = [50, 150, 250].map(|wait| Some(millis(wait)));
+        assert_eq!(slots(&admitted), expected, "{case:?}");
+        assert_eq!(began.elapsed(), millis(patience), "{case:?}");
+        store.requests();
+        ask_all(&busy, Ask::Retry, 1).await;
+        assert_eq!(store.requests(), 0, "{case:?}: a store without an answer is left alone");
+        sleep(Duration::from_secs(3)).await;
+        let admitted = ask_all(&busy, Ask::Retry, 1).await;
+        assert_eq!(slots(&admitted), [Some(Duration::ZERO)], "{case:?}: it answers again");
+    }
+    // One of ten environments: a call each second, the first one after half a second.
+    store.next(&[Case::Lost]);
+    let began = Instant::now();
+    let admitted = ask_all(&new, Ask::Newcomer, 3).await;
+    assert_eq!(slots(&admitted), [Some(millis(500)), Some(millis(1_500)), None]);
+    assert_eq!(admitted[2], Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+    assert_eq!(began.elapsed(), Duration::from_secs(1), "the first answer may take longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lost_its_items_begins_anew() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    ask_all(&one, Ask::Newcomer, 50).await;
+    store.items.clear();
+    store.requests();
+    assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
+    assert_eq!(store.requests(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_answer_is_part_of_the_wait() {
+    let store = Arc::new(Told { latency: millis(100), ..Told::default() });
+    let one = environment(&store, 10, 1);
+    ask_all(&one, Ask::Newcomer, 1).await;
+    sleep(Duration::from_secs(5)).await;
+    let began = Instant::now();
+    let admitted = ask_all(&one, Ask::Newcomer, 3).await;
+    let calls: Vec<_> =
+        slots(&admitted).iter().flatten().map(|wait| began.elapsed() + *wait).collect();
+    assert_eq!(calls, [100, 200, 300].map(millis), "from the expected answer on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_off_is_corrected_by_the_store() {
+    for (ahead, corrected) in [(1, 0), (2, 2_500), (60, 60_500)] {
+        let ahead = Duration::from_secs(ahead);
+        let store = Arc::new(Told { ahead, ..Told::default() });
+        let fleet = Fleet::new(
+            Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
+            Clock::starting_at(epoch()),
+        );
+        fleet.update(&Key::of([b"one"]), &Update::new()).await.unwrap();
+        assert_eq!(fleet.now().duration_since(epoch()).unwrap(), millis(corrected), "{ahead:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_before_a_freeze_does_not_set_the_clock() {
+    let store = Arc::new(Told { ahead: Duration::from_secs(60), ..Told::default() });
+    // The clock jumps by a minute with each look at it.
+    let looks = AtomicU32::new(0);
+    let clock = Clock::showing(move || {
+        epoch() + Duration::from_secs(60) * looks.fetch_add(1, Ordering::Relaxed)
+    });
+    let fleet = Fleet::new(Coordination::by(store as Arc<dyn Store>), clock);
+    fleet.update(&Key::of([b"one"]), &Update::new()).await.unwrap();
+    assert_eq!(fleet.offset.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn scopes_and_queues_have_limits_of_their_own() {
+    let store = Arc::new(Told::default());
+    let limit = RateLimit::new(1, Duration::from_secs(1));
+    let fleet = |namespace: &str| {
+        let coordination = Coordination {
+            namespace: namespace.to_owned(),
+            ..Coordination::by(Arc::clone(&store) as Arc<dyn Store>)
+        };
+        Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())))
+    };
+    for (namespace, queue, scope) in [
+        ("one", "", Scope::default()),
+        ("two", "", Scope::default()),
+        ("one", "orders", Scope::default()),
+        ("one", "", Scope::of("tenant 7")),
+    ] {
+        let limits = Arc::new(SharedLimits::new(fleet(namespace), limit, queue.to_owned()));
+        let admitted = limits.admit(scope, Ask::Newcomer, LONGEST, 0.5).await;
+        assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
+    }
+}
