@@ -94,8 +94,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
+//! | `fleet` | [`store::DynamoStore`]: a table that execution environments share |
 //!
-//! The feature is off by default. A Lambda of your own does not need it.
+//! Both are off by default.
 //!
 //! Until the crate is published, depend on a checkout: `requeue = { path = "../requeue" }`. After
 //! that, depend on `requeue = "0.1"`. The package `requeue-lambda` is the ready Lambda. It also has

@@ -1,7 +1,9 @@
-# Two independent emulators of SQS on free loopback ports. Sourced, after tools.sh.
+# Independent emulators on free loopback ports: moto and ministack for SQS, DynamoDB and more, dynalite
+# for DynamoDB alone. Sourced, after tools.sh.
 #
 # start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs), and the path of
-# ministack's log. stop_emulators ends both, with every function process that ministack runs.
+# ministack's log. `start_emulator dynalite` may follow, after http_servers. stop_emulators ends all,
+# with every function process that ministack runs.
 
 EMULATORS=()
 EMULATOR_FILES=
@@ -35,6 +37,11 @@ emulate_moto() {
 emulate_ministack() {
   emulate GATEWAY_PORT="$1" BIND_HOST=127.0.0.1 AWS_ENDPOINT_URL="http://127.0.0.1:$1" LOG_LEVEL=INFO \
     STATE_DIR="$EMULATOR_FILES/state" S3_DATA_DIR="$EMULATOR_FILES/s3" "$TOOLS/ministack/bin/python" -m ministack
+}
+
+emulate_dynalite() {
+  emulate "$REQUEUE_TEST_NODE" "$TOOLS/dynalite/node_modules/dynalite/cli.js" \
+    --host 127.0.0.1 --port "$1" --createTableMs 0 --deleteTableMs 0
 }
 
 # start_emulator NAME READY-PATH VARIABLE: tries several ports, since another process may take a free

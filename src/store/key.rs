@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 /// ```
 /// use requeue::store::Key;
 ///
-/// assert_ne!(Key::of([b"ab", b"c"]), Key::of([b"a", b"bc"]));
-/// assert_eq!(Key::of([b"a"]).to_string().len(), 64);
+/// assert_ne!(Key::of(["ab", "c"]), Key::of(["a", "bc"]));
+/// assert_eq!(Key::of(["a"]).to_string().len(), 64);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 32]);

@@ -8,15 +8,19 @@ use std::time::SystemTime;
 
 use futures_util::future::BoxFuture;
 
+#[cfg(feature = "fleet")]
+mod dynamodb;
 mod key;
 mod memory;
 
+#[cfg(feature = "fleet")]
+pub use dynamodb::DynamoStore;
 pub use key::Key;
 pub use memory::MemoryStore;
 
 /// A store of items. Each method is one request, and is not tried again.
 ///
-/// [`MemoryStore`] is one in this process.
+/// [`MemoryStore`] is one in this process, and [`DynamoStore`] a table in DynamoDB.
 pub trait Store: fmt::Debug + Send + Sync {
     /// Changes an item if it meets all conditions. An item that is not there is created.
     ///
@@ -118,7 +122,8 @@ pub struct Update {
     actions: Vec<(Field, Action)>,
 }
 
-/// What an update does to a field.
+/// What an update does to a field. A store has to know each action, so a third one would be a
+/// new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It becomes this number.
@@ -184,12 +189,13 @@ impl Update {
     }
 }
 
-/// The answer of a store.
+/// The answer of a store, which writes it as a literal. So another field would be a new major
+/// version.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Whether the item was changed; `false` also after a read.
     pub is_changed: bool,
-    /// The item before the change.
+    /// The item before the change. After an unmet condition, it may be a later one.
     pub before: Item,
     /// The time of the store, if it says so.
     pub date: Option<SystemTime>,

@@ -5,13 +5,14 @@
 //! `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` are the endpoint URLs of the others;
 //! `tests/run` starts them. `differences.rs` lists their deviations from the documents. An unlisted
 //! deviation fails, and so does a listed one that no longer exists. In `checks/settling.rs` and
-//! `redriven.rs` the processor itself works on all of them.
+//! `redriven.rs` the processor itself works on all of them. `store/` has the same for DynamoDB.
 
 mod bench;
 mod checks;
 mod differences;
 mod function;
 mod redriven;
+mod store;
 
 use std::time::{Duration, SystemTime};
 

@@ -53,8 +53,9 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-cli/src/doctor/",
             "crates/requeue-cli/src/address.rs",
             "crates/requeue-lambda/src/secrets/fetch.rs",
+            "src/store/dynamodb.rs",
         ],
-        "one place looks at deployments, one says where SQS is asked, one asks for secrets",
+        "one place looks at deployments, one says where SQS is asked, one asks for secrets, one is a store",
     ),
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
     (

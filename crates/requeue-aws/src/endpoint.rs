@@ -62,6 +62,7 @@ impl Endpoint {
             _ if is_given => return Ok(Self::at(&sqs, region.clone())),
             Service::Iam => iam(region, fips, ipv6),
             Service::CloudWatch
+            | Service::DynamoDb
             | Service::Ec2
             | Service::Kms
             | Service::Lambda
@@ -93,12 +94,14 @@ async fn sqs(
 }
 
 /// The host of a service in the region and the partition where SQS has this URL. In us-gov, the
-/// usual hosts of SQS, CloudWatch, EC2 and Parameter Store meet FIPS, and those of the other services
-/// do not.
+/// usual hosts of SQS, CloudWatch, DynamoDB, EC2 and Parameter Store meet FIPS, and those of the
+/// other services do not. Source: the services' endpoint rules in botocore.
 fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
     let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
     let fips = match service {
-        Service::CloudWatch | Service::Ec2 | Service::Logs | Service::Ssm => sqs.ends_with("-fips"),
+        Service::CloudWatch | Service::DynamoDb | Service::Ec2 | Service::Logs | Service::Ssm => {
+            sqs.ends_with("-fips")
+        }
         Service::Iam | Service::Kms | Service::Lambda | Service::SecretsManager => fips,
     };
     Ok(format!("{}{}.{domain}", service.name(), if fips { "-fips" } else { "" }))
@@ -136,10 +139,10 @@ fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_service_is_where_the_client_of_the_sdk_finds_it() {
-        use Service::{CloudWatch, Ec2, Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
-        for (service, region, fips, ipv6, expected, signing) in [
+    /// A service and a region, whether with FIPS and IPv6; the host, and the region of signatures.
+    const HOSTS: &[(Service, &str, bool, bool, &str, &str)] = {
+        use Service::{CloudWatch, DynamoDb, Ec2, Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
+        &[
             (Lambda, "eu-west-1", false, false, "lambda.eu-west-1.amazonaws.com", "eu-west-1"),
             (Lambda, "eu-west-1", true, false, "lambda-fips.eu-west-1.amazonaws.com", "eu-west-1"),
             (Lambda, "eu-west-1", false, true, "lambda.eu-west-1.api.aws", "eu-west-1"),
@@ -196,6 +199,40 @@ mod tests {
                 "monitoring.us-gov-west-1.amazonaws.com",
                 "us-gov-west-1",
             ),
+            (DynamoDb, "eu-west-1", false, false, "dynamodb.eu-west-1.amazonaws.com", "eu-west-1"),
+            (
+                DynamoDb,
+                "eu-west-1",
+                true,
+                false,
+                "dynamodb-fips.eu-west-1.amazonaws.com",
+                "eu-west-1",
+            ),
+            (DynamoDb, "eu-west-1", false, true, "dynamodb.eu-west-1.api.aws", "eu-west-1"),
+            (
+                DynamoDb,
+                "us-gov-west-1",
+                true,
+                false,
+                "dynamodb.us-gov-west-1.amazonaws.com",
+                "us-gov-west-1",
+            ),
+            (
+                DynamoDb,
+                "us-gov-west-1",
+                true,
+                true,
+                "dynamodb-fips.us-gov-west-1.api.aws",
+                "us-gov-west-1",
+            ),
+            (
+                DynamoDb,
+                "cn-north-1",
+                false,
+                false,
+                "dynamodb.cn-north-1.amazonaws.com.cn",
+                "cn-north-1",
+            ),
             (Ec2, "eu-west-1", true, false, "ec2-fips.eu-west-1.amazonaws.com", "eu-west-1"),
             (Ec2, "eu-west-1", false, true, "ec2.eu-west-1.api.aws", "eu-west-1"),
             (Ec2, "us-gov-west-1", true, false, "ec2.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
@@ -203,7 +240,12 @@ mod tests {
             (Iam, "eu-west-1", true, false, "iam-fips.amazonaws.com", "us-east-1"),
             (Iam, "cn-northwest-1", false, false, "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),
             (Iam, "us-gov-east-1", true, false, "iam.us-gov.amazonaws.com", "us-gov-west-1"),
-        ] {
+        ]
+    };
+
+    #[tokio::test]
+    async fn a_service_is_where_the_client_of_the_sdk_finds_it() {
+        for &(service, region, fips, ipv6, expected, signing) in HOSTS {
             let sdk = SdkConfig::builder()
                 .region(Region::new(region))
                 .use_fips(fips)

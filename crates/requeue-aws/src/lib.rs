@@ -14,7 +14,7 @@ use aws_runtime::auth::SigV4OperationSigningConfig;
 use aws_runtime::auth::sigv4::{SCHEME_ID, SigV4AuthScheme};
 use aws_runtime::invocation_id::InvocationIdInterceptor;
 use aws_runtime::request_info::RequestInfoInterceptor;
-use aws_runtime::retries::classifiers::AwsErrorCodeClassifier;
+use aws_runtime::retries::classifiers::{AwsErrorCodeClassifier, THROTTLING_ERRORS};
 use aws_runtime::service_clock_skew::ServiceClockSkewInterceptor;
 use aws_runtime::user_agent::{ApiMetadata, UserAgentInterceptor};
 use aws_smithy_runtime::client::orchestrator::operation::Operation;
@@ -33,6 +33,7 @@ use aws_smithy_runtime_api::client::runtime_plugin::StaticRuntimePlugin;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::Layer;
 use aws_smithy_types::error::ErrorMetadata;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_types::SigningName;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -56,6 +57,8 @@ pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 pub enum Service {
     /// CloudWatch, for its metrics and alarms.
     CloudWatch,
+    /// DynamoDB.
+    DynamoDb,
     /// Elastic Compute Cloud, for its networks.
     Ec2,
     /// Identity and Access Management, which is one service for all regions of a partition.
@@ -77,6 +80,7 @@ impl Service {
     const fn name(self) -> &'static str {
         match self {
             Self::CloudWatch => "monitoring",
+            Self::DynamoDb => "dynamodb",
             Self::Ec2 => "ec2",
             Self::Iam => "iam",
             Self::Kms => "kms",
@@ -91,6 +95,7 @@ impl Service {
     const fn id(self) -> &'static str {
         match self {
             Self::CloudWatch => "CloudWatch",
+            Self::DynamoDb => "DynamoDB",
             Self::Ec2 => "EC2",
             Self::Iam => "IAM",
             Self::Kms => "KMS",
@@ -103,10 +108,11 @@ impl Service {
 
     /// The code and the message of an error response, if the service itself sent it.
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
-        let body = answer.body().bytes().unwrap_or_default();
+        let body = body(answer);
         match self {
             Self::Ec2 | Self::Iam => error_of_xml(body),
             Self::CloudWatch
+            | Self::DynamoDb
             | Self::Kms
             | Self::Lambda
             | Self::Logs
@@ -118,7 +124,7 @@ impl Service {
     /// The version of its JSON protocol. Source: the services' models in botocore.
     const fn json(self) -> &'static str {
         match self {
-            Self::CloudWatch => "application/x-amz-json-1.0",
+            Self::CloudWatch | Self::DynamoDb => "application/x-amz-json-1.0",
             Self::Ec2
             | Self::Iam
             | Self::Kms
@@ -130,7 +136,7 @@ impl Service {
     }
 }
 
-/// Sends a request whose URI is a path. `read` turns the body of the response into the result.
+/// Sends a request whose URI is a path. `read` turns the response into the result.
 ///
 /// # Errors
 ///
@@ -139,7 +145,7 @@ pub async fn call<T: Send + Sync + 'static>(
     sdk: &SdkConfig,
     service: Service,
     request: Request<String>,
-    read: fn(&[u8]) -> Result<T, BoxError>,
+    read: impl Fn(&HttpResponse) -> Result<T, BoxError> + Send + Sync + 'static,
 ) -> Result<T, CallError> {
     let endpoint = Endpoint::of(service, sdk).await.map_err(SdkError::construction_failure)?;
     let mut config = Layer::new("requeue-aws");
@@ -170,8 +176,7 @@ pub async fn call<T: Send + Sync + 'static>(
                 let error = service.error(answer).map_err(OrchestratorError::other)?;
                 return Err(OrchestratorError::operation(error));
             }
-            let body = answer.body().bytes().unwrap_or_default();
-            read(body).map(Unprinted).map_err(OrchestratorError::other)
+            read(answer).map(Unprinted).map_err(OrchestratorError::other)
         })
         .runtime_plugin(
             StaticRuntimePlugin::new()
@@ -205,7 +210,7 @@ pub async fn call_query<T: Send + Sync + 'static>(
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(form)
         .map_err(SdkError::construction_failure)?;
-    call(sdk, service, request, read).await
+    call(sdk, service, request, move |answer| read(body(answer))).await
 }
 
 /// Posts an operation of AWS's JSON protocol, as in `AmazonSSM.GetParameter`.
@@ -219,6 +224,21 @@ pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
     operation: &'static str,
     parameters: &impl Serialize,
 ) -> Result<T, CallError> {
+    call_json_with(sdk, service, operation, parameters, json).await
+}
+
+/// As [`call_json`]. `read` turns the response into the result, since it sees the headers too.
+///
+/// # Errors
+///
+/// As [`call`].
+pub async fn call_json_with<T: Send + Sync + 'static>(
+    sdk: &SdkConfig,
+    service: Service,
+    operation: &'static str,
+    parameters: &impl Serialize,
+    read: fn(&HttpResponse) -> Result<T, BoxError>,
+) -> Result<T, CallError> {
     let request = serde_json::to_string(parameters).map_err(SdkError::construction_failure)?;
     let request = Request::builder()
         .method(Method::POST)
@@ -227,7 +247,7 @@ pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
         .header("x-amz-target", operation)
         .body(request)
         .map_err(SdkError::construction_failure)?;
-    call(sdk, service, request, json).await
+    call(sdk, service, request, read).await
 }
 
 /// Reads a body of JSON.
@@ -235,8 +255,20 @@ pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
 /// # Errors
 ///
 /// If it is not JSON of this form.
-pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, BoxError> {
-    Ok(serde_json::from_slice(body)?)
+pub fn json<T: DeserializeOwned>(answer: &HttpResponse) -> Result<T, BoxError> {
+    Ok(serde_json::from_slice(body(answer))?)
+}
+
+fn body(answer: &HttpResponse) -> &[u8] {
+    answer.body().bytes().unwrap_or_default()
+}
+
+/// Whether the service takes no more requests for now, by the status or by the SDK's own list of
+/// error codes. Such a request had no effect.
+#[must_use]
+pub fn is_throttled(error: &CallError) -> bool {
+    error.raw_response().is_some_and(|answer| answer.status().as_u16() == 429)
+        || error.code().is_some_and(|code| THROTTLING_ERRORS.contains(&code))
 }
 
 /// The parts that a client of the SDK would take from the configuration, and this crate's own.
