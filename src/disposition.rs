@@ -183,8 +183,8 @@ pub enum Deferral {
     RateLimited,
     /// The store of the rate limits takes no more requests for now.
     StoreThrottled,
-    /// The store of the rate limits does not answer, and the share of this execution environment in
-    /// the limit has no room.
+    /// The store of the rate limits does not answer, and this execution environment makes no more
+    /// calls than lately.
     StoreUnavailable,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,

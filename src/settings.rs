@@ -165,8 +165,8 @@ pub struct Coordination {
     /// A part of the key of each item, so that several functions can use one store. Default: empty;
     /// [`Settings::from_env`] sets the function's name.
     pub namespace: String,
-    /// The most execution environments that run at once. While the store does not answer, one that
-    /// made no calls lately calls at this part of a rate limit. Default 1,000.
+    /// The most execution environments that run at once. While the store does not answer, each makes
+    /// as many calls as in the last 30 s, but at least this part of a rate limit. Default 1,000.
     pub max_environments: u32,
 }
 

@@ -1,40 +1,33 @@
-//! The calls of one execution environment while the store does not answer: its share of the limit.
+//! The calls of one execution environment while the store does not answer: as many as lately, so that
+//! all together stay within the limit.
 
 use std::time::{Duration, SystemTime};
 
 use crate::limit::{Admission, Ask, LimitState};
 use crate::policy::RateLimit;
 
-/// The share is that of the calls of so long, or of up to twice as long.
-const WINDOW: Duration = Duration::from_secs(15);
+/// The calls of so long count, and of up to half as long before.
+const LATELY: Duration = Duration::from_secs(30);
+/// No slot is further away, since the store may answer before, and give that slot to another.
+const LONGEST: Duration = Duration::from_millis(200);
 
-/// The calls of a scope, of this execution environment and of all, and its own gate.
+/// The calls of a scope by this execution environment, and its own gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fallback {
     began: Option<SystemTime>,
-    /// The number of calls of all when the window began.
-    all_before: u64,
-    own: u64,
-    all: u64,
-    /// Own calls and all calls in the window before.
-    last: (u64, u64),
+    /// Calls since then, and in the time of the same length before.
+    calls: u64,
+    calls_before: u64,
     /// The gate while there is no store.
-    alone: Option<LimitState>,
+    alone: Option<(RateLimit, LimitState)>,
 }
 
 impl Fallback {
-    /// Notes calls that the store allowed, and the number of calls of all before these.
-    pub(super) fn note(&mut self, own: u64, all_before: u64, now: SystemTime) {
+    /// Notes calls that the store allowed.
+    pub(super) fn note(&mut self, calls: u64, now: SystemTime) {
         self.alone = None;
-        let is_over = self
-            .began
-            .is_none_or(|began| now.duration_since(began).is_err() || now > began + WINDOW);
-        if is_over || all_before < self.all_before {
-            self.last = (self.own, self.all);
-            (self.began, self.all_before, self.own) = (Some(now), all_before, 0);
-        }
-        self.own += own;
-        self.all = all_before.saturating_add(own) - self.all_before;
+        self.turn(now);
+        self.calls += calls;
     }
 
     /// Admits one message without a store. It joins no line, since the line would wait for longer
@@ -43,20 +36,30 @@ impl Fallback {
         &mut self,
         limit: &RateLimit,
         max_environments: u32,
+        taken: LimitState,
         longest: Duration,
         now: SystemTime,
         sample: f64,
     ) -> Admission {
-        let (own, all) = (self.own + self.last.0, self.all + self.last.1);
-        #[expect(clippy::cast_precision_loss, reason = "the calls of half a minute")]
-        let share = match own {
-            0 => 1.0 / f64::from(max_environments.max(1)),
-            _ => own as f64 / all.max(own) as f64,
-        };
-        let own = RateLimit { burst: 1, period: limit.period.div_f64(share), ..*limit };
-        let alone = self
-            .alone
-            .get_or_insert_with(|| LimitState::free_after(own.interval().mul_f64(sample), now));
-        alone.admit(&own, Ask::Retry, longest, now)
+        if self.alone.is_none() {
+            self.turn(now);
+            let interval = limit.interval();
+            let rarest = interval.saturating_mul(max_environments.max(1));
+            let calls = u32::try_from(self.calls + self.calls_before).unwrap_or(u32::MAX);
+            let lately = LATELY.checked_div(calls).unwrap_or(rarest);
+            let own = RateLimit::new(1, lately.clamp(interval, rarest));
+            self.alone = Some((own, taken.idle_for(own.period.mul_f64(sample), now)));
+        }
+        let Some((own, state)) = &mut self.alone else { return Admission::Full };
+        state.admit(own, Ask::Retry, longest.min(LONGEST), now)
+    }
+
+    /// Begins a new half of the time, if this one is over.
+    fn turn(&mut self, now: SystemTime) {
+        let age = self.began.map_or(LATELY, |began| now.duration_since(began).unwrap_or(LATELY));
+        if age >= LATELY / 2 {
+            self.calls_before = if age < LATELY { self.calls } else { 0 };
+            (self.began, self.calls) = (Some(now), 0);
+        }
     }
 }

@@ -25,8 +25,6 @@ const MAX_REQUESTS: u32 = 3;
 const YIELDS: u32 = 8;
 /// A slot may be so late when the answer comes, or later by one interval if that is longer.
 const LATEST: Duration = Duration::from_millis(100);
-/// The calls of a scope so far, of all execution environments.
-const CALLS: Field = Field::new("calls");
 
 /// The rate limits of one policy, in the store.
 #[derive(Debug)]
@@ -80,7 +78,7 @@ impl SharedLimits {
 
     /// The longest time until a message is admitted.
     pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience().saturating_mul(MAX_REQUESTS)
+        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1)
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.
@@ -155,6 +153,13 @@ impl AskTask {
         let SharedLimits { fleet, limit, queue, .. } = &*self.limits;
         let key = fleet.key("limit", queue, self.scope.bytes());
         let mut seen = self.with(|state| state.seen);
+        if !fleet.has_answered() {
+            // A clock that is off is corrected before it decides anything.
+            match fleet.read(&key).await {
+                Ok(answer) => seen = LimitState::of(&answer.before),
+                Err(error) => return self.without_answer(&error, waiting),
+            }
+        }
         for _ in 0..MAX_REQUESTS {
             // Slots that pass before the answer would be lost.
             let at = fleet.now() + fleet.latency();
@@ -165,10 +170,7 @@ impl AskTask {
                 seen
             } else {
                 let expires = epoch_secs(claim.line_end() + UNUSED);
-                let mut update = claim.update().set(Field::EXPIRES, expires);
-                if claim.slots() > 0 {
-                    update = update.add(CALLS, claim.slots());
-                }
+                let update = claim.update().set(Field::EXPIRES, expires);
                 match fleet.update(&key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
@@ -177,8 +179,7 @@ impl AskTask {
                             state.seen = seen;
                             if answer.is_changed {
                                 state.throttled = 0;
-                                let all = answer.before.get(CALLS);
-                                state.fallback.note(claim.slots(), all, at);
+                                state.fallback.note(claim.slots(), at);
                             }
                         });
                         if !answer.is_changed {
@@ -186,8 +187,7 @@ impl AskTask {
                         }
                         before
                     }
-                    Err(StoreError::Throttled) => return self.put_off(waiting),
-                    Err(StoreError::Unavailable(_)) => return self.alone(waiting),
+                    Err(error) => return self.without_answer(&error, waiting),
                 }
             };
             let now = fleet.now();
@@ -213,6 +213,13 @@ impl AskTask {
         self.put_off(waiting);
     }
 
+    fn without_answer(&self, error: &StoreError, waiting: Vec<Asker>) {
+        match error {
+            StoreError::Throttled => self.put_off(waiting),
+            StoreError::Unavailable(_) => self.alone(waiting),
+        }
+    }
+
     fn put_off(&self, waiting: Vec<Asker>) {
         let times = self.with(|state| {
             state.throttled = state.throttled.saturating_add(1);
@@ -223,14 +230,15 @@ impl AskTask {
         }
     }
 
-    /// Admits messages without a store, at this execution environment's share of the limit.
+    /// Admits messages without a store: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
         let SharedLimits { fleet, limit, .. } = &*self.limits;
         let now = fleet.now();
         self.with(|state| {
             for one in waiting {
                 let most = fleet.max_environments;
-                let admission = state.fallback.admit(limit, most, one.longest, now, one.sample);
+                let admission =
+                    state.fallback.admit(limit, most, state.seen, one.longest, now, one.sample);
                 one.answer(match admission {
                     Admission::Slot(_) => Admitted::By(admission),
                     _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },

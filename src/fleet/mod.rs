@@ -75,9 +75,9 @@ impl Fleet {
         shifted(self.clock.now(), self.offset.load(Ordering::Relaxed))
     }
 
-    /// The longest time of a request.
+    /// The longest time of one request.
     pub(crate) fn patience(&self) -> Duration {
-        if self.has_answered.load(Ordering::Relaxed) { ANSWER } else { FIRST_ANSWER }
+        if self.has_answered() { ANSWER } else { FIRST_ANSWER }
     }
 
     /// The time that an answer is expected to take.
@@ -89,13 +89,30 @@ impl Fleet {
         Key::of([self.namespace.as_bytes(), kind.as_bytes(), queue.as_bytes(), value])
     }
 
-    /// Changes an item, unless the store was unavailable a moment ago.
+    fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Reads an item.
+    async fn read(&self, key: &Key) -> Result<Answer, StoreError> {
+        self.ask(self.store.read(key)).await
+    }
+
+    /// Changes an item.
     async fn update(&self, key: &Key, update: &Update) -> Result<Answer, StoreError> {
+        self.ask(self.store.update(key, update)).await
+    }
+
+    /// Waits for an answer, unless the store was unavailable a moment ago.
+    async fn ask(
+        &self,
+        request: impl Future<Output = Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
         if self.trouble().rests_until.is_some_and(|end| Instant::now() < end) {
             return Err(StoreError::Unavailable(Cow::Borrowed("StoreRests")));
         }
         let (asked, began) = (self.clock.now(), Instant::now());
-        let answer = timeout(self.patience(), self.store.update(key, update)).await;
+        let answer = timeout(self.patience(), request).await;
         let answer = answer.unwrap_or(Err(StoreError::Unavailable(Cow::Borrowed("StoreTimedOut"))));
         match &answer {
             Ok(answer) => {
@@ -149,7 +166,7 @@ impl Fleet {
             (true, false) => tracing::warn!(
                 code = %error,
                 "the table of REQUEUE_TABLE does not answer: \
-                 each execution environment calls at its share of the rate limits"
+                 each execution environment makes no more calls than lately"
             ),
         }
     }

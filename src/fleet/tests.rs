@@ -54,7 +54,31 @@ impl Told {
     }
 
     fn next(self: &Arc<Self>, cases: &[Case]) {
-        *self.trouble.lock().unwrap() = cases.iter().rev().copied().collect();
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) =
+            cases.iter().rev().copied().collect();
+    }
+}
+
+impl Told {
+    async fn answer(
+        &self,
+        request: impl Future<Output = Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let case = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match case {
+            None => {}
+            Some(Case::Throttled) => return Err(StoreError::Throttled),
+            Some(Case::Denied) => return Err(StoreError::Unavailable("Denied".into())),
+            Some(Case::Lost) => return pending().await,
+            Some(Case::Unsaid) => {
+                let _ = request.await;
+                return pending().await;
+            }
+        }
+        sleep(self.latency).await;
+        let date = Some(epoch() + self.ahead).filter(|_| !self.ahead.is_zero());
+        Ok(Answer { date, ..request.await? })
     }
 }
 
@@ -64,29 +88,11 @@ impl Store for Told {
         key: &'a Key,
         update: &'a Update,
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let case = self.trouble.lock().unwrap().pop();
-        async move {
-            match case {
-                None => {}
-                Some(Case::Throttled) => return Err(StoreError::Throttled),
-                Some(Case::Denied) => return Err(StoreError::Unavailable("Denied".into())),
-                Some(Case::Lost) => return pending().await,
-                Some(Case::Unsaid) => {
-                    let _ = self.items.update(key, update).await;
-                    return pending().await;
-                }
-            }
-            sleep(self.latency).await;
-            let answer = self.items.update(key, update).await?;
-            let date = Some(epoch() + self.ahead);
-            Ok(Answer { date: date.filter(|_| !self.ahead.is_zero()), ..answer })
-        }
-        .boxed()
+        self.answer(self.items.update(key, update)).boxed()
     }
 
-    fn read<'a>(&'a self, _: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        ready(Err(StoreError::Throttled)).boxed()
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.answer(self.items.read(key)).boxed()
     }
 }
 
@@ -120,23 +126,23 @@ async fn messages_that_ask_together_ask_by_one_request() {
     let one = environment(&store, 10, 1);
     let admitted = ask_all(&one, Ask::Newcomer, 10).await;
     let expected: Vec<_> = (0..10).map(|slot| Some(millis(slot * 100))).collect();
-    assert_eq!((slots(&admitted), store.requests()), (expected, 1));
+    assert_eq!((slots(&admitted), store.requests()), (expected, 2), "the first one reads");
     let admitted = ask_all(&one, Ask::Newcomer, 30).await;
     assert_eq!(slots(&admitted).iter().flatten().count(), 11, "the slots of two seconds");
     assert_eq!(store.requests(), 1, "slots and places by one request");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_environments_keep_one_limit_and_one_line_and_need_two_requests_at_first() {
+async fn all_environments_keep_one_limit_and_one_line() {
     let store = Arc::new(Told::default());
     let environments: Vec<_> = (0..5).map(|_| environment(&store, 10, 1)).collect();
     let mut turns = Vec::new();
-    for (number, environment) in environments.iter().enumerate() {
+    for environment in &environments {
         let admitted = ask_all(environment, Ask::Newcomer, 10).await;
-        assert_eq!(store.requests(), if number == 0 { 1 } else { 2 }, "environment {number}");
+        assert_eq!(store.requests(), 2);
         turns.extend(admitted.into_iter().map(|admitted| match admitted {
             Admitted::By(Admission::Slot(wait)) => wait,
-            Admitted::By(Admission::InLine(_, due)) => due.duration_since(epoch()).unwrap(),
+            Admitted::By(Admission::InLine(_, due)) => due.duration_since(epoch()).expect("later"),
             other => panic!("{other:?}"),
         }));
     }
@@ -175,34 +181,55 @@ async fn a_throttled_store_puts_messages_off_for_longer_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_store_each_environment_calls_at_its_share_of_the_limit() {
+async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
     let store = Arc::new(Told::default());
-    let busy = environment(&store, 10, 1);
-    let new = environment(&store, 10, 1);
-    ask_all(&busy, Ask::Newcomer, 10).await;
-    sleep(Duration::from_secs(2)).await;
+    let one = environment(&store, 10, 1);
     for (case, patience) in [(Case::Lost, 250), (Case::Denied, 0), (Case::Unsaid, 250)] {
-        store.next(&[case]);
-        let began = Instant::now();
-        // All calls were its own, so it has the whole limit, half an interval from now.
-        let admitted = ask_all(&busy, Ask::Retry, 3).await;
-        let expected = [50, 150, 250].map(|wait| Some(millis(wait)));
-        assert_eq!(slots(&admitted), expected, "{case:?}");
+        // Four calls each second, for half a minute.
+        for _ in 0..30 {
+            let admitted = ask_all(&one, Ask::Retry, 4).await;
+            assert_eq!(slots(&admitted).iter().flatten().count(), 4);
+            sleep(Duration::from_secs(1)).await;
+        }
+        store.next(&[case; 60]);
+        let (began, mut calls) = (Instant::now(), 0);
+        ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(began.elapsed(), millis(patience), "{case:?}");
         store.requests();
-        ask_all(&busy, Ask::Retry, 1).await;
+        ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(store.requests(), 0, "{case:?}: a store without an answer is left alone");
+        while began.elapsed() < Duration::from_secs(30) {
+            calls += slots(&ask_all(&one, Ask::Retry, 1).await).iter().flatten().count();
+            sleep(millis(20)).await;
+        }
+        assert!((55..=121).contains(&calls), "{case:?}: {calls} calls");
+        store.next(&[]);
         sleep(Duration::from_secs(3)).await;
-        let admitted = ask_all(&busy, Ask::Retry, 1).await;
+        let admitted = ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(slots(&admitted), [Some(Duration::ZERO)], "{case:?}: it answers again");
     }
-    // One of ten environments: a call each second, the first one after half a second.
-    store.next(&[Case::Lost]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_a_new_environment_calls_at_its_part_of_the_limit() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    store.next(&[Case::Lost; 60]);
     let began = Instant::now();
-    let admitted = ask_all(&new, Ask::Newcomer, 3).await;
-    assert_eq!(slots(&admitted), [Some(millis(500)), Some(millis(1_500)), None]);
-    assert_eq!(admitted[2], Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+    let why = Deferral::StoreUnavailable;
+    let admitted = ask_all(&one, Ask::Newcomer, 1).await;
+    assert_eq!(admitted, [Admitted::PutOff { why, times: 1 }]);
     assert_eq!(began.elapsed(), Duration::from_secs(1), "the first answer may take longer");
+    // One of ten environments: a call each second, the first one after half a second.
+    let mut calls = Vec::new();
+    while began.elapsed() < Duration::from_secs(12) {
+        let admitted = ask_all(&one, Ask::Newcomer, 1).await;
+        calls.extend(slots(&admitted).into_iter().flatten().map(|wait| began.elapsed() + wait));
+        sleep(millis(10)).await;
+    }
+    assert!((5..=11).contains(&calls.len()), "{calls:?}");
+    let apart = calls.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(apart.min() >= Some(millis(999)), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +240,7 @@ async fn a_store_that_lost_its_items_begins_anew() {
     store.items.clear();
     store.requests();
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
-    assert_eq!(store.requests(), 2);
+    assert_eq!(store.requests(), 2, "the state that was seen is refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,8 +265,12 @@ async fn a_clock_that_is_off_is_corrected_by_the_store() {
             Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
             Clock::starting_at(epoch()),
         );
-        fleet.update(&Key::of([b"one"]), &Update::new()).await.unwrap();
-        assert_eq!(fleet.now().duration_since(epoch()).unwrap(), millis(corrected), "{ahead:?}");
+        fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
+        assert_eq!(
+            fleet.now().duration_since(epoch()).expect("later"),
+            millis(corrected),
+            "{ahead:?}"
+        );
     }
 }
 
@@ -252,7 +283,7 @@ async fn an_answer_from_before_a_freeze_does_not_set_the_clock() {
         epoch() + Duration::from_secs(60) * looks.fetch_add(1, Ordering::Relaxed)
     });
     let fleet = Fleet::new(Coordination::by(store as Arc<dyn Store>), clock);
-    fleet.update(&Key::of([b"one"]), &Update::new()).await.unwrap();
+    fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
     assert_eq!(fleet.offset.load(Ordering::Relaxed), 0);
 }
 

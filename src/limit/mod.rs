@@ -95,9 +95,10 @@ impl LimitState {
         Self { tat: item.get(TAT), line_end: item.get(LINE_END), held_back: item.get(HELD_BACK) }
     }
 
-    /// A gate whose first slot is after this time.
-    pub(crate) fn free_after(wait: Duration, now: SystemTime) -> Self {
-        Self { tat: epoch_nanos(now + wait), ..Self::default() }
+    /// A gate whose first slot comes so long after the slots that are taken, and nobody in line.
+    pub(crate) fn idle_for(self, wait: Duration, now: SystemTime) -> Self {
+        let tat = self.tat.max(epoch_nanos(now)).saturating_add(nanos(wait));
+        Self { tat, ..Self::default() }
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.

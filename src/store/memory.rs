@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, ready};
+use futures_util::future::BoxFuture;
 
 use super::{Answer, Field, Item, Key, Store, StoreError, Update};
 
@@ -23,12 +23,8 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
-    fn update<'a>(
-        &'a self,
-        key: &'a Key,
-        update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+impl MemoryStore {
+    fn change(&self, key: &Key, update: &Update) -> Answer {
         let mut items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if items.len() >= MAX_ITEMS && !items.contains_key(key) {
             let mut ends: Vec<_> = items.values().map(|item| item.get(Field::EXPIRES)).collect();
@@ -38,13 +34,26 @@ impl Store for MemoryStore {
         }
         let item = items.entry(*key).or_default();
         let before = item.clone();
-        let is_changed = update.apply(item);
-        ready(Ok(Answer { is_changed, before, date: None })).boxed()
+        Answer { is_changed: update.apply(item), before, date: None }
+    }
+
+    fn find(&self, key: &Key) -> Answer {
+        let items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = items.get(key).cloned().unwrap_or_default();
+        Answer { is_changed: false, before, date: None }
+    }
+}
+
+impl Store for MemoryStore {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        async { Ok(self.change(key, update)) }.boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        let items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = items.get(key).cloned().unwrap_or_default();
-        ready(Ok(Answer { is_changed: false, before, date: None })).boxed()
+        async { Ok(self.find(key)) }.boxed()
     }
 }

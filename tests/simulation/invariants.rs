@@ -63,20 +63,22 @@ impl Book {
         Some((n, track.calls))
     }
 
-    /// No window of time has more calls of the environment than its rate limit: one for each interval,
-    /// and the burst.
+    /// No window of time has more calls than the rate limit: one for each interval, and the burst.
+    /// Without a store this holds for each environment.
     fn check_rate(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
         let Some(limit) = world.plan.policy.limit.filter(|_| world.plan.mode == Mode::Requeue)
         else {
             return Ok(());
         };
-        let calls = self.rated.entry((environment, world.plan.scope(n))).or_default();
+        let kept_by = world.plan.store.map_or(environment, |_| usize::MAX);
+        let calls = self.rated.entry((kept_by, world.plan.scope(n))).or_default();
         calls.push(Instant::now());
         let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
         for (count, began) in (1..).zip(calls.iter().rev()) {
             let beyond = u32::try_from(usize::saturating_sub(count, burst)).expect("few");
             // A timer has a resolution of a millisecond.
-            ensure(began.elapsed() + TICK >= interval * beyond, "called beyond the rate limit")?;
+            let within = began.elapsed() + TICK + world.plan.looseness();
+            ensure(within >= interval * beyond, "called beyond the rate limit")?;
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ mod plan;
 mod poller;
 mod producer;
 mod stalled;
+mod store;
 mod system;
 mod wire;
 mod witness;

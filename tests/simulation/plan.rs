@@ -86,6 +86,9 @@ pub struct Plan {
     /// are full.
     pub in_chorus: bool,
     pub trouble: Trouble,
+    /// How often, in a thousand, a request to the store of the rate limits goes wrong; `None` without
+    /// a store.
+    pub store: Option<u64>,
     /// When the producer has sent everything, at the latest.
     pub sending: Duration,
     /// When trouble ends.
@@ -101,6 +104,8 @@ impl Plan {
         let is_fifo = dice.happens(200);
         let mut policy = policy(dice);
         policy.limit = rate_limit(of_limit);
+        let store = (policy.limit.is_some() && of_limit.happens(600))
+            .then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
             if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
@@ -155,6 +160,7 @@ impl Plan {
                 handlers: dice.pick(&[300, 700, 950]),
                 unreadable: dice.pick(&[0, 0, 0, 200, 1_000]),
             },
+            store,
             sending: if in_chorus {
                 Duration::ZERO
             } else {
@@ -222,6 +228,20 @@ impl Plan {
     /// Whether an execution environment works on the dead-letter queue.
     pub fn works_on_dead(&self, environment: usize) -> bool {
         self.dead_receives.is_some() && environment + 1 == self.clocks.len()
+    }
+
+    /// How much sooner than by its rate limit a call may come where environments keep it together.
+    pub fn looseness(&self) -> Duration {
+        let (Some(faults), Some(limit)) = (self.store, self.policy.limit) else {
+            return Duration::ZERO;
+        };
+        // An answer may take that long, and a clock is set by whole seconds if it is off by more than
+        // two.
+        let late = Duration::from_millis(100).max(limit.interval());
+        let skew = if self.skew() > 0 { 2 * Duration::from_millis(2_500) } else { Duration::ZERO };
+        // A store that was wiped knows no slot of the next seconds.
+        let lost = if faults > 0 { limit.max_slot_wait } else { Duration::ZERO };
+        late + skew + lost
     }
 
     /// The furthest apart that two clocks are, that of SQS being one.

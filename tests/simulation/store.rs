@@ -1,0 +1,107 @@
+//! The store of the rate limits, and its faults.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use requeue::Clock;
+use requeue::store::{Answer, Item, Key, MemoryStore, Store, StoreError, Update};
+use requeue_testkit::dice::Dice;
+use tokio::time::{Instant, sleep};
+
+use crate::plan::steps;
+
+/// The store of a run.
+pub struct FaultyStore {
+    items: MemoryStore,
+    clock: Clock,
+    dice: Dice,
+    /// How often a request meets a fault, in a thousand.
+    faults: u64,
+    /// When faults end.
+    calm: Instant,
+}
+
+impl fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FaultyStore")
+    }
+}
+
+enum Fault {
+    None,
+    Throttled,
+    Refused,
+    LoseRequest,
+    LoseAnswer,
+    Slow(Duration),
+    Wiped,
+}
+
+impl FaultyStore {
+    pub fn new(clock: Clock, dice: Dice, faults: u64, calm: Duration) -> Self {
+        let calm = Instant::now() + calm;
+        Self { items: MemoryStore::default(), clock, dice, faults, calm }
+    }
+
+    fn fault(&self) -> Fault {
+        let dice = &self.dice;
+        if Instant::now() > self.calm || !dice.happens(self.faults) {
+            return Fault::None;
+        }
+        match dice.roll(0, 12) {
+            0 | 1 => Fault::Throttled,
+            2 => Fault::Refused,
+            3 | 4 => Fault::LoseRequest,
+            5 | 6 => Fault::LoseAnswer,
+            7 => Fault::Wiped,
+            _ => Fault::Slow(steps(dice.roll(1, 30))),
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: impl Future<Output = Result<Answer, StoreError>>,
+    ) -> Result<Answer, StoreError> {
+        match self.fault() {
+            Fault::None => {}
+            Fault::Throttled => return Err(StoreError::Throttled),
+            Fault::Refused => return Err(StoreError::Unavailable("InternalServerError".into())),
+            Fault::LoseRequest => return pending().await,
+            Fault::LoseAnswer => {
+                let _ = request.await;
+                return pending().await;
+            }
+            Fault::Slow(time) => sleep(time).await,
+            Fault::Wiped => self.items.clear(),
+        }
+        let answer = request.await?;
+        // The date of a response has whole seconds.
+        let secs =
+            self.clock.now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
+        Ok(Answer { date: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(secs)), ..answer })
+    }
+}
+
+impl Store for FaultyStore {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.answer(self.items.update(key, update)).boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        let read = async {
+            let answer = self.items.read(key).await?;
+            // A read may be older than the last change.
+            let is_stale = Instant::now() < self.calm && self.dice.happens(self.faults);
+            let before = if is_stale { Item::default() } else { answer.before };
+            Ok(Answer { before, ..answer })
+        };
+        self.answer(read).boxed()
+    }
+}
