@@ -120,9 +120,10 @@ fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
 }
 
 /// The endpoint in the settings, for the service of this id or for all. Precedence as in the SDK's
-/// clients.
+/// clients. An empty one is none: the SDK would panic.
 fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
-    let for_all = || sdk.endpoint_url().map(str::to_owned);
+    let is_set = |url: &String| !url.is_empty();
+    let for_all = || sdk.endpoint_url().map(str::to_owned).filter(is_set);
     if sdk.get_origin("endpoint_url").is_client_config() {
         return for_all();
     }
@@ -132,7 +133,8 @@ fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
         .profile("endpoint_url")
         .build()
         .ok()?;
-    sdk.service_config().and_then(|settings| settings.load_config(key)).or_else(for_all)
+    let for_service = sdk.service_config().and_then(|settings| settings.load_config(key));
+    for_service.filter(is_set).or_else(for_all)
 }
 
 #[cfg(test)]
@@ -273,6 +275,9 @@ mod tests {
                 ("http://127.0.0.1:1", "eu-west-1")
             );
         }
+        let empty = sdk.to_builder().endpoint_url("").build();
+        let found = Endpoint::of(Service::DynamoDb, &empty).await.expect("an endpoint");
+        assert_eq!(found.url, "https://dynamodb.eu-west-1.amazonaws.com");
         let sqs = SqsEndpoint::of(&sdk, "us-east-2").await.expect("an endpoint");
         assert_eq!((&*sqs.url, sqs.is_set), ("http://127.0.0.1:1", true));
         let refused =
