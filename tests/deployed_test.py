@@ -530,10 +530,6 @@ class Deployed(unittest.TestCase):
         body = dict(processed)["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
         self.assertEqual(json.loads(body), json.loads((ROOT / "infra" / "dashboard.json").read_text()))
 
-    def test_the_built_template_fits_into_a_request(self):
-        # CloudFormation's limit for a template without a bucket.
-        self.assertLessEqual((BUILD / "template.yaml").stat().st_size, 51_200)
-
     def test_the_first_hour_sends_nothing_to_a_service(self):
         done = self.doctor("--first-hour", "--send-test-messages")
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)

@@ -5,6 +5,9 @@ locals {
   # tries a throttled batch again, and SQS must not deliver it a second time meanwhile.
   visibility_timeout = 6 * var.function_timeout + max(20, var.batching_window)
 
+  # With a table, a fuller batch asks it once for all of its messages.
+  batching_window = var.coordination == "dynamodb" && !var.fifo ? max(1, var.batching_window) : var.batching_window
+
   # The time for one message, without the function's reserve for settling.
   longest_message = var.function_timeout - min(5, var.function_timeout / 4)
 
@@ -43,6 +46,8 @@ locals {
       REQUEUE_CLIENT_CERTIFICATE    = var.client_certificate
       REQUEUE_POLICY                = var.policy
       REQUEUE_SCOPE                 = var.scope
+      REQUEUE_TABLE                 = join("", local.table_names)
+      REQUEUE_MAX_ENVIRONMENTS      = var.coordination == "dynamodb" ? tostring(var.maximum_concurrency) : ""
       REQUEUE_STRATEGY              = var.strategy == "copy" ? "" : var.strategy
       REQUEUE_DEAD_LETTER           = var.dead_letter_mode
       REQUEUE_DEAD_LETTER_QUEUE_URL = var.dead_letter_mode == "direct" ? aws_sqs_queue.dead_letter_queue.id : ""
@@ -162,6 +167,11 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
+      condition     = var.table == null || var.coordination == "dynamodb"
+      error_message = "table is given, and coordination is none, so the function would not use it: set coordination to dynamodb, or leave table out."
+    }
+
+    precondition {
       condition     = var.monitoring != "none" || (var.alarm_email == "" && var.alarm_topic_arn == "")
       error_message = "alarm_email and alarm_topic_arn need alarms, and monitoring is none: set monitoring to alarms."
     }
@@ -184,7 +194,7 @@ resource "aws_lambda_event_source_mapping" "messages" {
   event_source_arn                   = aws_sqs_queue.queue.arn
   enabled                            = var.enabled
   batch_size                         = var.batch_size
-  maximum_batching_window_in_seconds = var.fifo ? null : var.batching_window # a FIFO queue has none, not even 0
+  maximum_batching_window_in_seconds = var.fifo ? null : local.batching_window # a FIFO queue has none, not even 0
   tags                               = var.tags
 
   # Without it, Lambda takes every response for success and deletes the failed messages.
@@ -204,7 +214,7 @@ resource "aws_lambda_event_source_mapping" "messages" {
 
   lifecycle {
     precondition {
-      condition     = var.batch_size <= 10 || var.batching_window >= 1
+      condition     = var.batch_size <= 10 || local.batching_window >= 1
       error_message = "batch_size is ${var.batch_size}, and more than 10 need a batching window: give batching_window at least 1 second, or batch_size 10."
     }
 

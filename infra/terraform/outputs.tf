@@ -53,6 +53,11 @@ output "alarm_topic_arn" {
   value       = one(aws_sns_topic.alarms[*].arn)
 }
 
+output "table_name" {
+  description = "The table that the module makes for coordination; null without it."
+  value       = one(aws_dynamodb_table.table[*].name)
+}
+
 output "deployment" {
   description = "Argument of `aws deploy create-deployment --cli-input-json`, which moves the alias live to the newest version; empty if the alias is there, and without a gradual deployment."
   value       = join("", local.deployments)

@@ -30,6 +30,19 @@ locals {
       resources = compact(concat([var.kms_key_arn], var.other_kms_key_arns))
     },
     {
+      sid = "Table"
+      actions = [
+        "dynamodb:GetItem",    # the function: the state of a scope
+        "dynamodb:UpdateItem", # the function: its next calls
+      ]
+      resources = local.table_arns
+    },
+    {
+      sid       = "TableKey"
+      actions   = ["kms:Decrypt"] # DynamoDB, for the function: the key of the table
+      resources = var.coordination == "dynamodb" ? compact([for table in var.table[*] : table.kms_key_arn]) : []
+    },
+    {
       sid       = "DeadLetters"
       actions   = ["sqs:SendMessage"] # the function: given-up messages; its version before may have the mode direct
       resources = var.dead_letter_mode == "direct" || var.deployment != "" ? [aws_sqs_queue.dead_letter_queue.arn] : []

@@ -277,6 +277,40 @@ variable "scope" {
   }
 }
 
+variable "coordination" {
+  description = <<-EOT
+    dynamodb makes a table that all execution environments share, so that a rateLimit of the policy
+    holds for all of them together. Except with fifo, batching_window is then at least 1 s. none: each
+    environment keeps its own.
+  EOT
+  type        = string
+  default     = "none"
+  nullable    = false
+
+  validation {
+    condition     = contains(["none", "dynamodb"], var.coordination)
+    error_message = "The variable coordination must be one of none, dynamodb."
+  }
+}
+
+variable "table" {
+  description = <<-EOT
+    A table of your own for coordination, which several functions can share, instead of one that the
+    module makes. Its partition key is the text id, it has no sort key, and its attribute for time to
+    live is expires. With a KMS key of yours, give kms_key_arn.
+  EOT
+  type = object({
+    arn         = string
+    kms_key_arn = optional(string, "")
+  })
+  default = null
+
+  validation {
+    condition     = alltrue([for table in var.table[*] : length(regexall("^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[A-Za-z0-9_.-]+$", table.arn)) > 0])
+    error_message = "The variable table must have the ARN of a table as arn."
+  }
+}
+
 variable "strategy" {
   description = <<-EOT
     How a message waits for its retry: as a delayed copy (copy), or by its visibility timeout
@@ -466,9 +500,10 @@ variable "max_receive_count" {
 
 variable "kms_key_arn" {
   description = <<-EOT
-    ARN of your KMS key that encrypts both queues. Empty: SQS manages the keys. Producers need
-    kms:GenerateDataKey and kms:Decrypt on it, as the function does. With topic, the key's
-    policy must allow both to sns.amazonaws.com. Before a change, see other_kms_key_arns.
+    ARN of your KMS key that encrypts both queues, and the table that coordination makes. Empty: AWS
+    manages the keys. Producers need kms:GenerateDataKey and kms:Decrypt on it, as the function does.
+    With topic, the key's policy must allow both to sns.amazonaws.com. Before a change, see
+    other_kms_key_arns.
   EOT
   type        = string
   default     = ""

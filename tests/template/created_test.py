@@ -98,6 +98,16 @@ class Created(unittest.TestCase):
         # The emulator has a text instead of the document.
         self.assertIn(f"'Resource': '{self.outputs['QueueArn']}'", str(policy))
 
+    def test_the_table_is_made_as_the_function_needs_it(self):
+        given = {**GIVEN, "Coordination": "dynamodb"}
+        _, outputs = self.moto.create({section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")})
+        dynamodb, name = self.moto.client("dynamodb"), outputs["TableName"]
+        table = dynamodb.describe_table(TableName=name)["Table"]
+        self.assertEqual(table["KeySchema"], [{"AttributeName": "id", "KeyType": "HASH"}])
+        self.assertEqual(table["BillingModeSummary"]["BillingMode"], "PAY_PER_REQUEST")
+        function = self.moto.client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
+        self.assertEqual(function["Environment"]["Variables"]["REQUEUE_TABLE"], name)
+
     def test_the_outputs_are_exported(self):
         exports = {export["Name"]: export["Value"] for export in self.moto.client("cloudformation").list_exports()["Exports"]}
         for name in ("QueueUrl", "QueueArn", "DeadLetterQueueUrl", "DeadLetterQueueArn"):

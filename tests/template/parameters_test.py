@@ -42,6 +42,7 @@ OTHERS = {
     "KmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), "alias/aws/sqs", "*"]),
     "OtherKmsKeyArns": ([KEY], [KEY.replace("key/", "alias/"), "*"]),
     "TopicArn": ([TOPIC, f"{TOPIC}.fifo", TOPIC.replace("aws", "aws-cn", 1)], [f"{TOPIC}:0f1e", TOPIC.replace("sns", "sqs"), "orders", "*"]),
+    "Coordination": (["none", "dynamodb"], ["", "redis"]),
     "ReserveConcurrency": (["true"], ["10", ""]),
     "SubnetIds": ([SUBNETS, "subnet-1a2b3c4d"], [f"{SUBNETS},", SUBNETS.replace(",", ", "), GROUP, "subnet-*", "*"]),
     "SecurityGroupIds": ([GROUP, f"{GROUP},sg-1a2b3c4d"], [f"{GROUP},", SUBNETS, "default", "*"]),
@@ -157,12 +158,22 @@ class Parameters(unittest.TestCase):
                 expected["REQUEUE_DEAD_LETTER_QUEUE_URL"] = {"Ref": "DeadLetterQueue"}
             self.assertEqual(self.settings(DeadLetterMode=mode), expected)
 
+    def test_the_function_knows_its_table_and_how_many_share_it(self):
+        expected = {**self.settings(), "REQUEUE_TABLE": {"Ref": "Table"}, "REQUEUE_MAX_ENVIRONMENTS": "7"}
+        self.assertEqual(self.settings(Coordination="dynamodb", MaximumConcurrency=7), expected)
+
     def refused(self, **given):
         return bool(refusals(self.source, **given))
 
     def test_batches_above_ten_need_a_window(self):
         for size, window, refused in [(1, 0, False), (10, 0, False), (11, 0, True), (11, 1, False), (10000, 20, False)]:
             self.assertEqual(self.refused(BatchSize=size, BatchingWindow=window), refused, (size, window))
+
+    def test_a_table_gathers_batches(self):
+        for size in (11, 10000):
+            self.assertFalse(self.refused(Coordination="dynamodb", BatchSize=size), size)
+        self.assertFalse(self.refused(**FIFO, Fifo="true", Coordination="dynamodb"))
+        self.assertTrue(self.refused(**FIFO, Fifo="true", Coordination="dynamodb", BatchingWindow=1))
 
     def test_a_fifo_queue_has_no_window(self):
         for fifo, window, refused in [("true", 0, False), ("true", 1, True), ("false", 1, False)]:

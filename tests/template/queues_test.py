@@ -6,7 +6,7 @@ import tomllib
 import unittest
 
 from aws_lambda_builders.workflows.rust_cargo.actions import RustCargoLambdaBuildAction
-from stack import GROUP, KEY, ROOT, SUBNETS, TOPIC, cloudformation, deployed, lint, template, translated
+from stack import GROUP, KEY, ROOT, SUBNETS, TOPIC, cloudformation, deployed, lint, made, template, translated
 
 DAY = 86_400
 
@@ -53,6 +53,24 @@ class Queues(unittest.TestCase):
         self.assertEqual(self.mapping()["MaximumBatchingWindowInSeconds"], 0)
         self.assertNotIn("MaximumBatchingWindowInSeconds", self.mapping(Fifo="true"))
 
+    def test_with_a_table_lambda_gathers_for_a_second_at_least(self):
+        for given, window in [(0, 1), (1, 1), (2, 2)]:
+            self.assertEqual(self.mapping(Coordination="dynamodb", BatchingWindow=given)["MaximumBatchingWindowInSeconds"], window)
+        self.assertNotIn("MaximumBatchingWindowInSeconds", self.mapping(Coordination="dynamodb", Fifo="true"))
+
+    def test_the_table_has_one_key_and_its_items_expire(self):
+        self.assertNotIn("Table", deployed(self.translated))
+        self.assertNotIn("TableName", made(self.translated, "Outputs"))
+        table = self.properties("Table", Coordination="dynamodb")
+        self.assertEqual(table, {
+            "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            "TimeToLiveSpecification": {"AttributeName": "expires", "Enabled": True},
+        })
+        encrypted = self.properties("Table", Coordination="dynamodb", KmsKeyArn=KEY)
+        self.assertEqual(encrypted, {**table, "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}})
+
     def test_only_failed_messages_come_back(self):
         self.assertEqual(self.mapping()["FunctionResponseTypes"], ["ReportBatchItemFailures"])
 
@@ -82,8 +100,8 @@ class Queues(unittest.TestCase):
         self.assertEqual(self.properties("Queue", MessageRetentionPeriod=259200)["MessageRetentionPeriod"], 259200)
         self.assertEqual(self.properties("DeadLetterQueue")["MessageRetentionPeriod"], 14 * DAY)
 
-    def test_the_queues_outlive_their_stack_but_not_a_creation_that_failed(self):
-        for name in ("Queue", "DeadLetterQueue"):
+    def test_queues_and_table_outlive_their_stack_but_not_a_creation_that_failed(self):
+        for name in ("Queue", "DeadLetterQueue", "Table"):
             queue = self.translated["Resources"][name]
             self.assertEqual((queue["DeletionPolicy"], queue["UpdateReplacePolicy"]), ("RetainExceptOnCreate", "Retain"))
 

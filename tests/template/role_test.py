@@ -77,6 +77,7 @@ class Role(unittest.TestCase):
         self.assertEqual(self.granted(DeadLetterMode="redrive"), least)
         use = {"kms:GenerateDataKey", "kms:Decrypt"}
         for given, more in [
+            ({"Coordination": "dynamodb"}, {json.dumps({"Fn::GetAtt": ["Table", "Arn"]}): {"dynamodb:GetItem", "dynamodb:UpdateItem"}}),
             ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
             ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
             ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
@@ -96,6 +97,7 @@ class Role(unittest.TestCase):
             "the queue": {"Fn::GetAtt": ["Queue", "Arn"]},
             "the log group": {"Fn::GetAtt": ["LogGroup", "Arn"]},
             "the dead-letter queue": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]},
+            "the table": {"Fn::GetAtt": ["Table", "Arn"]},
             "the queues' key": KEY,
             "the queues' other keys": [KEY],
             "the secrets' key": KEY,
@@ -103,7 +105,7 @@ class Role(unittest.TestCase):
             "the named parameters": [PARAMETER],
             "`*`": "*",
         }
-        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct"}
+        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct", "Coordination": "dynamodb"}
         for condition in {row[3] for row in rows}:
             on_page = {}
             for actions, on, _, when in rows:
@@ -131,7 +133,7 @@ class Role(unittest.TestCase):
         known = set(re.findall(r'^(?:  |  readonly |variable ")(\w+)(?=:\n|\??: |" )', known, re.MULTILINE))
         rows = re.findall(r"^\| [^-].*$", sections["Encryption at rest"], re.MULTILINE)[1:]
         keys = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[3])]
-        self.assertEqual(len(keys), 12)
+        self.assertEqual(len(keys), 15)
         self.assertLessEqual(set(keys), known)
         days = re.findall(r"(\d+) days", sections["How long data stays"].split("A message can pass")[0])
         in_template = [resources[name]["Properties"]["MessageRetentionPeriod"] // 86400 for name in ("Queue", "DeadLetterQueue")]
@@ -140,7 +142,7 @@ class Role(unittest.TestCase):
     def test_no_statement_of_the_role_is_wide(self):
         statements = self.granted(**EVERYTHING)
         self.assertEqual(statements.pop(json.dumps("*")), INTERFACES)
-        self.assertEqual(len(statements), 8)
+        self.assertEqual(len(statements), 9)
         for resource, actions in statements.items():
             self.assertNotIn("*", resource + "".join(actions))
 

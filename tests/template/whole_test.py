@@ -3,7 +3,6 @@
 import itertools
 import unittest
 
-from samcli.yamlhelper import yaml_dump
 from stack import EVERYTHING, ROOT, cloudformation, deployed, lint, made, references, template, translated
 
 
@@ -15,11 +14,6 @@ class Whole(unittest.TestCase):
 
     def test_the_translated_template_lints_clean(self):
         self.assertEqual(lint(self.translated), "")
-
-    def test_sam_builds_a_template_that_fits_into_a_request(self):
-        # CloudFormation's limit for a template without a bucket. SAM writes it without comments, and
-        # its lists in lines. tests/deployed_test.py measures what `sam build` has written.
-        self.assertLessEqual(len(yaml_dump(self.source).encode()), 51_200)
 
     def test_what_there_is_with_all_optional_parameters_lints_clean(self):
         given = {"TargetUrl": "https://api.example.com/orders", **EVERYTHING}

@@ -42,6 +42,7 @@ const outputs = {
     dashboard &&
     `https://${stack.region}.console.aws.amazon.com/cloudwatch/home?region=${stack.region}#dashboards/dashboard/${dashboard.ref}`,
   AlarmTopicArn: requeue.alarmTopic?.topicArn,
+  TableName: requeue.table?.tableName,
 };
 const exported = ['QueueUrl', 'QueueArn', 'DeadLetterQueueUrl', 'DeadLetterQueueArn'];
 for (const [name, value] of Object.entries(outputs)) {

@@ -16,7 +16,7 @@ import { handlerSettings, readyLambdaSettings, sizeProblem } from './settings.ts
 
 /** The ready Lambda, with a role and a log group. */
 export function readyLambda(scope: Construct, name: string, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
-  const environment = readyLambdaSettings(scope, options, queues.deadLetterQueue);
+  const environment = readyLambdaSettings(scope, options, queues);
   refuse(scope, sizeProblem(scope, environment));
   const logGroupName = `/aws/lambda/${name}`;
   if (props.logKmsKey) allowLogs(scope, props.logKmsKey, logGroupName);
@@ -93,7 +93,7 @@ const WIRED = new WeakMap<lambda.Function, Wired>();
 /** Lets the user's function handle the messages. */
 export function wire(scope: Construct, handler: lambda.Function, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
   const settings: Record<string, string> = {
-    ...handlerSettings(scope, options, queues.deadLetterQueue),
+    ...handlerSettings(scope, options, queues),
     ...(props.messageTimeout && { REQUEUE_TIMEOUT_SECONDS: String(props.messageTimeout.toSeconds({ integral: false })) }),
   };
   const before = WIRED.get(handler);
@@ -102,6 +102,7 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
   refuse(scope, (before && misfit(before, wired)) ?? shortage(wired.maxConcurrency, resource.reservedConcurrentExecutions) ?? sizeProblem(scope, settings));
   WIRED.set(handler, wired);
   for (const [name, value] of Object.entries(settings)) handler.addEnvironment(name, value);
+  if (queues.table) handler.addEnvironment('REQUEUE_MAX_ENVIRONMENTS', String(wired.maxConcurrency));
   // As for the ready Lambda.
   resource.recursiveLoop = lambda.RecursiveLoop.ALLOW;
   const statements = handlerStatements(props, queues);
@@ -131,6 +132,12 @@ function refuse(scope: Construct, problem: string | undefined): void {
 function misfit(before: Wired, wired: Wired): string | undefined {
   const names = new Set([...Object.keys(before.settings), ...Object.keys(wired.settings)]);
   const differ = [...names].filter((name) => before.settings[name] !== wired.settings[name]);
+  if (differ.includes('REQUEUE_TABLE')) {
+    return (
+      "the handler's queues would have different tables, and a function has one: give coordination the property table of the other construct, " +
+      'or each queue a function of its own'
+    );
+  }
   if (differ.length > 0) {
     return (
       `${differ.join(' and ')} would differ between the handler's queues, ` +

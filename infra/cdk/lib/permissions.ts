@@ -2,6 +2,7 @@
  * The permissions of the function.
  */
 
+import type * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import type * as logs from 'aws-cdk-lib/aws-logs';
@@ -9,10 +10,11 @@ import type * as sqs from 'aws-cdk-lib/aws-sqs';
 import type { RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
 
-/** The queues of the construct. */
+/** The queues of the construct, and the table of `coordination`. */
 export interface Queues {
   readonly queue: sqs.Queue;
   readonly deadLetterQueue: sqs.Queue;
+  readonly table: dynamodb.ITable | undefined;
 }
 
 /** The policies of the role that the construct makes. */
@@ -50,10 +52,15 @@ function functionPolicy({ queue }: Queues, logGroupArn: string): iam.PolicyDocum
   return iam.PolicyDocument.fromJson(filled('policies/function.json', { 'Queue.Arn': queue.queueArn, 'LogGroup.Arn': logGroupArn }));
 }
 
-function further(props: RetryQueueProps, { deadLetterQueue }: Queues): Record<string, iam.PolicyStatement> {
+function further(props: RetryQueueProps, { deadLetterQueue, table }: Queues): Record<string, iam.PolicyStatement> {
+  const queueKeys = [keyOf(props), (props.otherEncryptionKeys ?? []).map((key) => key.keyArn)].flat();
   return statements([
     // SQS encrypts the function's copies with it, and decrypts messages for the poller.
-    ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props), (props.otherEncryptionKeys ?? []).map((key) => key.keyArn)].flat()],
+    ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], queueKeys],
+    // The function reads and changes the state of a scope.
+    ['Table', ['dynamodb:GetItem', 'dynamodb:UpdateItem'], table ? [table.tableArn] : []],
+    // DynamoDB decrypts the key of the table for the function.
+    ['TableKey', ['kms:Decrypt'], table ? [keyOf(table)].flat().filter((key) => !queueKeys.includes(key)) : []],
     // The function sends given-up messages there. Its version before may have that mode.
     ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' || props.deployment ? [deadLetterQueue.queueArn] : []],
   ]);

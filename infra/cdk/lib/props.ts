@@ -4,6 +4,7 @@
 
 import { Duration } from 'aws-cdk-lib';
 import type * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import type * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import type * as ec2 from 'aws-cdk-lib/aws-ec2';
 import type * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
@@ -111,6 +112,15 @@ export interface RetryQueueProps {
    */
   readonly scope?: string;
   /**
+   * `dynamodb` makes a table that all execution environments share, so that a `rateLimit` of the
+   * policy holds for all of them together. Or give a table of your own, whose partition key is the
+   * text `id`, without a sort key, and whose attribute for time to live is `expires`: several
+   * functions can share it, and all queues of one function must. Except with `fifo`,
+   * `maxBatchingWindow` is then at least 1 s. `none`: each environment keeps its own.
+   * @default 'none'
+   */
+  readonly coordination?: 'none' | 'dynamodb' | dynamodb.ITable;
+  /**
    * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
    * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
    * be above the policy's `maxRetries`; on a FIFO queue in batches, at least twice that number.
@@ -160,7 +170,7 @@ export interface RetryQueueProps {
   readonly batchSize?: number;
   /**
    * How long Lambda gathers messages before it invokes the function.
-   * @default Duration.seconds(0)
+   * @default - 0 s; with `coordination` 1 s, which is then the least
    */
   readonly maxBatchingWindow?: Duration;
   /**
@@ -260,8 +270,8 @@ export interface RetryQueueProps {
    */
   readonly fifo?: boolean;
   /**
-   * The KMS key that encrypts both queues.
-   * @default - SQS manages the keys
+   * The KMS key that encrypts both queues, and the table that `coordination` makes.
+   * @default - AWS manages the keys
    */
   readonly encryptionKey?: kms.IKey;
   /**
@@ -358,7 +368,7 @@ export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
   // 3 s is Lambda's default timeout.
   const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(60));
-  const maxBatchingWindow = props.maxBatchingWindow ?? Duration.seconds(0);
+  const maxBatchingWindow = window(props);
   return {
     ...props,
     // The library cuts its default of 30 s to the time that the function's timeout leaves.
@@ -378,4 +388,10 @@ export function completed(props: RetryQueueProps): Completed {
     maxMessageAge: props.maxMessageAge ?? Duration.minutes(15),
     runbookUrl: props.runbookUrl ?? 'docs/operate/runbook.md',
   };
+}
+
+/** With a table, a fuller batch asks it once for all of its messages. A FIFO queue has no window. */
+function window({ maxBatchingWindow: given = Duration.seconds(0), coordination = 'none', fifo }: RetryQueueProps): Duration {
+  const isShort = !given.isUnresolved() && seconds(given) < 1;
+  return isShort && coordination !== 'none' && !fifo ? Duration.seconds(1) : given;
 }

@@ -6,7 +6,9 @@ import { Duration, Names, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import type * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
+import * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import * as iam from 'aws-cdk-lib/aws-iam';
+import type * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import type * as logs from 'aws-cdk-lib/aws-logs';
 import * as sns from 'aws-cdk-lib/aws-sns';
@@ -37,6 +39,8 @@ export class RetryQueue extends Construct {
   readonly deadLetterQueue: sqs.Queue;
   /** The function that calls the endpoint, or `handler`. */
   readonly function: lambda.Function;
+  /** The table of `coordination`, for the option `coordination` of other constructs. */
+  readonly table: dynamodb.ITable | undefined;
   /** The alias `live`, with the option `deployment`. */
   readonly alias: lambda.Alias | undefined;
   /** CodeDeploy's group for the alias. `addAlarm` makes a further alarm roll back. */
@@ -84,7 +88,9 @@ export class RetryQueue extends Construct {
       retentionPeriod: options.retentionPeriod,
       deadLetterQueue: { queue: this.deadLetterQueue, maxReceiveCount: options.maxReceiveCount },
     });
-    const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue };
+    const { coordination = 'none' } = props;
+    this.table = typeof coordination === 'object' ? coordination : coordination === 'dynamodb' ? this.makeTable(props.encryptionKey) : undefined;
+    const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue, table: this.table };
     this.function = props.handler ? wire(this, props.handler, props, options, queues) : readyLambda(this, name, props, options, queues);
     const gradually: Partial<Gradual> = props.deployment ? gradual(this, this.function, props.deployment, options) : {};
     this.alias = gradually.alias;
@@ -125,6 +131,20 @@ export class RetryQueue extends Construct {
   /** The function's log group. Its metrics are log lines too. */
   get logGroup(): logs.ILogGroup {
     return this.function.logGroup;
+  }
+
+  private makeTable(encryptionKey: kms.IKey | undefined): dynamodb.Table {
+    return new dynamodb.Table(this, 'Table', {
+      billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,
+      partitionKey: { name: 'id', type: dynamodb.AttributeType.STRING },
+      timeToLiveAttribute: 'expires',
+      // Otherwise by a key that DynamoDB owns, for which no role needs a permission.
+      encryption: encryptionKey && dynamodb.TableEncryption.CUSTOMER_MANAGED,
+      encryptionKey,
+      // Kept like the queues. No point-in-time recovery: a lost item is made anew by the next
+      // message, and an old one would be wrong.
+      removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
+    });
   }
 
   private subscribe(topic: sns.ITopic, operations: readonly string[]): void {

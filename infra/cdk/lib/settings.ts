@@ -3,12 +3,12 @@
  */
 
 import { Stack } from 'aws-cdk-lib';
-import type * as sqs from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
+import type { Queues } from './permissions.ts';
 import type { Completed } from './props.ts';
 
 /** The variables of the ready Lambda. */
-export function readyLambdaSettings(scope: Construct, options: Completed, deadLetterQueue: sqs.Queue): Record<string, string> {
+export function readyLambdaSettings(scope: Construct, options: Completed, queues: Queues): Record<string, string> {
   return given({
     REQUEUE_TARGET_URL: options.targetUrl,
     REQUEUE_ALLOW_HTTP: options.allowHttp ? 'true' : undefined,
@@ -22,7 +22,8 @@ export function readyLambdaSettings(scope: Construct, options: Completed, deadLe
     REQUEUE_CLIENT_CERTIFICATE: options.clientCertificate,
     REQUEUE_CLIENT_KEY: options.clientKey,
     REQUEUE_SCOPE: options.scope,
-    ...handlerSettings(scope, options, deadLetterQueue),
+    REQUEUE_MAX_ENVIRONMENTS: queues.table && String(options.maxConcurrency),
+    ...handlerSettings(scope, options, queues),
   });
 }
 
@@ -52,11 +53,12 @@ function literal(node: unknown): string {
 }
 
 /** The variables that every handler reads. */
-export function handlerSettings(scope: Construct, options: Completed, deadLetterQueue: sqs.Queue): Record<string, string> {
+export function handlerSettings(scope: Construct, options: Completed, { deadLetterQueue, table }: Queues): Record<string, string> {
   const { policy } = options;
   return given({
     REQUEUE_CONCURRENCY: options.messageConcurrency === 10 ? undefined : String(options.messageConcurrency),
     REQUEUE_POLICY: typeof policy === 'object' ? Stack.of(scope).toJsonString(policy) : policy,
+    REQUEUE_TABLE: table?.tableName,
     REQUEUE_STRATEGY: options.strategy === 'copy' ? undefined : options.strategy,
     REQUEUE_DEAD_LETTER: options.deadLetterMode ?? 'annotate',
     REQUEUE_DEAD_LETTER_QUEUE_URL: options.deadLetterMode === 'direct' ? deadLetterQueue.queueUrl : undefined,

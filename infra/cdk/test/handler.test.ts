@@ -135,6 +135,19 @@ test('several queues may have one function if its settings are the same for each
   }
 });
 
+test('several queues of one function share one table', () => {
+  const stack = new Stack(new App(), 'requeue');
+  const handler = own(stack);
+  const first = new RetryQueue(stack, 'Orders', { handler, coordination: 'dynamodb', maxConcurrency: 5 });
+  assert.throws(() => new RetryQueue(stack, 'Others', { handler, coordination: 'dynamodb' }), /different tables, .*: give coordination the property table of the other construct/);
+  const second = new RetryQueue(stack, 'Bills', { handler, coordination: first.table!, maxConcurrency: 7 });
+  assert.equal(second.table, first.table);
+  const all = resources({ stack, handler, constructs: [first, second], template: Assertions.fromStack(stack).toJSON() as Template });
+  const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };
+  // The sum: batches of both queues run in the same environments.
+  assert.deepEqual([variables['REQUEUE_TABLE'], variables['REQUEUE_MAX_ENVIRONMENTS']], ['<Table>', '12']);
+});
+
 test('both or neither of targetUrl and handler, and options of the ready Lambda, are refused', () => {
   const refused = (props: RetryQueueProps | ((stack: Stack) => RetryQueueProps)) => {
     const stack = new Stack(new App(), 'requeue');

@@ -22,6 +22,7 @@ const WITH_EVERYTHING = {
     'Lambda makes the network interfaces for the VPC, so their ARNs are not known before. A condition keeps the statement from the code.',
   'AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSCodeDeployRoleForLambdaLimited] DeploymentRole':
     'AWS’s smaller policy for CodeDeploy, which CDK’s deployment group always attaches.',
+  'AwsSolutions-DDB3 Table': 'No point-in-time recovery: a lost item is made anew by the next message, and an old one would be wrong.',
   'AwsSolutions-IAM5[Resource::*] Role/DefaultPolicy': 'X-Ray knows no resources for PutTraceSegments and PutTelemetryRecords.',
 };
 

@@ -92,6 +92,31 @@ test('the role may decrypt the variables with their key', () => {
   assert.deepEqual(added(props), [{ Action: 'kms:Decrypt', Effect: 'Allow', Resource: `<${key}.Arn>` }]);
 });
 
+test('the function uses a given table, and decrypts with its key', () => {
+  const partitionKey = { name: 'id', type: dynamodb.AttributeType.STRING };
+  const own = (stack: Stack) => new dynamodb.Table(stack, 'Limits', { partitionKey, encryptionKey: new kms.Key(stack, 'Key') });
+  const global = (stack: Stack) => new dynamodb.TableV2(stack, 'Limits', { partitionKey });
+  for (const [table, key] of [[own, true], [global, false]] as const) {
+    const props = (stack: Stack) => ({ coordination: table(stack), maxConcurrency: 30 });
+    const { resources } = deployed(made(props));
+    const [[id] = assert.fail(), ...more] = [...of(resources, 'AWS::DynamoDB::Table'), ...of(resources, 'AWS::DynamoDB::GlobalTable')];
+    assert.deepEqual(more, []);
+    const { Variables: variables } = resources['Function']!.properties['Environment'] as { Variables: Record<string, string> };
+    assert.deepEqual([variables['REQUEUE_TABLE'], variables['REQUEUE_MAX_ENVIRONMENTS']], [`<${id}>`, '30']);
+    const [[keyId] = ['']] = of(resources, 'AWS::KMS::Key');
+    assert.deepEqual(added(props), [
+      { Action: ['dynamodb:GetItem', 'dynamodb:UpdateItem'], Effect: 'Allow', Resource: `<${id}.Arn>` },
+      ...(key ? [{ Action: 'kms:Decrypt', Effect: 'Allow', Resource: `<${keyId}.Arn>` }] : []),
+    ]);
+  }
+});
+
+test('with a table, the batching window is at least a second', () => {
+  const window = (props: Partial<RetryQueueProps>) => deployed(made({ coordination: 'dynamodb', ...props })).resources['Messages']!.properties['MaximumBatchingWindowInSeconds'];
+  assert.deepEqual([window({}), window({ maxBatchingWindow: Duration.seconds(0) }), window({ maxBatchingWindow: Duration.seconds(2) })], ['1', '1', '2']);
+  assert.equal(window({ coordination: 'none' }), '0');
+});
+
 test('the role may send traces', () => {
   const { resources } = deployed(made({ tracing: lambda.Tracing.ACTIVE }));
   assert.deepEqual(resources['Function']!.properties['TracingConfig'], { Mode: 'Active' });

@@ -23,6 +23,7 @@ const OWN = {
   'the name of the stack': ['name'],
   'the code': ['package', 'package_object', 'architecture'],
   'TopicArn and TopicOperations': ['topic'],
+  'a table of your own, as in the construct': ['table'],
   'an option of the construct too': [
     'allow_http',
     'code_signing_config_arn',
@@ -63,7 +64,7 @@ test('terraform fmt changes nothing', { skip: isThere ? false : 'terraform is no
 });
 
 test('the outputs of the template are outputs of the module', () => {
-  const parameters = { TargetUrl: TARGET, AlarmEmail: 'ops@example.com' };
+  const parameters = { TargetUrl: TARGET, AlarmEmail: 'ops@example.com', Coordination: 'dynamodb' };
   const template = resolved(samTemplate(), { stackName: 'requeue', parameters, names: {} });
   const [planned] = evaluated([variables(parameters, samTemplate())]).cases;
   for (const [name, { value }] of Object.entries(template.outputs)) {
@@ -195,6 +196,8 @@ const REFUSED: [Variables, string][] = [
   [{ monitoring: 'none', alarm_topic_arn: 'arn:aws:sns:eu-west-1:123456789012:a' }, 'alarm_email and alarm_topic_arn need alarms, '],
   [{ subnet_ids: ['vpc-1'], security_group_ids: ['sg-1'] }, 'The variable subnet_ids must be '],
   [{ subnet_ids: ['subnet-1'], security_group_ids: ['1'] }, 'The variable security_group_ids must be '],
+  [{ coordination: 'dynamodb', table: { arn: 'orders' } }, 'The variable table must have '],
+  [{ table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits' } }, 'table is given, and coordination is none, '],
   [{ topic: { arn: 'orders' } }, 'The variable topic must have '],
   [{ attribute_headers: { tenant: 'X Tenant' } }, 'The variable attribute_headers must be '],
   [{ secret_arns: ['arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders'] }, 'The variable secret_arns must be '],
@@ -221,6 +224,7 @@ const NEAR: Variables[] = [
   { message_timeout: 55 },
   { function_timeout: 900, message_timeout: 890 },
   { batch_size: 11, batching_window: 1 },
+  { batch_size: 11, coordination: 'dynamodb' },
   { client_certificate: 'arn:aws:x', client_key: 'arn:aws:x' },
   { package: '', package_object: { bucket: 'builds', key: 'a.zip' } },
   { role_path: '/service/' },
@@ -297,6 +301,33 @@ const OPTIONS: [Variables, Values][] = [
       [ROLE]: [{ Action: ['kms:Decrypt'], Effect: 'Allow', Resource: [KEY], Sid: 'EnvironmentKey' }],
     },
   ],
+  [
+    { coordination: 'dynamodb', table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits', kms_key_arn: KEY } },
+    {
+      'aws_lambda_event_source_mapping.messages maximum_batching_window_in_seconds': 1,
+      'aws_lambda_function.function environment': [
+        {
+          variables: {
+            REQUEUE_DEAD_LETTER: 'annotate',
+            REQUEUE_MAX_ENVIRONMENTS: '10',
+            REQUEUE_RECURSIVE_LOOP: 'Allow',
+            REQUEUE_TABLE: 'limits',
+            REQUEUE_TARGET_URL: TARGET,
+            REQUEUE_TIMEOUT_SECONDS: '10',
+          },
+        },
+      ],
+      [ROLE]: [
+        {
+          Action: ['dynamodb:GetItem', 'dynamodb:UpdateItem'],
+          Effect: 'Allow',
+          Resource: ['arn:aws:dynamodb:eu-west-1:123456789012:table/limits'],
+          Sid: 'Table',
+        },
+        { Action: ['kms:Decrypt'], Effect: 'Allow', Resource: [KEY], Sid: 'TableKey' },
+      ],
+    },
+  ],
   [{ log_kms_key_arn: KEY }, { 'aws_cloudwatch_log_group.function kms_key_id': KEY }],
   [{ reserve_concurrency: true, maximum_concurrency: 10 }, { 'aws_lambda_function.function reserved_concurrent_executions': 10 }],
   [{ enabled: false }, { 'aws_lambda_event_source_mapping.messages enabled': false }],
@@ -365,7 +396,7 @@ for (const [index, [given, expected]] of OPTIONS.entries()) {
 test('tags are on every resource that can have them', () => {
   const { resource } = JSON.parse(text(join(ROOT, 'tests/terraform/provider_schema.json')));
   const tags = { team: 'shop' };
-  const [planned] = of([{ tags, deployment: 'AllAtOnce', alarm_email: 'ops@example.com' }]).cases;
+  const [planned] = of([{ tags, coordination: 'dynamodb', deployment: 'AllAtOnce', alarm_email: 'ops@example.com' }]).cases;
   for (const [address, { type, values }] of Object.entries(planned!.resources!)) {
     assert.deepEqual(values['tags'], resource[type].arguments.tags ? tags : undefined, address);
   }

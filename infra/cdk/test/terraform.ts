@@ -78,6 +78,7 @@ const IDS: Record<string, string> = {
   'aws_sqs_queue_policy.queue[0]': 'QueuePolicy',
   'aws_sqs_queue_policy.dead_letter_queue[0]': 'DeadLetterQueuePolicy',
   'aws_sns_topic_subscription.messages[0]': 'TopicSubscription',
+  'aws_dynamodb_table.table[0]': 'Table',
   'aws_lambda_function.function': 'Function',
   'aws_lambda_event_source_mapping.messages': 'Messages',
   'aws_cloudwatch_log_group.function': 'LogGroup',
@@ -99,6 +100,7 @@ const IDS: Record<string, string> = {
 /** What `Ref` and `GetAtt` call the attributes. */
 const ATTRIBUTES: Record<string, Record<string, string>> = {
   aws_sqs_queue: { id: '', arn: '.Arn', name: '.QueueName' },
+  aws_dynamodb_table: { name: '', arn: '.Arn' },
   aws_lambda_function: { function_name: '', arn: '.Arn' },
   aws_cloudwatch_log_group: { name: '', 'arn:*': '.Arn' },
   aws_iam_role: { name: '', id: '', arn: '.Arn' },
@@ -148,6 +150,18 @@ const TYPES: Record<string, [string, Record<string, Translation>]> = {
       max_message_size: unless(1048576, 'MaximumMessageSize'),
       redrive_policy: json('RedrivePolicy'),
       redrive_allow_policy: json('RedriveAllowPolicy'),
+      tags: as('Tags'),
+    },
+  ],
+  aws_dynamodb_table: [
+    'AWS::DynamoDB::Table',
+    {
+      name: nothing,
+      billing_mode: as('BillingMode'),
+      hash_key: (value) => ({ KeySchema: [{ AttributeName: value, KeyType: 'HASH' }] }),
+      attribute: (value) => ({ AttributeDefinitions: value.map(({ name, type }: Values) => ({ AttributeName: name, AttributeType: type })) }),
+      ttl: block('TimeToLiveSpecification', { attribute_name: as('AttributeName'), enabled: as('Enabled') }),
+      server_side_encryption: ([{ enabled, kms_key_arn }]) => ({ SSESpecification: { SSEEnabled: enabled, SSEType: 'KMS', KMSMasterKeyId: kms_key_arn } }),
       tags: as('Tags'),
     },
   ],
