@@ -32,6 +32,8 @@ pub(crate) struct Deployment {
     /// `queueConfig` of the policy document.
     pub(crate) queue_config: QueueConfig,
     pub(crate) paths: Vec<QueuePath>,
+    /// The table of `REQUEUE_TABLE`.
+    pub(crate) table: Option<Table>,
     /// The reason for which the queue's mappings are unknown.
     pub(crate) unlisted: Option<Unread>,
     /// All alarms of the account in this region.
@@ -191,6 +193,31 @@ pub(crate) struct Secret {
     pub(crate) key: Known<Option<EncryptionKey>>,
 }
 
+/// The table that the execution environments share.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) arn: String,
+    /// `None` if there is no such table.
+    pub(crate) properties: Known<Option<TableProperties>>,
+    /// The attribute by which items expire; `None` if they stay.
+    pub(crate) expiry: Known<Option<String>>,
+    /// The permissions of the function's role; `None` without a role.
+    pub(crate) access: Option<Known<Access>>,
+    /// `None` if DynamoDB owns it.
+    pub(crate) key: Option<EncryptionKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableProperties {
+    /// `ACTIVE`, `UPDATING` and so on.
+    pub(crate) status: String,
+    /// The attributes of the key, with their types: `id (S)`.
+    pub(crate) key: Vec<String>,
+    /// The write capacity units; `None` on demand.
+    pub(crate) provisioned: Option<u64>,
+}
+
 /// The function's logging controls.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs {
@@ -228,6 +255,10 @@ pub(crate) struct Valid {
     pub(crate) policy_elsewhere: Option<PolicyPlace>,
     /// Whether a setting names the strategy.
     pub(crate) names_strategy: bool,
+    /// The name of the table that the execution environments share.
+    pub(crate) table: Option<String>,
+    /// The setting for the most environments.
+    pub(crate) max_environments: u32,
 }
 
 /// A place that only the function reads.

@@ -34,8 +34,10 @@ use crate::{Error, document, output};
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
                         logs:DescribeLogGroups, cloudwatch:DescribeAlarms and \
-                        cloudwatch:GetMetricStatistics. If a queue or a secret has a KMS key of \
-                        your own: kms:DescribeKey and kms:GetKeyPolicy. If settings name secrets \
+                        cloudwatch:GetMetricStatistics. If the environments share a table: \
+                        dynamodb:DescribeTable and dynamodb:DescribeTimeToLive. If a queue, a \
+                        table or a secret has a KMS key of your own: kms:DescribeKey and \
+                        kms:GetKeyPolicy. If settings name secrets \
                         or parameters: secretsmanager:DescribeSecret and ssm:DescribeParameters. \
                         If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
                         and kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \

@@ -10,12 +10,13 @@ use requeue_lambda::Config;
 use serde_json::Value;
 
 use super::calls::cloudwatch;
+use super::calls::dynamodb::TableDescription;
 use super::calls::lambda::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
     Alarm, AllowedSources, Consumer, FunctionSettings, Known, Logs, Mapping, Metric, NatGateway,
-    PolicyPlace, QueueAttributes, RedriveSettings, RouteTable, State, Unread, Valid, Vpc,
-    VpcEndpoint,
+    PolicyPlace, QueueAttributes, RedriveSettings, RouteTable, State, TableProperties, Unread,
+    Valid, Vpc, VpcEndpoint,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
@@ -66,6 +67,9 @@ fn read_settings<'v>(
     let mut variables: HashMap<&str, &str> =
         variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
+    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
+    let table = table.map(|name| (*name).to_owned());
+    let most = variables.get("REQUEUE_MAX_ENVIRONMENTS").and_then(|most| most.parse().ok());
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
@@ -91,6 +95,8 @@ fn read_settings<'v>(
         variables: count,
         policy_elsewhere,
         names_strategy,
+        table,
+        max_environments: most.unwrap_or(MAX_ENVIRONMENTS),
     }))
 }
 
@@ -183,6 +189,28 @@ pub(crate) fn differences(
     differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }
 
+pub(crate) fn table(described: &TableDescription) -> TableProperties {
+    let kind = |name: &str| {
+        let mut definitions = described.attribute_definitions.iter();
+        let definition = definitions.find(|definition| definition.attribute_name == name);
+        definition.map_or("?", |definition| definition.attribute_type.as_str())
+    };
+    // The partition key first.
+    let mut key: Vec<_> = described.key_schema.iter().collect();
+    key.sort_by_key(|element| element.key_type != "HASH");
+    let key = key.into_iter().map(|element| element.attribute_name.as_str());
+    let billing = described.billing_mode_summary.as_ref();
+    let is_on_demand =
+        billing.and_then(|mode| mode.billing_mode.as_deref()) == Some("PAY_PER_REQUEST");
+    let throughput = described.provisioned_throughput.as_ref();
+    let units = throughput.and_then(|throughput| throughput.write_capacity_units);
+    TableProperties {
+        status: described.table_status.clone().unwrap_or_default(),
+        key: key.map(|name| format!("{name} ({})", kind(name))).collect(),
+        provisioned: (!is_on_demand).then(|| units.unwrap_or_default()),
+    }
+}
+
 pub(crate) fn consumer(mapping: &EventSourceMapping) -> Consumer {
     Consumer {
         uuid: mapping.uuid.clone().unwrap_or_default(),
@@ -258,6 +286,8 @@ fn metric(metric: cloudwatch::Metric, account: Option<String>) -> Option<Metric>
     })
 }
 
+/// Source: `docs/reference/settings.md`.
+const MAX_ENVIRONMENTS: u32 = 1_000;
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
 const DEFAULT_TIMEOUT: u64 = 3;
 /// Source: Lambda API reference, `CreateEventSourceMapping`.

@@ -110,9 +110,16 @@ mod tests {
         let region = hostile.to_owned();
         let settings = FunctionSettings::Valid(Box::default());
         let (paths, queue_config) = (Vec::new(), requeue::QueueConfig::default());
-        let (unlisted, alarms) = (None, Ok(Vec::new()));
-        let deployment =
-            Deployment { region, function: None, settings, queue_config, paths, unlisted, alarms };
+        let deployment = Deployment {
+            region,
+            function: None,
+            settings,
+            queue_config,
+            paths,
+            table: None,
+            unlisted: None,
+            alarms: Ok(Vec::new()),
+        };
         let examined = [(deployment, vec![finding])];
         let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");

@@ -5,6 +5,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use requeue_aws::CallError;
 
 pub(crate) mod cloudwatch;
+pub(crate) mod dynamodb;
 pub(crate) mod ec2;
 pub(crate) mod iam;
 pub(crate) mod kms;

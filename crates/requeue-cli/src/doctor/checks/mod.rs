@@ -10,6 +10,7 @@ use super::facts::Deployment;
 use crate::table::span;
 
 mod alarms;
+mod coordination;
 mod dead_letters;
 mod function;
 mod logs;
@@ -28,6 +29,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
 pub(crate) use alarms::REQUEUE;
+pub(crate) use coordination::USING;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::{NO_KEY, QUEUE};
@@ -58,7 +60,8 @@ fn is_polling(state: &str) -> bool {
 }
 
 /// The checks of the function, in the order of the output.
-const OF_FUNCTION: [&[Check]; 3] = [function::CHECKS, logs::CHECKS, secrets::CHECKS];
+const OF_FUNCTION: [&[Check]; 4] =
+    [function::CHECKS, logs::CHECKS, secrets::CHECKS, coordination::CHECKS];
 
 /// The checks of each queue, in the order of the output, behind those of the function.
 const OF_QUEUE: [&[Check]; 5] =

@@ -10,6 +10,7 @@ pub(super) const WHY: &str = "In a VPC, a function reaches SQS only through an i
                               or a public NAT gateway. Without one, no copy is sent, and each \
                               message waits for its timeout.";
 
+const DYNAMODB: &str = "dynamodb";
 const UNSEEN: &str = "security groups and network ACLs are not checked";
 
 pub(super) fn network(context: &Context<'_>) -> Checked {
@@ -24,15 +25,16 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
         let mut endpoints = endpoints.ok()?.iter();
         endpoints.find(|endpoint| serves(endpoint, service, region) && is_usable(endpoint))
     };
+    let through = |service: &&str| serving(service).or_else(|| gateway(vpc, service, region));
     let missing: Vec<&str> =
-        services.iter().copied().filter(|service| serving(service).is_none()).collect();
+        services.iter().copied().filter(|service| through(service).is_none()).collect();
     if missing.is_empty() {
         let found = services
             .iter()
-            .filter_map(|service| Some(format!("{} for {service}", serving(service)?.id)));
+            .filter_map(|service| Some(format!("{} for {service}", through(service)?.id)));
         let found: Vec<String> = found.collect();
         return Ok(Diagnosis::ok(format!(
-            "the function has an interface endpoint: {}; endpoint policies, {UNSEEN}",
+            "the function has an endpoint: {}; endpoint policies, {UNSEEN}",
             found.join(", ")
         )));
     }
@@ -79,6 +81,25 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::danger(format!("no way to {to}: {}", told(&dead)), remedies))
 }
 
+/// The gateway endpoint to which the route table of each subnet leads.
+fn gateway<'v>(vpc: &'v Vpc, service: &str, region: &str) -> Option<&'v VpcEndpoint> {
+    let tables = vpc.tables.as_ref().ok()?;
+    vpc.endpoints.as_ref().ok()?.iter().find(|endpoint| {
+        let leads = |subnet| {
+            let mut routes = table_of(tables, subnet).into_iter().flat_map(|table| &table.routes);
+            routes.any(|route| route.target == endpoint.id && route.is_active)
+        };
+        !endpoint.is_interface
+            && endpoint.service.ends_with(&format!(".{region}.{service}"))
+            && vpc.subnets.iter().all(leads)
+    })
+}
+
+fn table_of<'v>(tables: &'v [RouteTable], subnet: &String) -> Option<&'v RouteTable> {
+    let own = tables.iter().find(|table| table.subnets.contains(subnet));
+    own.or_else(|| tables.iter().find(|table| table.is_main))
+}
+
 /// The services that the function calls. If its settings are unknown, SQS alone.
 fn services(context: &Context<'_>, function: &Function) -> Vec<&'static str> {
     // With `own`, the function asks STS for its principal.
@@ -90,7 +111,9 @@ fn services(context: &Context<'_>, function: &Function) -> Vec<&'static str> {
         secrets.any(|secret| secret.arn.split(':').nth(2) == Some(service))
     };
     let stored = ["secretsmanager", "ssm"].into_iter().filter(|service| stored(service));
-    ["sqs"].into_iter().chain(stored).chain(trusts_itself.then_some("sts")).collect()
+    let shares = context.deployment.table.is_some().then_some(DYNAMODB);
+    let further = stored.chain(trusts_itself.then_some("sts")).chain(shares);
+    ["sqs"].into_iter().chain(further).collect()
 }
 
 fn serves(endpoint: &VpcEndpoint, service: &str, region: &str) -> bool {
@@ -143,10 +166,7 @@ impl Way<'_> {
 }
 
 fn way<'v>(vpc: &'v Vpc, tables: &'v [RouteTable], subnet: &String) -> Way<'v> {
-    let own = tables.iter().find(|table| table.subnets.contains(subnet));
-    let Some(table) = own.or_else(|| tables.iter().find(|table| table.is_main)) else {
-        return Way::Unknown;
-    };
+    let Some(table) = table_of(tables, subnet) else { return Way::Unknown };
     let mut way = Way::None;
     for route in &table.routes {
         let target = route.target.as_str();
@@ -194,6 +214,13 @@ fn by_nat_gateway<'v>(vpc: &'v Vpc, target: &'v str) -> Way<'v> {
 fn remedies(vpc: &Vpc, region: &str, missing: &[&str]) -> Vec<String> {
     let (id, subnets) = (&vpc.id, vpc.subnets.join(" "));
     let create = |service: &&str| {
+        if *service == DYNAMODB {
+            return format!(
+                "aws ec2 create-vpc-endpoint --region {region} --vpc-id {id} --vpc-endpoint-type \
+                 Gateway --service-name com.amazonaws.{region}.{service} --route-table-ids TABLES, \
+                 with the route tables of {subnets}"
+            );
+        }
         format!(
             "aws ec2 create-vpc-endpoint --region {region} --vpc-id {id} --vpc-endpoint-type \
              Interface --service-name com.amazonaws.{region}.{service} --private-dns-enabled \

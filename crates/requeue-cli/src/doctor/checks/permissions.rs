@@ -320,10 +320,10 @@ pub(crate) fn is_alias(key: &str) -> bool {
 /// The actions that the role may not take, by reason.
 #[derive(Default)]
 pub(super) struct Refused<'a> {
-    denied: Vec<&'a str>,
+    pub(super) denied: Vec<&'a str>,
     limited: Vec<(Limit, &'a str)>,
-    not_allowed: Vec<&'a str>,
-    depends: Vec<&'a str>,
+    pub(super) not_allowed: Vec<&'a str>,
+    pub(super) depends: Vec<&'a str>,
 }
 
 impl<'a> Refused<'a> {

@@ -129,7 +129,7 @@ fn secret_key_permissions(context: &Context<'_>) -> Checked {
 }
 
 /// A key that is enabled needs no finding of its own.
-fn state(key: &EncryptionKey, secret: &str) -> Checked {
+pub(super) fn state(key: &EncryptionKey, secret: &str) -> Checked {
     let EncryptionKey::Customer(customer) = key else { return Err(Skip::NotApplicable) };
     let Key { arn, state } = customer.key.as_ref()?;
     if state == "Enabled" {

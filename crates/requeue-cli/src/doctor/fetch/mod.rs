@@ -24,6 +24,7 @@ use crate::{CREDENTIALS, Error};
 mod function;
 mod key;
 mod queue;
+mod table;
 
 /// Longest wait for a response, with all retries.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -140,7 +141,8 @@ impl Clients {
         if functions.is_empty() {
             let settings = of_worker(policy).await;
             let path = self.path(None, source, None, &settings);
-            let (path, alarms) = tokio::join!(path, self.alarms());
+            let table = self.table(&settings, None);
+            let (path, alarms, table) = tokio::join!(path, self.alarms(), table);
             let paths = vec![path];
             let queue_config = QueueConfig::default();
             let region = self.region.clone();
@@ -150,6 +152,7 @@ impl Clients {
                 settings,
                 queue_config,
                 paths,
+                table,
                 unlisted,
                 alarms,
             }]);
@@ -178,7 +181,8 @@ impl Clients {
             let (source, mapping) = tokio::join!(self.reached(queue), self.mapping(mapping));
             self.path(Some(mapping), source, Some(&function.role), &settings).await
         }));
-        let (paths, alarms) = tokio::join!(paths, self.alarms());
+        let table = self.table(&settings, Some(&function.role));
+        let (paths, alarms, table) = tokio::join!(paths, self.alarms(), table);
         let (region, queue_config) = (self.region.clone(), QueueConfig::default());
         Ok(Deployment {
             region,
@@ -186,6 +190,7 @@ impl Clients {
             settings,
             queue_config,
             paths,
+            table,
             unlisted: None,
             alarms,
         })
@@ -294,7 +299,12 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
             if let Some(policy) = policy {
                 config.settings.policy = policy.clone();
             }
-            FunctionSettings::Valid(Box::new(Valid { config: config.settings, ..Valid::default() }))
+            let table = std::env::var_os("REQUEUE_TABLE").and_then(|name| name.into_string().ok());
+            FunctionSettings::Valid(Box::new(Valid {
+                config: config.settings,
+                table: table.filter(|name| !name.is_empty()),
+                ..Valid::default()
+            }))
         }
         Err(invalid) => FunctionSettings::Invalid(invalid.problems().to_vec()),
     }

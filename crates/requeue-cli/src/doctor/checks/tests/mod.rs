@@ -15,6 +15,7 @@ use super::super::facts::*;
 use super::*;
 
 mod alarms;
+mod coordination;
 mod dead_letters;
 mod function;
 mod mapping;
@@ -157,6 +158,7 @@ pub(in super::super) fn good() -> Deployment {
             dead_letters: Some(dead_letters),
             direct: None,
         }],
+        table: None,
         unlisted: None,
         alarms: Ok(vec![
             alarm("dead-letters", "AWS/SQS", VISIBLE, &[("QueueName", "dead")]),
@@ -352,7 +354,8 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 9] = [
+const TABLES: [&[Row]; 10] = [
+    coordination::ROWS,
     function::ROWS,
     version::ROWS,
     network::ROWS,

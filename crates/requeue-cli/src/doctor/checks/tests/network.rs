@@ -62,6 +62,32 @@ fn only(d: &mut Deployment, endpoint: VpcEndpoint) {
     vpc(d, &[]).endpoints = Ok(vec![endpoint]);
 }
 
+fn share(d: &mut Deployment) {
+    d.table = Some(Table {
+        name: "limits".to_owned(),
+        arn: String::new(),
+        properties: Ok(None),
+        expiry: Ok(None),
+        access: None,
+        key: None,
+    });
+}
+
+/// An endpoint for SQS, and a gateway endpoint for DynamoDB in the route tables of these subnets.
+/// There is no way out.
+fn gateway_endpoint(d: &mut Deployment, subnets: &[&str]) {
+    share(d);
+    let tables = ["subnet-1", "subnet-2"].map(|subnet| {
+        let is_in = subnets.contains(&subnet).then_some(("pl-2", "vpce-dynamodb"));
+        table(subnet, is_in.as_slice())
+    });
+    let dynamodb =
+        VpcEndpoint { is_interface: false, has_private_dns: false, ..endpoint("dynamodb") };
+    let vpc = vpc(d, &[]);
+    vpc.tables = Ok(tables.into());
+    vpc.endpoints = Ok(vec![endpoint("sqs"), dynamodb]);
+}
+
 const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
 
 pub(super) const ROWS: &[Row] = &[
@@ -135,6 +161,17 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
+    // With a table, the function calls DynamoDB, for which a gateway endpoint is usual.
+    (
+        "network",
+        |d| {
+            share(d);
+            only(d, endpoint("sqs"));
+        },
+        Some(Danger),
+    ),
+    ("network", |d| gateway_endpoint(d, &["subnet-1", "subnet-2"]), Some(Fine)),
+    ("network", |d| gateway_endpoint(d, &["subnet-1"]), Some(Danger)),
     // With `own`, the function asks STS who it is.
     (
         "network",

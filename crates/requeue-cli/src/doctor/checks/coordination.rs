@@ -1,0 +1,217 @@
+//! The table that the execution environments share, and the rate limit that they share by it.
+
+use requeue::policy::RateLimit;
+
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{Mapping, Table, TableProperties};
+use super::super::remedy;
+use super::permissions::{DECRYPT, Refused, UsedKey, key_of};
+use super::secrets::state;
+use super::worst;
+use crate::table::span;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "table",
+        why: "By the table, all execution environments share a rate limit. Without it, each keeps \
+              only a part of the limit by itself.",
+        look: table,
+    },
+    Check {
+        id: "table-expiry",
+        why: "DynamoDB deletes the items of scopes that nobody uses any longer only if the table's \
+              time to live is on.",
+        look: expiry,
+    },
+    Check {
+        id: "table-permissions",
+        why: "If the role may not read and change items, the function does without the table.",
+        look: table_permissions,
+    },
+    Check {
+        id: "table-key-permissions",
+        why: "If a KMS key of your own encrypts the table, DynamoDB uses kms:Decrypt for the role.",
+        look: key_permissions,
+    },
+    Check {
+        id: "rate-limit",
+        why: "A service takes so many calls from all execution environments together. Without a \
+              table, or while it does not respond, each environment counts its own.",
+        look: rate_limit,
+    },
+];
+
+/// The actions of the function on the table.
+pub(crate) const USING: [&str; 2] = ["dynamodb:GetItem", "dynamodb:UpdateItem"];
+/// The key: one text.
+const KEY: &str = "id (S)";
+/// The attribute by which items expire.
+const EXPIRES: &str = "expires";
+
+fn of_table<'d>(context: &Context<'d>) -> Result<&'d Table, Skip> {
+    context.deployment.table.as_ref().ok_or(Skip::NotApplicable)
+}
+
+/// The properties. If there is no such table, the check `table` reports it.
+fn properties<'d>(context: &Context<'d>) -> Result<&'d TableProperties, Skip> {
+    of_table(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
+}
+
+fn create(context: &Context<'_>, name: &str) -> [String; 2] {
+    let region = context.region();
+    [
+        format!(
+            "aws dynamodb create-table --region {region} --table-name {name} --billing-mode \
+             PAY_PER_REQUEST --attribute-definitions AttributeName=id,AttributeType=S --key-schema \
+             AttributeName=id,KeyType=HASH"
+        ),
+        "template, parameters: `Coordination=dynamodb`".to_owned(),
+    ]
+}
+
+fn table(context: &Context<'_>) -> Checked {
+    let Table { name, properties, .. } = of_table(context)?;
+    let region = context.region();
+    let Some(TableProperties { status, key, provisioned }) = properties.as_ref()? else {
+        let found = format!("there is no table {name} in {region}");
+        return Ok(Diagnosis::danger(found, create(context, name)));
+    };
+    if *key != [KEY] {
+        let found = format!("the key of {name} is {}, and must be {KEY} alone", key.join(", "));
+        let [command, parameter] = create(context, &format!("{name}-id"));
+        let variable = remedy::variable("TABLE", &format!("{name}-id"));
+        return Ok(Diagnosis::danger(found, [format!("{command}, and {variable}"), parameter]));
+    }
+    let billed = match provisioned {
+        None => "on demand".to_owned(),
+        Some(units) => {
+            format!("with {units} provisioned write units a second, and throttles more")
+        }
+    };
+    match status.as_str() {
+        "ACTIVE" | "UPDATING" => Ok(Diagnosis::ok(format!("{name} is {status}, {billed}"))),
+        _ => Ok(Diagnosis::danger(
+            format!("{name} is {status}, and cannot be used"),
+            [format!(
+                "aws dynamodb describe-table --region {region} --table-name {name}, until it is \
+                 ACTIVE; if its key is inaccessible, enable the KMS key"
+            )],
+        )),
+    }
+}
+
+fn expiry(context: &Context<'_>) -> Checked {
+    properties(context)?;
+    let Table { name, expiry, .. } = of_table(context)?;
+    let set = |attribute: &str, is_on: bool| {
+        format!(
+            "aws dynamodb update-time-to-live --region {} --table-name {name} \
+             --time-to-live-specification Enabled={is_on},AttributeName={attribute}",
+            context.region()
+        )
+    };
+    match expiry.as_ref()?.as_deref() {
+        Some(EXPIRES) => Ok(Diagnosis::ok(format!("items expire by {EXPIRES}"))),
+        Some(other) => Ok(Diagnosis::warning(
+            format!("items expire by {other}, and the function writes {EXPIRES}"),
+            [format!("{}; once that is done, {}", set(other, false), set(EXPIRES, true))],
+        )),
+        None => Ok(Diagnosis::warning(
+            format!("items of {name} never expire: its time to live is off"),
+            [set(EXPIRES, true)],
+        )),
+    }
+}
+
+fn table_permissions(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let Table { name, arn, access, .. } = of_table(context)?;
+    let access = access.as_ref().ok_or(Skip::NotApplicable)?.as_ref()?;
+    let refused = Refused::of(access, &USING);
+    // Both actions, since this policy replaces one that an earlier remedy has put under the name.
+    let grant = || [remedy::grant(function, &USING, arn, "requeue-table")];
+    if !refused.denied.is_empty() {
+        let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
+        return Ok(Diagnosis::danger(found, [remedy::NO_DENY]));
+    }
+    if let Some((found, remedy)) = refused.limited(function, &format!(" on {name}")) {
+        return Ok(Diagnosis::danger(found, [remedy]));
+    }
+    if !refused.not_allowed.is_empty() {
+        let missing = refused.not_allowed.join(", ");
+        let found = format!(
+            "the role's policies do not allow {missing} on {name}: unless the table's own policy \
+             does, the function does without the table"
+        );
+        return Ok(Diagnosis::danger(found, grant()));
+    }
+    if !refused.depends.is_empty() {
+        let depends = refused.depends.join(", ");
+        let found = format!("conditions in the role's policies decide about {depends} on {name}");
+        return Err(Skip::not_checked(found, grant()));
+    }
+    Ok(Diagnosis::ok(format!("the role may {} on {name}", USING.join(", "))))
+}
+
+fn key_permissions(context: &Context<'_>) -> Checked {
+    properties(context)?;
+    context.function()?;
+    let Table { arn, key, .. } = of_table(context)?;
+    let key = key.as_ref().ok_or(Skip::NotApplicable)?;
+    let policy = "requeue-table-key".to_owned();
+    let used = UsedKey { key, of: arn, service: "DynamoDB", policy };
+    worst([key_of(context, &used, &[DECRYPT]), state(key, arn)])
+}
+
+fn rate_limit(context: &Context<'_>) -> Checked {
+    // An unknown policy is a finding of `settings`.
+    let limit = context.policy().ok().and_then(|policy| policy.limit);
+    let limit = limit.ok_or(Skip::NotApplicable)?;
+    let RateLimit { limit: calls, period, .. } = limit;
+    let told = format!("{calls} calls in {}", span(period));
+    let environments = environments(context);
+    if context.deployment.table.is_none() {
+        let all = match environments {
+            _ if context.function().is_err() => "for each worker alone".to_owned(),
+            Some(most) => format!(
+                "for each execution environment alone: up to {} with {most} at a time",
+                u64::from(calls) * u64::from(most)
+            ),
+            None => "for each execution environment alone, of any number".to_owned(),
+        };
+        return Ok(Diagnosis::ok(format!(
+            "{told} {all}; with a table in REQUEUE_TABLE, for all together"
+        )));
+    }
+    let shares = context.settings()?.max_environments;
+    match environments {
+        Some(most) if most > shares => Ok(Diagnosis::warning(
+            format!(
+                "{told} for all together; but REQUEUE_MAX_ENVIRONMENTS is {shares}, and {most} \
+                 batches run at a time: while the table does not respond, up to {} calls in {}",
+                (u64::from(calls) * u64::from(most)).div_ceil(u64::from(shares.max(1))),
+                span(period)
+            ),
+            [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
+        )),
+        _ => Ok(Diagnosis::ok(format!(
+            "{told} for all together; while the table does not respond, an environment without \
+             recent calls makes one in {}",
+            span(limit.interval().saturating_mul(shares))
+        ))),
+    }
+}
+
+/// The most execution environments at a time; `None` if nothing bounds them.
+fn environments(context: &Context<'_>) -> Option<u32> {
+    let mappings = context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
+    let most = |mapping: &Mapping| mapping.maximum_concurrency;
+    let by_mappings: Option<u32> = mappings.map(most).sum();
+    let reserved = context
+        .function()
+        .ok()
+        .and_then(|function| function.reserved_concurrency.as_ref().ok().copied().flatten());
+    by_mappings.into_iter().chain(reserved).min()
+}

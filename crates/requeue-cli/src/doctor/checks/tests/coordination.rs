@@ -1,0 +1,176 @@
+//! Findings about the table that the execution environments share.
+
+use requeue::policy::RateLimit;
+
+use super::*;
+
+const TABLE: &str = "arn:aws:dynamodb:eu-west-1:123456789012:table/limits";
+
+/// The table as the template makes it, and a rate limit.
+fn shared(d: &mut Deployment) -> &mut Table {
+    limited(d, 49);
+    d.valid().max_environments = 10;
+    let properties = TableProperties {
+        status: "ACTIVE".to_owned(),
+        key: vec!["id (S)".to_owned()],
+        provisioned: None,
+    };
+    d.table.insert(Table {
+        name: "limits".to_owned(),
+        arn: TABLE.to_owned(),
+        properties: Ok(Some(properties)),
+        expiry: Ok(Some("expires".to_owned())),
+        access: Some(Ok(allowed(&USING))),
+        key: None,
+    })
+}
+
+fn limited(d: &mut Deployment, calls: u32) {
+    d.valid().config.policy.limit = Some(RateLimit::new(calls, secs(1)));
+}
+
+fn properties(d: &mut Deployment) -> &mut TableProperties {
+    shared(d).properties.as_mut().unwrap().as_mut().unwrap()
+}
+
+fn decided(d: &mut Deployment, decision: AccessDecision) {
+    let access = shared(d).access.as_mut().unwrap().as_mut().unwrap();
+    access.insert(USING[1].to_owned(), decision);
+}
+
+fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
+    let key = customer(ARN_OF_KEY, Ok(may(decrypt, AccessDecision::NotAllowed)));
+    let EncryptionKey::Customer(customer) = shared(d).key.insert(key) else { unreachable!() };
+    customer
+}
+
+fn gone(d: &mut Deployment) {
+    shared(d).properties = Ok(None);
+}
+
+fn environments(d: &mut Deployment, most: u32) {
+    shared(d);
+    d.valid().max_environments = most;
+}
+
+pub(super) const ROWS: &[Row] = &[
+    ("table", |_| {}, None),
+    (
+        "table",
+        |d| {
+            shared(d);
+        },
+        Some(Fine),
+    ),
+    ("table", |d| properties(d).provisioned = Some(5), Some(Fine)),
+    ("table", |d| properties(d).status = "UPDATING".to_owned(), Some(Fine)),
+    (
+        "table",
+        |d| properties(d).status = "INACCESSIBLE_ENCRYPTION_CREDENTIALS".to_owned(),
+        Some(Danger),
+    ),
+    ("table", |d| properties(d).key = vec!["id (N)".to_owned()], Some(Danger)),
+    ("table", |d| properties(d).key.push("at (N)".to_owned()), Some(Danger)),
+    ("table", gone, Some(Danger)),
+    ("table", |d| shared(d).properties = refused(), Some(Unknown)),
+    (
+        "table-expiry",
+        |d| {
+            shared(d);
+        },
+        Some(Fine),
+    ),
+    ("table-expiry", |d| shared(d).expiry = Ok(None), Some(Warning)),
+    ("table-expiry", |d| shared(d).expiry = Ok(Some("ttl".to_owned())), Some(Warning)),
+    ("table-expiry", |d| shared(d).expiry = refused(), Some(Unknown)),
+    ("table-expiry", gone, None),
+    (
+        "table-permissions",
+        |d| {
+            shared(d);
+        },
+        Some(Fine),
+    ),
+    ("table-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
+    ("table-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
+    ("table-permissions", |d| decided(d, AccessDecision::Limited(Limit::Boundary)), Some(Danger)),
+    ("table-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
+    ("table-permissions", |d| shared(d).access = Some(refused()), Some(Unknown)),
+    ("table-permissions", |d| shared(d).access = None, None),
+    (
+        "table-key-permissions",
+        |d| {
+            shared(d);
+        },
+        None,
+    ),
+    (
+        "table-key-permissions",
+        |d| {
+            keyed(d, AccessDecision::Allowed);
+        },
+        Some(Fine),
+    ),
+    (
+        "table-key-permissions",
+        |d| {
+            keyed(d, AccessDecision::NotAllowed);
+        },
+        Some(Danger),
+    ),
+    (
+        "table-key-permissions",
+        |d| keyed(d, AccessDecision::Allowed).key.as_mut().unwrap().state = "Disabled".to_owned(),
+        Some(Danger),
+    ),
+    ("rate-limit", |_| {}, None),
+    ("rate-limit", |d| limited(d, 49), Some(Fine)),
+    ("rate-limit", |d| environments(d, 10), Some(Fine)),
+    ("rate-limit", |d| environments(d, 11), Some(Fine)),
+    ("rate-limit", |d| environments(d, 9), Some(Warning)),
+    // Fewer execution environments than the mapping asks for.
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 9);
+            d.function().reserved_concurrency = Ok(Some(9));
+        },
+        Some(Fine),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 9);
+            d.mapping().maximum_concurrency = None;
+        },
+        Some(Fine),
+    ),
+];
+
+#[test]
+fn a_limit_says_for_whom_it_holds() {
+    let told = |change: Change| {
+        let mut deployment = good();
+        change(&mut deployment);
+        found(&deployment, "rate-limit").unwrap().diagnosis.found
+    };
+    for (change, expected) in [
+        (
+            (|d| limited(d, 49)) as Change,
+            "49 calls in 1 s for each execution environment alone: up to 490 with 10 at a time; with \
+             a table in REQUEUE_TABLE, for all together",
+        ),
+        (
+            |d| environments(d, 1_000),
+            "49 calls in 1 s for all together; while the table does not respond, an environment \
+             without recent calls makes one in 20 s",
+        ),
+        (
+            |d| environments(d, 5),
+            "49 calls in 1 s for all together; but REQUEUE_MAX_ENVIRONMENTS is 5, and 10 batches run \
+             at a time: while the table does not respond, up to 98 calls in 1 s",
+        ),
+    ] {
+        assert_eq!(told(change), expected);
+    }
+}
