@@ -49,6 +49,13 @@ def doctor(endpoint, *arguments, **environment):
     return done.returncode, {(finding["queue"], finding["id"]): finding for finding in findings}, printed
 
 
+def run(command, endpoint=MINISTACK):
+    """Runs a command of AWS's command line, which is beside this Python."""
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    script = f'aws() {{ command aws --endpoint-url "{endpoint}" "$@"; }}\nset -e\n{command}'
+    subprocess.run(["bash", "-c", script], env={**KEYS, "PATH": path, "AWS_DEFAULT_REGION": "us-east-1"}, check=True, stdout=subprocess.PIPE)
+
+
 def at(findings, level):
     return {place for place, finding in findings.items() if finding["level"] == level}
 
@@ -69,6 +76,7 @@ class Account:
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
         self.kms, self.logs, self.cloudwatch = client("kms"), client("logs"), client("cloudwatch")
         self.ec2, self.secrets, self.ssm = client("ec2"), client("secretsmanager"), client("ssm")
+        self.dynamodb = client("dynamodb")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -160,6 +168,25 @@ class Account:
             AlarmName=f"{queue}-{metric}", EvaluationPeriods=1, ComparisonOperator="GreaterThanThreshold", Threshold=0, **settings
         )
 
+    def table(self, name, attribute="id", **settings):
+        """Makes a table, and returns its ARN."""
+        made = self.dynamodb.create_table(
+            TableName=name,
+            AttributeDefinitions=[{"AttributeName": attribute, "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": attribute, "KeyType": "HASH"}],
+            **{"BillingMode": "PAY_PER_REQUEST", **settings},
+        )
+        return made["TableDescription"]["TableArn"]
+
+    def expire(self, table):
+        self.dynamodb.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires"})
+
+    def set(self, function, **variables):
+        """Sets these variables beside the others."""
+        before = self.functions.get_function_configuration(FunctionName=function)["Environment"]["Variables"]
+        self.functions.update_function_configuration(FunctionName=function, Environment={"Variables": {**before, **variables}})
+        self.functions.get_waiter("function_updated_v2").wait(FunctionName=function, WaiterConfig={"Delay": 0.2})
+
     def allow_loop(self, name):
         self.functions.put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
 
@@ -178,6 +205,38 @@ class OnMinistack(unittest.TestCase):
             self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
             self.assertGreaterEqual(len(at(findings, "ok")), 20, printed)
             self.assertNotIn(SECRET, printed)
+
+    def test_a_table_is_checked_until_it_is_as_the_function_needs_it(self):
+        account = self.account
+        account.good("sharing")
+        account.allow_loop("sharing")
+        account.set("sharing", REQUEUE_POLICY='{"rateLimit": {"limit": 49}}')
+        ids = ("table", "table-expiry", "table-permissions", "rate-limit")
+        found = lambda: [doctor(MINISTACK, "--function", "sharing")[1].get((None, id), {}) for id in ids]
+        levels = lambda: [finding.get("level") for finding in found()]
+        self.assertEqual(levels(), [None, None, None, "ok"])
+        self.assertIn("for each execution environment alone: up to 490 with 10 at a time", found()[3]["found"])
+
+        account.set("sharing", REQUEUE_TABLE="limits", REQUEUE_MAX_ENVIRONMENTS="9")
+        self.assertEqual(levels(), ["danger", None, "danger", "warning"])
+        table, _, permissions, limit = found()
+        self.assertEqual(table["found"], "there is no table limits in us-east-1")
+        create, grant = table["remedies"][0], permissions["remedies"][0]
+        self.assertEqual(limit["remedies"], ["template, below Environment: Variables: `REQUEUE_MAX_ENVIRONMENTS: 10`"])
+
+        # The remedies, as a shell runs them.
+        run(create)
+        self.assertEqual(levels(), ["ok", "warning", "danger", "warning"])
+        self.assertEqual(found()[0]["found"], "limits is ACTIVE, on demand")
+        run(found()[1]["remedies"][0])
+        run(grant)
+        account.set("sharing", REQUEUE_MAX_ENVIRONMENTS="10")
+        self.assertEqual(levels(), ["ok", "ok", "ok", "ok"])
+
+        account.table("other", attribute="key")
+        account.set("sharing", REQUEUE_TABLE="other")
+        self.assertEqual(levels(), ["danger", "warning", "danger", "ok"])
+        self.assertEqual(found()[0]["found"], "the key of other is key (S), and must be id (S) alone")
 
     def test_each_danger_is_found(self):
         account = self.account
@@ -606,6 +665,12 @@ class OnMoto(unittest.TestCase):
         found = network()
         self.assertEqual(found["level"], "ok", found)
         self.assertRegex(found["found"], r"vpce-\w+ for sqs, vpce-\w+ for secretsmanager; endpoint policies, security groups")
+        account.set("walled-in", REQUEUE_TABLE="limits")
+        found = network()
+        self.assertEqual((found["level"], found["found"]), ("danger", f"no way to dynamodb: {subnet} has no default route"))
+        ec2.create_vpc_endpoint(VpcId=vpc, VpcEndpointType="Gateway", ServiceName="com.amazonaws.us-east-1.dynamodb", RouteTableIds=[table])
+        found = network()
+        self.assertEqual(found["level"], "ok", found)
 
 
 class OnDenials(unittest.TestCase):
@@ -629,11 +694,16 @@ class OnDenials(unittest.TestCase):
         "DescribeNatGateways": ["network"],
         "DescribeSecret": ["secret-key-permissions"],
         "DescribeParameters": ["secret-key-permissions"],
-        "DescribeKey": ["secret-key-permissions", "key-state"],
-        "GetKeyPolicy": ["secret-key-permissions", "key-permissions"],
+        "DescribeTable": ["table", "table-expiry", "table-key-permissions"],
+        "DescribeTimeToLive": ["table-expiry"],
+        "DescribeKey": ["secret-key-permissions", "table-key-permissions", "key-state"],
+        "GetKeyPolicy": ["secret-key-permissions", "table-key-permissions", "key-permissions"],
         # Without them, the queue's other checks do not apply.
         "GetQueueAttributes": ["queue", "queue-permissions"],
-        "SimulatePrincipalPolicy": ["log-permissions", "secret-permissions", "secret-key-permissions", "queue-permissions", "key-permissions"],
+        "SimulatePrincipalPolicy": [
+            *("log-permissions", "secret-permissions", "secret-key-permissions"),
+            *("table-permissions", "table-key-permissions", "queue-permissions", "key-permissions"),
+        ],
     }
 
     @staticmethod
@@ -647,10 +717,13 @@ class OnDenials(unittest.TestCase):
         secret = account.secrets.create_secret(Name=f"{name}-keyed", SecretString="{}", KmsKeyId=key)["ARN"]
         account.ssm.put_parameter(Name=f"/{name}/signing", Type="SecureString", KeyId=key, Value="any")
         parameter = account.ssm.get_parameter(Name=f"/{name}/signing")["Parameter"]["ARN"]
+        table = account.table(name, SSESpecification={"Enabled": True, "SSEType": "KMS", "KMSMasterKeyId": key})
+        account.expire(name)
         statements = [
             {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key},
             {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": secret},
             {"Effect": "Allow", "Action": "ssm:GetParameter", "Resource": parameter},
+            {"Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:UpdateItem"], "Resource": table},
         ]
         document = json.dumps({"Version": "2012-10-17", "Statement": statements})
         account.iam.put_role_policy(RoleName=name, PolicyName="keyed", PolicyDocument=document)
@@ -662,12 +735,13 @@ class OnDenials(unittest.TestCase):
         subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.1.0/24")["Subnet"]["SubnetId"]
         address = ec2.allocate_address(Domain="vpc")["AllocationId"]
         nat = ec2.create_nat_gateway(SubnetId=subnet, AllocationId=address, ConnectivityType="public")["NatGateway"]["NatGatewayId"]
-        table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
-        ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
-        ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
+        routes = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+        ec2.associate_route_table(RouteTableId=routes, SubnetId=subnet)
+        ec2.create_route(RouteTableId=routes, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat)
         group = ec2.create_security_group(VpcId=vpc, GroupName="any", Description="any")["GroupId"]
         variables = account.functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         variables["REQUEUE_SIGNING_SECRET"] = f"{secret} {parameter}"
+        variables["REQUEUE_TABLE"] = name
         network = {"SubnetIds": [subnet], "SecurityGroupIds": [group]}
         account.functions.update_function_configuration(FunctionName=name, VpcConfig=network, Environment={"Variables": variables})
         account.functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
