@@ -99,9 +99,9 @@ class Dashboard(unittest.TestCase):
         self.assertLessEqual(len(series), 50)
         self.assertIn(f"This one has {len(series)} |", (ROOT / "docs" / "operate" / "cost.md").read_text())
 
-    def test_it_has_four_rows(self):
+    def test_it_has_five_rows(self):
         headings = [widget for widget in self.widgets if widget["type"] == "text"]
-        self.assertEqual([heading["properties"]["markdown"] for heading in headings], ["## Queue", "## Processing", "## Retry", "## Alarms"])
+        self.assertEqual([heading["properties"]["markdown"] for heading in headings], ["## Queue", "## Processing", "## Retry", "## Rate limit", "## Alarms"])
         self.assertEqual([heading["y"] for heading in headings], sorted({heading["y"] for heading in headings}))
         self.assertEqual({(heading["x"], heading["width"]) for heading in headings}, {(0, 24)})
 
