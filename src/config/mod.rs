@@ -1,14 +1,19 @@
 //! Settings: the environment and the policy document become [`Settings`], with all problems
 //! reported together. Only this module reads the environment.
 
+use std::sync::Arc;
+
 use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::{Principal, QueueUrl};
 use crate::sender::TrustedSenders;
 use crate::settings::{
-    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+    Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };
+#[cfg(feature = "fleet")]
+use crate::store::DynamoStore;
+use crate::store::Store;
 use crate::wire::Wrap;
 
 mod host;
@@ -26,6 +31,9 @@ pub use variables::{InvalidConfig, Variables};
 /// The most threads and file descriptors of one function. Source: Lambda quotas.
 const MAX_CONCURRENCY: usize = 1_000;
 
+/// Environments beyond this number would each have a negligible part of any limit.
+const MAX_ENVIRONMENTS: u32 = 100_000;
+
 impl Settings {
     /// Reads the environment of this process.
     ///
@@ -42,6 +50,9 @@ impl Settings {
     /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` |
     /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode, the variable stops the start. | URL of an SQS queue | none: needed by `direct` |
     /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures: it sends nothing, pauses nothing, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
+    /// | `REQUEUE_TABLE` | A DynamoDB table by which all execution environments keep a rate limit together. Needs the library's feature `fleet`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps the limit alone |
+    /// | `REQUEUE_NAMESPACE` | A part of the key of each item, so that several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
+    /// | `REQUEUE_MAX_ENVIRONMENTS` | The most execution environments that run at once. While the table does not answer, each makes as many calls as in the last 30 s, but at least this part of the limit. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The dimension `Service` of the metrics. | 1 to 255 printable ASCII characters, not all blank; the first is not a colon | the function's name; `requeue` elsewhere |
     /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row, because Lambda cuts the message off after about 16. | `Allow`, `Terminate` | `Terminate` |
@@ -106,6 +117,7 @@ impl Settings {
             trusted_senders: vars.trusted_senders(),
             producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
+            coordination: vars.coordination(),
             metrics: vars.metrics(),
             ..Self::default()
         }
@@ -190,6 +202,48 @@ impl Variables {
         DeadLetterMode::default()
     }
 
+    fn coordination(&mut self) -> Option<Coordination> {
+        const TABLE: &str = "TABLE";
+        const OTHERS: [&str; 2] = ["NAMESPACE", "MAX_ENVIRONMENTS"];
+        let what =
+            "the name of a DynamoDB table (3 to 255 of a-z, A-Z, 0-9, _, - and .) or its ARN";
+        let table = self.parse(TABLE, |table: &String| is_table(table), what);
+        let namespace = self.parse(
+            OTHERS[0],
+            |name: &String| name.chars().count() <= 255,
+            "at most 255 characters",
+        );
+        let most = self.parse(
+            OTHERS[1],
+            |most| (1..=MAX_ENVIRONMENTS).contains(most),
+            &format!("a whole number from 1 to {MAX_ENVIRONMENTS}"),
+        );
+        if self.get(TABLE).is_none() {
+            for name in OTHERS {
+                if self.get(name).is_some() {
+                    self.problem(name, format_args!("has no effect without {PREFIX}{TABLE}"));
+                }
+            }
+        }
+        let mut coordination = Coordination::by(self.store(&table?)?);
+        coordination.namespace =
+            namespace.or_else(|| self.host.function.clone()).unwrap_or_default();
+        coordination.max_environments = most.unwrap_or(coordination.max_environments);
+        Some(coordination)
+    }
+
+    #[cfg(feature = "fleet")]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as without the feature")]
+    fn store(&mut self, table: &str) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(DynamoStore::from_env(table)))
+    }
+
+    #[cfg(not(feature = "fleet"))]
+    fn store(&mut self, _: &str) -> Option<Arc<dyn Store>> {
+        self.problem("TABLE", "needs the feature `fleet` of the dependency `requeue`");
+        None
+    }
+
     fn metrics(&mut self) -> Option<Metrics> {
         let is_on = self.one_of("METRICS", &METRICS).unwrap_or(self.host.function.is_some());
         // The values that CloudWatch accepts for a dimension. Source: CloudWatch API reference,
@@ -238,4 +292,15 @@ impl Variables {
             Default::default()
         })
     }
+}
+
+/// Whether DynamoDB takes this for a table. Source: DynamoDB developer guide, "Naming rules", and API
+/// reference, `UpdateItem`.
+fn is_table(table: &str) -> bool {
+    let name = match table.strip_prefix("arn:") {
+        Some(arn) => arn.rsplit_once(":table/").map_or("", |(_, name)| name),
+        None => table,
+    };
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    (3..=255).contains(&name.len()) && name.bytes().all(is_allowed)
 }

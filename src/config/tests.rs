@@ -214,3 +214,52 @@ fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_fun
         );
     }
 }
+
+#[test]
+fn a_table_is_a_name_or_an_arn_and_the_namespace_is_the_function() {
+    let arn = "arn:aws:dynamodb:eu-west-1:000000000000:table/requeue";
+    let refuses = |table: &str| {
+        let what =
+            "the name of a DynamoDB table (3 to 255 of a-z, A-Z, 0-9, _, - and .) or its ARN";
+        Err(refused(&[&format!("REQUEUE_TABLE is `{table}`: must be {what}")]))
+    };
+    let told = |namespace: &str, most| Ok(Some((namespace.to_owned(), most)));
+    let useless = |name: &str| format!("REQUEUE_{name} has no effect without REQUEUE_TABLE");
+    for (function, table, namespace, most, expected) in [
+        (None, "", "", "", Ok(None)),
+        (Some("orders-fn"), "", "", "", Ok(None)),
+        (Some("orders-fn"), "requeue", "", "", told("orders-fn", 1_000)),
+        (Some("orders-fn"), arn, "billing", "50", told("billing", 50)),
+        (None, "requeue", "", "", told("", 1_000)),
+        (None, "no", "", "", refuses("no")),
+        (None, "my table", "", "", refuses("my table")),
+        (
+            None,
+            "arn:aws:sqs:eu-west-1:0:requeue",
+            "",
+            "",
+            refuses("arn:aws:sqs:eu-west-1:0:requeue"),
+        ),
+        (None, "", "a", "5", Err(refused(&[&useless("MAX_ENVIRONMENTS"), &useless("NAMESPACE")]))),
+        (
+            None,
+            "requeue",
+            "",
+            "0",
+            Err(refused(&[
+                "REQUEUE_MAX_ENVIRONMENTS is `0`: must be a whole number from 1 to 100000",
+            ])),
+        ),
+    ] {
+        let vars = [("TABLE", table), ("NAMESPACE", namespace), ("MAX_ENVIRONMENTS", most)];
+        let vars =
+            vars.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
+        let mut variables = Variables::new(vars);
+        variables.host = Host { function: function.map(str::to_owned), ..Host::default() };
+        let read = Settings::checked(variables).map_err(|error| error.to_string());
+        let read = read.map(|settings| {
+            settings.coordination.map(|shared| (shared.namespace, shared.max_environments))
+        });
+        assert_eq!(read, expected, "{table:?} {namespace:?} {most:?}");
+    }
+}

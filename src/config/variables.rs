@@ -33,7 +33,7 @@ const HTTP_NAMES: [&str; 15] = [
 ];
 
 /// The names of all other settings.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 17] = [
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
@@ -45,6 +45,9 @@ const NAMES: [&str; 14] = [
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
     "MODE",
+    "TABLE",
+    "NAMESPACE",
+    "MAX_ENVIRONMENTS",
     "METRICS",
     "SERVICE",
     "RECURSIVE_LOOP",

@@ -237,8 +237,8 @@ fn protection(policy: &RetryPolicy) -> String {
         let RateLimit { limit: calls, period, burst, max_slot_wait, .. } = limit;
         format!(
             "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
-             each scope, and in each execution environment; a copy waits inside the function for at \
-             most {2}\n",
+             each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
+             the function for at most {2}\n",
             span(period),
             u64::from(calls) + u64::from(burst),
             span(max_slot_wait)

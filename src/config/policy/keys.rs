@@ -44,7 +44,7 @@ table! {
     CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
         "When Requeue stops calling a downstream service that fails: off, or these keys.";
     RATE_LIMIT, "rateLimit", Rates = Rates,
-        "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Each execution environment counts its own calls. Default: no limit.";
+        "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
     CLASSES, "errorConfigs", Entries = Entries,
         "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
     RULES, "rules", RuleList = RuleList,

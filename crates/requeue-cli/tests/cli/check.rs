@@ -120,7 +120,7 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
         ),
     ] {
         let expected = format!(
-            "rate limit: {calls}; for each scope, and in each execution environment; a copy waits \
+            "rate limit: {calls}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
              inside the function for at most {wait}"
         );
         assert_eq!(told(document), Some(expected));
