@@ -213,5 +213,5 @@ fn environments(context: &Context<'_>) -> Option<u32> {
         .function()
         .ok()
         .and_then(|function| function.reserved_concurrency.as_ref().ok().copied().flatten());
-    by_mappings.into_iter().chain(reserved).min()
+    by_mappings.into_iter().chain(reserved).filter(|most| *most > 0).min()
 }

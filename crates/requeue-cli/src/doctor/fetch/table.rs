@@ -16,9 +16,11 @@ impl Clients {
     ) -> Option<Table> {
         let FunctionSettings::Valid(valid) = settings else { return None };
         let name = valid.table.as_ref()?.clone();
+        // The name may be an ARN.
+        let sdk = self.at(&name);
         let (described, expiry) = tokio::join!(
-            dynamodb::describe_table(&self.sdk, &name),
-            dynamodb::time_to_live(&self.sdk, &name)
+            dynamodb::describe_table(&sdk, &name),
+            dynamodb::time_to_live(&sdk, &name)
         );
         let expiry = expiry.map_err(|error| unread("dynamodb:DescribeTimeToLive", &name, &error));
         let mut arn = self.arn_of_table(&name, role);
@@ -48,6 +50,9 @@ impl Clients {
 
     /// The ARN, if the table itself does not tell it.
     fn arn_of_table(&self, name: &str, role: Option<&str>) -> String {
+        if name.starts_with("arn:") {
+            return name.to_owned();
+        }
         let role = role.unwrap_or_default();
         let partition = role.split(':').nth(1).unwrap_or("aws");
         format!("arn:{partition}:dynamodb:{}:{}:table/{name}", self.region, account(role))
