@@ -257,8 +257,6 @@ pub(crate) struct Valid {
     pub(crate) names_strategy: bool,
     /// The name of the table that the execution environments share.
     pub(crate) table: Option<String>,
-    /// The setting for the most environments.
-    pub(crate) max_environments: u32,
 }
 
 /// A place that only the function reads.

@@ -69,7 +69,6 @@ fn read_settings<'v>(
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
     let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
     let table = table.map(|name| (*name).to_owned());
-    let most = variables.get("REQUEUE_MAX_ENVIRONMENTS").and_then(|most| most.parse().ok());
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
@@ -96,7 +95,6 @@ fn read_settings<'v>(
         policy_elsewhere,
         names_strategy,
         table,
-        max_environments: most.unwrap_or(MAX_ENVIRONMENTS),
     }))
 }
 
@@ -286,8 +284,6 @@ fn metric(metric: cloudwatch::Metric, account: Option<String>) -> Option<Metric>
     })
 }
 
-/// Source: `docs/reference/settings.md`.
-const MAX_ENVIRONMENTS: u32 = 1_000;
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
 const DEFAULT_TIMEOUT: u64 = 3;
 /// Source: Lambda API reference, `CreateEventSourceMapping`.

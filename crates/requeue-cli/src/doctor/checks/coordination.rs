@@ -185,7 +185,8 @@ fn rate_limit(context: &Context<'_>) -> Checked {
             "{told} {all}; with a table in REQUEUE_TABLE, for all together"
         )));
     }
-    let shares = context.settings()?.max_environments;
+    let coordination = context.config()?.coordination.as_ref().ok_or(Skip::NotApplicable)?;
+    let shares = coordination.max_environments;
     match environments {
         Some(most) if most > shares => Ok(Diagnosis::warning(
             format!(

@@ -1,6 +1,10 @@
 //! Findings about the table that the execution environments share.
 
+use std::sync::Arc;
+
+use requeue::Coordination;
 use requeue::policy::RateLimit;
+use requeue::store::MemoryStore;
 
 use super::*;
 
@@ -9,7 +13,9 @@ const TABLE: &str = "arn:aws:dynamodb:eu-west-1:123456789012:table/limits";
 /// The table as the template makes it, and a rate limit.
 fn shared(d: &mut Deployment) -> &mut Table {
     limited(d, 49);
-    d.valid().max_environments = 10;
+    let mut coordination = Coordination::by(Arc::new(MemoryStore::default()));
+    coordination.max_environments = 10;
+    d.valid().config.coordination = Some(coordination);
     let properties = TableProperties {
         status: "ACTIVE".to_owned(),
         key: vec!["id (S)".to_owned()],
@@ -50,7 +56,7 @@ fn gone(d: &mut Deployment) {
 
 fn environments(d: &mut Deployment, most: u32) {
     shared(d);
-    d.valid().max_environments = most;
+    d.valid().config.coordination.as_mut().unwrap().max_environments = most;
 }
 
 pub(super) const ROWS: &[Row] = &[
