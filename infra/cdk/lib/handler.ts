@@ -26,7 +26,7 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     retention: props.logRetention ?? logs.RetentionDays.ONE_MONTH,
     removalPolicy: RemovalPolicy.DESTROY,
   });
-  if (props.vpc) warnIfCutOff(scope, props.vpc, props.vpcSubnets);
+  if (props.vpc) warnIfCutOff(scope, props.vpc, props.vpcSubnets, queues.table ? ['sqs', 'dynamodb'] : ['sqs']);
   const role = new iam.Role(scope, 'Role', {
     assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
     path: props.rolePath,

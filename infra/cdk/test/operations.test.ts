@@ -162,6 +162,20 @@ test('subnets without a way to SQS are named in a warning', () => {
   assert.equal(warnings(undefined, PRIVATE_WITH_EGRESS), 0);
 });
 
+test('with a table, subnets without a way to DynamoDB are named in a warning', () => {
+  const warnings = (endpoint: boolean, coordination: 'none' | 'dynamodb') => {
+    const { stack } = made((stack) => {
+      const subnetType = ec2.SubnetType.PRIVATE_ISOLATED;
+      const vpc = new ec2.Vpc(stack, 'Vpc', { natGateways: 0, subnetConfiguration: [{ name: 'Function', subnetType }] });
+      vpc.addInterfaceEndpoint('Sqs', { service: ec2.InterfaceVpcEndpointAwsService.SQS });
+      if (endpoint) vpc.addGatewayEndpoint('Table', { service: ec2.GatewayVpcEndpointAwsService.DYNAMODB });
+      return { vpc, vpcSubnets: { subnetType }, coordination };
+    });
+    return Annotations.fromStack(stack).findWarning('*', Match.stringLikeRegexp('no gateway endpoint for DynamoDB')).length;
+  };
+  assert.deepEqual([warnings(false, 'dynamodb'), warnings(true, 'dynamodb'), warnings(false, 'none')], [1, 0, 0]);
+});
+
 test('the reserved concurrency is the maximum concurrency of the mapping', () => {
   const reserved = (props: Partial<RetryQueueProps>) => deployed(made(props)).resources['Function']!.properties['ReservedConcurrentExecutions'];
   assert.equal(reserved({ reserveConcurrency: true }), '10');
