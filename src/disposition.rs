@@ -166,6 +166,25 @@ impl fmt::Display for Retry {
     }
 }
 
+/// The part that [`once`](crate::policy::RetryPolicy::once) of the policy had in an attempt.
+///
+/// ```
+/// fn dropped(report: &requeue::Report) -> usize {
+///     report.outcomes.iter().filter(|outcome| outcome.once.is_already_done).count()
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OnceNotes {
+    /// The event was done before, so the message completed without a call.
+    pub is_already_done: bool,
+    /// The body has no name for the event, so the id of the first delivery was its name.
+    pub is_key_missing: bool,
+    /// The store did not answer: the handler was called without its consent, or the store did not
+    /// confirm that the event is done.
+    pub is_unconfirmed: bool,
+}
+
 /// Why a message is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -186,6 +205,10 @@ pub enum Deferral {
     /// The store of the rate limits does not answer, and this execution environment makes no more
     /// calls than lately.
     StoreUnavailable,
+    /// Another attempt handles the same event.
+    InProgress,
+    /// The store does not say whether its event is done, and the policy defers it for that.
+    OnceUnavailable,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS should keep it, but its record has no message id for the batch response.
@@ -207,6 +230,8 @@ impl Deferral {
             Self::RateLimited => "rate-limited",
             Self::StoreThrottled => "store-throttled",
             Self::StoreUnavailable => "store-unavailable",
+            Self::InProgress => "in-progress",
+            Self::OnceUnavailable => "once-unavailable",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
             Self::SenderUnknown => "sender-unknown",

@@ -73,6 +73,7 @@
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
 //! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages; pause: 60 s at most |
 //! | call a service no more often than it takes | [`policy::RateLimit`] | none |
+//! | drop duplicates of a message | [`policy::Once`], with a [`Coordination`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |
@@ -153,6 +154,7 @@ mod config;
 mod settings;
 mod state;
 mod delay;
+mod pointer;
 mod clock;
 mod trace;
 #[doc(hidden)]
@@ -172,7 +174,9 @@ pub use clock::{Clock, Sampler};
 pub use config::Variables;
 pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
 pub use delay::{Delay, Wait};
-pub use disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Retry, Strategy};
+pub use disposition::{
+    DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason, Retry, Strategy,
+};
 pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
 pub use handler::{Handler, Scoped, is_last_poll, scoped};
@@ -183,6 +187,7 @@ pub use lambda::{
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
+pub use pointer::{InvalidJsonPointer, JsonPointer};
 pub use processor::BatchProcessor;
 #[doc(inline)]
 pub use queue::{InvalidPrincipal, Principal, Record};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::disposition::{Disposition, Retry};
+use crate::disposition::{Disposition, OnceNotes, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
@@ -41,10 +41,21 @@ pub struct Outcome {
     pub retry: Option<Retry>,
     /// Whether the disposition was carried out.
     pub settlement: Settlement,
+    /// The part that `once` of the policy had in it.
+    pub once: OnceNotes,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
     /// The time from the first send until this decision.
     pub age: Duration,
+}
+
+impl Outcome {
+    /// Why the message is deferred, left to SQS or given up, or completed without a call, in the
+    /// words used in logs.
+    #[must_use]
+    pub fn why(&self) -> Option<&'static str> {
+        if self.once.is_already_done { Some("already-done") } else { self.disposition.why() }
+    }
 }
 
 impl Serialize for Outcome {
@@ -80,7 +91,7 @@ impl Serialize for Outcome {
             is_stuck: self.is_stuck,
             class: self.class.map(FailureClass::as_str),
             disposition: self.disposition.as_str(),
-            why: self.disposition.why(),
+            why: self.why(),
             retry_progress: self.retry.map(|retry| retry.to_string()),
             delay_seconds: self.disposition.wait().map(|wait| wait.total().as_secs()),
             reason: self.reason.as_deref(),
@@ -224,6 +235,7 @@ mod tests {
             disposition: Disposition::DeadLetter(DeadLetterReason::NonRetryable),
             retry: None,
             settlement: Settlement::Unconfirmed { code: "NoConnection".to_owned() },
+            once: OnceNotes::default(),
             elapsed: Some(Duration::from_millis(12)),
             age: Duration::from_secs(3),
         };

@@ -1,6 +1,7 @@
 //! The settings of a processor. Plain data with defaults; read from the environment by `config/`.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
 use crate::store::Store;
 use crate::wire::Wrap;
+
+/// The problem of settings with `once` and without a store.
+pub(crate) const NO_STORE: &str =
+    "the policy has `once`, which needs a store: set Settings::coordination, or remove `once`";
 
 /// The settings of a processor, with their defaults.
 ///
@@ -96,6 +101,12 @@ impl Settings {
     pub fn policy_for(mut self, queue: impl Into<String>, policy: RetryPolicy) -> Self {
         self.queue_policies.insert(queue.into(), policy);
         self
+    }
+
+    /// Whether a policy has `once`, and there is no store for it.
+    pub(crate) fn lacks_store(&self) -> bool {
+        let mut policies = iter::once(&self.policy).chain(self.queue_policies.values());
+        self.coordination.is_none() && policies.any(|policy| policy.once.is_some())
     }
 }
 

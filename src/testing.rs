@@ -47,6 +47,7 @@
 
 use std::collections::BTreeMap;
 use std::future::{IntoFuture, Ready, ready};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -62,7 +63,8 @@ use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
 use crate::queue::{Attribute, QueueArn};
 use crate::report::Outcome;
-use crate::settings::{DeadLetterMode, RecursiveLoop, Settings};
+use crate::settings::{Coordination, DeadLetterMode, RecursiveLoop, Settings};
+use crate::store::MemoryStore;
 use crate::wire::DeadLetter;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
@@ -113,7 +115,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     }
 
     /// A world with a queue of this name and with settings of your own. The queue is a FIFO queue
-    /// if its name ends in `.fifo`. Panics as [`new`](Self::new).
+    /// if its name ends in `.fifo`. If a policy has `once` and the settings name no store, the world
+    /// has one. Panics as [`new`](Self::new).
     ///
     /// ```
     /// # use requeue::{Failure, Message, testing::World};
@@ -153,6 +156,9 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             ..Settings::default()
         };
         set(&mut settings);
+        if settings.lacks_store() {
+            settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+        }
         Self {
             mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), BATCH_SIZE),
             processor: BatchProcessor::new(handler, sqs.clone(), settings),

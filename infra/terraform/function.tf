@@ -152,6 +152,11 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
+      condition     = lookup(local.document, "once", null) == null || var.coordination == "dynamodb"
+      error_message = "policy has once, which needs a table, and coordination is none: set coordination to dynamodb, or remove once."
+    }
+
+    precondition {
       condition     = var.message_retention_period >= local.longest_age + 900
       error_message = "message_retention_period is ${var.message_retention_period} s, and the policy retries messages for up to ${local.longest_age} s: give it the policy's longest totalTimeoutSeconds + 900 s, here ${local.longest_age + 900} s, or shorten that timeout."
     }

@@ -106,7 +106,7 @@ impl Settings {
             reserve: vars.seconds("RESERVE_SECONDS").unwrap_or(defaults.reserve),
         };
         let (policy, rules) = vars.policy();
-        Self {
+        let settings = Self {
             policy,
             rules,
             limits,
@@ -120,7 +120,14 @@ impl Settings {
             coordination: vars.coordination(),
             metrics: vars.metrics(),
             ..Self::default()
+        };
+        if settings.lacks_store() {
+            vars.problem(
+                "POLICY",
+                "has `once`, which needs a table: set REQUEUE_TABLE, or remove `once`",
+            );
         }
+        settings
     }
 }
 

@@ -263,3 +263,12 @@ fn a_table_is_a_name_or_an_arn_and_the_namespace_is_the_function() {
         assert_eq!(read, expected, "{table:?} {namespace:?} {most:?}");
     }
 }
+
+#[test]
+fn a_policy_that_handles_events_once_needs_a_table() {
+    let needed =
+        "REQUEUE_POLICY has `once`, which needs a table: set REQUEUE_TABLE, or remove `once`";
+    let settings = read(&[("POLICY", r#"{"once": {}}"#)]);
+    assert_eq!(settings.map(drop), Err(refused(&[needed])));
+    assert!(read(&[("POLICY", r#"{"once": {}}"#), ("TABLE", "requeue")]).is_ok());
+}

@@ -14,10 +14,12 @@ use crate::store::{Answer, Key, Store, StoreError, Update};
 
 mod fallback;
 mod limits;
+mod once;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use limits::{Admitted, SharedLimits};
+pub(crate) use once::{Acquired, Acquisition, Events};
 
 /// The longest time for the first answer, which needs credentials and a connection.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);

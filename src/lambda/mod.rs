@@ -22,7 +22,7 @@ use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::{RecursiveLoop, Settings};
+use crate::settings::{NO_STORE, RecursiveLoop, Settings};
 
 mod event;
 mod fields;
@@ -146,6 +146,9 @@ where
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
     init_logging(tracing::Level::INFO);
+    if settings.lacks_store() {
+        return Err(InvalidConfig::of(NO_STORE).into());
+    }
     warn_of_loop_detection(&settings);
     let spare = (workers() < 2).then(Spare::new).transpose()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);

@@ -123,12 +123,13 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(Deferral::RateLimited) => {
             state.note_rate_limit(place.map(Place::time), at.checked_add(wait.total()));
         }
-        Some(Deferral::StoreThrottled | Deferral::StoreUnavailable) => {
+        Some(Deferral::StoreThrottled | Deferral::StoreUnavailable | Deferral::InProgress) => {
             state.note_put_off(at.checked_add(wait.total()));
         }
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen
+            | Deferral::OnceUnavailable
             | Deferral::NoTimeLeft
             | Deferral::Unreportable
             | Deferral::SenderUnknown,

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::delay::{Delay, Wait, whole_secs};
 use crate::delivery::Delivery;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
+use crate::disposition::{
+    DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason, Strategy,
+};
 use crate::failure::{Failure, Reason};
 use crate::limit::Place;
 use crate::policy::{self, RetryPolicy};
@@ -37,6 +39,7 @@ pub(crate) struct Decision {
     pub(crate) sample: f64,
     /// The place in the line of the rate limit, if the message waits there.
     pub(crate) place: Option<Place>,
+    pub(crate) once: OnceNotes,
 }
 
 impl Decision {
@@ -47,7 +50,8 @@ impl Decision {
         at: SystemTime,
         sample: f64,
     ) -> Self {
-        Self { delivery, disposition, failure: None, elapsed: None, at, sample, place: None }
+        let once = OnceNotes::default();
+        Self { delivery, disposition, failure: None, elapsed: None, at, sample, place: None, once }
     }
 }
 
@@ -182,6 +186,8 @@ impl<'a> Planner<'a> {
                     | Deferral::RateLimited
                     | Deferral::StoreThrottled
                     | Deferral::StoreUnavailable
+                    | Deferral::InProgress
+                    | Deferral::OnceUnavailable
                     | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {

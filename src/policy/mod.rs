@@ -8,6 +8,7 @@ use crate::failure::FailureClass;
 mod decide;
 mod defer;
 mod limit;
+mod once;
 mod budgets;
 mod usage;
 mod presets;
@@ -23,12 +24,13 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    believed_due, defer, defer_unverified, deferred_by_visibility, hold, in_line, line_full,
-    may_be_held, put_off,
+    believed_due, defer, defer_unverified, deferred_by_visibility, hold, in_line, in_progress,
+    line_full, may_be_held, put_off,
 };
 pub use jitter::Jitter;
 use jitter::Spread;
 pub use limit::RateLimit;
+pub use once::{Once, WhenUnavailable};
 pub(crate) use presets::Preset;
 pub use usage::History;
 pub(crate) use usage::Usage;
@@ -74,6 +76,9 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
+    /// Whether each event is handled once, which needs a [store](crate::Coordination). Default: no.
+    /// No preset changes it.
+    pub once: Option<Once>,
     /// Delays and budgets for [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
     /// Delays and budgets for [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.

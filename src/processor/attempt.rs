@@ -22,7 +22,7 @@ use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::fleet::Admitted;
+use crate::fleet::{Acquisition, Admitted};
 use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
 use crate::limit::Admission;
@@ -50,6 +50,12 @@ pub(super) enum Handled {
     Held(Held),
     /// The rate limit has no slot soon enough.
     Limited(Admitted),
+    /// The event is done.
+    AlreadyDone,
+    /// Another attempt may handle the event until this time.
+    InProgress(SystemTime),
+    /// The store does not say whether the event is done.
+    Unanswered,
     /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
     /// The host ends.
@@ -76,6 +82,18 @@ impl Handled {
         Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
     }
 
+    fn was_called(&self) -> bool {
+        match self {
+            Self::Done | Self::Failed(_) | Self::Interrupted | Self::Abandoned => true,
+            Self::Held(_)
+            | Self::Limited(_)
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered
+            | Self::NotStarted => false,
+        }
+    }
+
     /// The evidence that the end of a call gives of the downstream service. A call that the end of
     /// the invocation cut short says nothing.
     fn reply(&self, had_its_time: bool) -> Reply {
@@ -89,6 +107,9 @@ impl Handled {
             | Self::Abandoned
             | Self::Held(_)
             | Self::Limited(_)
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered
             | Self::NotStarted
             | Self::Interrupted => Reply::Silent,
         }
@@ -121,13 +142,20 @@ where
         if let Some(decision) = self.gate(delivery, turn) {
             return (decision, Reply::Silent);
         }
-        let handled = self.handle(delivery, turn, slot).await;
-        // If it waited for a slot of the rate limit, its handler began later.
-        let QueuePolicy { slots, .. } = self.processor.inner.policy(delivery);
-        let later = slots.as_ref().and_then(|_| slot.turn());
+        let mut acquired = Acquisition::default();
+        let handled = self.handle(delivery, turn, slot, &mut acquired).await;
+        // If it waited for a slot of the rate limit, or for the store, its handler began later.
+        let QueuePolicy { slots, events, .. } = self.processor.inner.policy(delivery);
+        let has_waited = slots.is_some() || events.is_some();
+        let later = has_waited.then(|| slot.turn()).flatten();
         let turn = &later.unwrap_or(*turn);
-        let reply = handled.reply(turn.limit < self.deadlines.cutoff);
-        (self.decide(delivery, turn, handled), reply)
+        let (reply, ended) =
+            (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
+        let mut decision = self.decide(delivery, turn, handled);
+        if let Some(events) = events {
+            decision.once = self.conclude(events, acquired, ended, slot).await;
+        }
+        (decision, reply)
     }
 
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {
@@ -211,11 +239,17 @@ where
     /// Steps 3 and 4, handle and classify: runs the handler until it ends or must end. The user's
     /// code runs here, and nowhere else. A panic or a timeout is classified here, any other error
     /// by the handler.
-    async fn handle(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+    async fn handle(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        slot: &Slot<Self>,
+        acquired: &mut Acquisition,
+    ) -> Handled {
         let called = async {
             // The user's rules apply first if the handler classifies a response or an error.
             let mut called =
-                pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot)));
+                pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot, acquired)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
                 Poll::Ready(handled) => Poll::Ready(Ok(handled)),
                 Poll::Pending => slot.poll_end(context).map(Err),
@@ -247,10 +281,17 @@ where
     }
 
     /// Calls the handler, unless the downstream service is paused, its circuit is open, or its rate
-    /// limit has no slot.
-    async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+    /// limit has no slot, or its event is done or in progress.
+    async fn call(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        slot: &Slot<Self>,
+        acquired: &mut Acquisition,
+    ) -> Handled {
         let Inner { handler, mode, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, protection, slots } = self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, protection, slots, events } =
+            self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
         let mut message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
@@ -285,6 +326,12 @@ where
                 Err(handled) => return handled,
             }
         }
+        if let Some(events) = events.as_ref().filter(|_| *mode == Mode::Requeue) {
+            match self.acquire(events, delivery, turn, slot, acquired).await {
+                Ok(later) => message.set_deadline(later.limit),
+                Err(handled) => return handled,
+            }
+        }
         if !slot.hold(permit) {
             // The slot knows why.
             return pending().await;
@@ -305,9 +352,7 @@ where
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, sample, .. } = *turn;
         let now = settler.clock.now();
-        let elapsed =
-            (!matches!(handled, Handled::Held(_) | Handled::Limited(_) | Handled::NotStarted))
-                .then(|| began.elapsed());
+        let elapsed = handled.was_called().then(|| began.elapsed());
         let place = match &handled {
             Handled::Limited(Admitted::By(Admission::InLine(place, _))) => Some(*place),
             _ => None,
@@ -326,7 +371,12 @@ where
                 None,
             ),
             Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
-            Handled::Done => (Disposition::Complete, None),
+            Handled::Done | Handled::AlreadyDone => (Disposition::Complete, None),
+            Handled::InProgress(end) => (policy::in_progress(end, now), None),
+            Handled::Unanswered => (
+                policy::defer(policy, Deferral::OnceUnavailable, delivery.deferrals(), now, sample),
+                None,
+            ),
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.usage(), &failure, now, sample), Some(failure))
             }
@@ -342,25 +392,6 @@ where
             elapsed,
             place,
             ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
-        }
-    }
-
-    /// The disposition of a message that the rate limit did not let through.
-    fn limited(
-        &self,
-        delivery: &Delivery,
-        admitted: Admitted,
-        now: SystemTime,
-        sample: f64,
-    ) -> Disposition {
-        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
-        match admitted {
-            Admitted::By(Admission::InLine(_, due)) => policy::in_line(due, now),
-            Admitted::By(Admission::LineFull) => policy::line_full(now),
-            Admitted::By(Admission::Full | Admission::Slot(_)) => {
-                policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample)
-            }
-            Admitted::PutOff { why, times } => policy::put_off(why, times, now, sample),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
 use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, NO_STORE, RecursiveLoop, Settings};
 use crate::settle::{SendHold, Settler};
 use crate::wire::Wrap;
 
@@ -38,6 +38,7 @@ pub(super) struct Inner<H, Q> {
 
 impl<H, Q: Queue> Inner<H, Q> {
     pub(super) fn new(handler: H, queue: Q, settings: Settings) -> Self {
+        assert!(!settings.lacks_store(), "{NO_STORE}");
         let Settings {
             policy,
             queue_policies,

@@ -5,6 +5,7 @@
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
 //! | | | [`slots`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
+//! | | | [`once`] | with `once`: the lease of its event, or a `Disposition` without a call; after the call, the store knows the end | 250 ms for each of two or three requests; 1 s for the first answer |
 //! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
 //! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a `Disposition` | none |
@@ -62,6 +63,7 @@ mod rounds;
 mod groups;
 mod attempt;
 mod slots;
+mod once;
 mod executor;
 mod deadlines;
 mod given_up;
@@ -99,7 +101,8 @@ where
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, unless the settings name one for the handlers.
+    /// Outside a tokio runtime, unless the settings name one for the handlers. If a policy has
+    /// [`once`](crate::policy::RetryPolicy::once) and the settings have no store.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let inner = Arc::new(Inner::new(handler, queue, settings));
         Self { inner, body: PhantomData }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::fleet::{Fleet, SharedLimits};
+use crate::fleet::{Events, Fleet, SharedLimits};
 use crate::gate::{Limiter, Protection};
 use crate::policy::{RateLimit, RetryPolicy};
 use crate::queue::QueueArn;
@@ -20,6 +20,8 @@ pub(super) struct QueuePolicy {
     pub(super) protection: Arc<Protection>,
     /// The slots of the rate limit, if the policy has one.
     pub(super) slots: Option<Slots>,
+    /// The events that are handled once, if the policy says so.
+    pub(super) events: Option<Events>,
 }
 
 /// The slots of a rate limit.
@@ -54,7 +56,9 @@ impl QueuePolicy {
     fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
         let protection = Protection::new(&policy);
         let slots = policy.limit.map(|limit| Slots::new(limit, queue, fleet));
-        Self { policy, protection, slots }
+        let events = fleet.zip(policy.once.clone());
+        let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
+        Self { policy, protection, slots, events }
     }
 }
 

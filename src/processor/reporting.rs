@@ -30,7 +30,7 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     fn outcome(&self, settled: Settled) -> Outcome {
         let Settled {
-            decision: Decision { delivery, disposition, failure, elapsed, at, .. },
+            decision: Decision { delivery, disposition, failure, elapsed, at, once, .. },
             settlement,
         } = settled;
         let QueuePolicy { policy, .. } = self.policy(&delivery);
@@ -54,6 +54,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             disposition,
             retry,
             settlement,
+            once,
             elapsed,
             age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }

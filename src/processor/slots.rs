@@ -1,7 +1,7 @@
 //! The wait of an attempt for its slot of the rate limit.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -10,13 +10,13 @@ use super::deadlines::Turn;
 use super::executor::Slot;
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
-use crate::disposition::Strategy;
+use crate::disposition::{Deferral, Disposition, Strategy};
 use crate::fleet::{Admitted, SharedLimits};
 use crate::gate::{Scope, expires};
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
-use crate::policy::RateLimit;
+use crate::policy::{self, RateLimit};
 use crate::queue::Queue;
 
 /// A call may come so much later than its slot, or by one interval if that is longer.
@@ -120,5 +120,24 @@ where
         let lives = expires(policy, delivery)
             .map_or(half, |end| end.duration_since(now).unwrap_or_default());
         (ask, longest.min(half).min(lives))
+    }
+
+    /// The disposition of a message that the rate limit did not let through.
+    pub(super) fn limited(
+        &self,
+        delivery: &Delivery,
+        admitted: Admitted,
+        now: SystemTime,
+        sample: f64,
+    ) -> Disposition {
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        match admitted {
+            Admitted::By(Admission::InLine(_, due)) => policy::in_line(due, now),
+            Admitted::By(Admission::LineFull) => policy::line_full(now),
+            Admitted::By(Admission::Full | Admission::Slot(_)) => {
+                policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample)
+            }
+            Admitted::PutOff { why, times } => policy::put_off(why, times, now, sample),
+        }
     }
 }

@@ -90,6 +90,8 @@ impl Figures {
         self.failed_attempt
             .extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
+            // It took no call, so its time says nothing of the handler's.
+            Disposition::Complete if outcome.once.is_already_done => {}
             Disposition::Complete => {
                 let time = millis(outcome.age);
                 self.retry_count.push(outcome.retry_count.into());
@@ -123,6 +125,9 @@ impl Figures {
             ("DeadLettered", self.counts.dead_lettered),
             ("Received", self.counts.received),
             ("Completed", self.counts.completed),
+            ("AlreadyDone", self.counts.already_done),
+            ("OnceKeyMissing", self.counts.once_key_missing),
+            ("OnceUnconfirmed", self.counts.once_unconfirmed),
             ("Deferred", self.counts.deferred),
             ("StoreThrottled", self.counts.store_throttled),
             ("StoreUnavailable", self.counts.store_unavailable),

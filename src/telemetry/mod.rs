@@ -29,10 +29,11 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
     let mut unsaid = 0_usize;
     for outcome in &report.outcomes {
         counts.add(outcome);
-        if matches!(
+        let is_complete = matches!(
             (&outcome.disposition, &outcome.settlement),
             (Disposition::Complete, Settlement::Done)
-        ) {
+        );
+        if is_complete && !outcome.once.is_already_done {
             continue;
         }
         if Instant::now() < until {
@@ -111,7 +112,7 @@ fn observe_message(outcome: &Outcome) {
                 receiveCount = outcome.receive_count,
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
-                why = outcome.disposition.why(),
+                why = outcome.why(),
                 retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
                 delayBeforeJitterSeconds =

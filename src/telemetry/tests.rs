@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::metrics::lines as written;
 use crate::delay::Wait;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason};
 use crate::failure::FailureClass;
 use crate::report::{Outcome, Report, Settlement};
 use crate::settings::Metrics;
@@ -31,6 +31,7 @@ fn outcome(
         disposition,
         retry: None,
         settlement,
+        once: OnceNotes::default(),
         elapsed: was_called.then_some(Duration::from_millis(20)),
         age: Duration::from_millis(1_500),
     }
@@ -176,6 +177,23 @@ fn every_line_says_whose_it_is_and_has_the_level_and_the_timestamp_that_pass() {
             ["billing", "orders", "WARN", "1970-01-01T00:00:00.000Z"]
         );
     }
+}
+
+#[test]
+fn a_message_whose_event_was_done_is_completed_but_says_nothing_of_the_handler() {
+    let notes = |is_already_done, is_key_missing, is_unconfirmed| OnceNotes {
+        is_already_done,
+        is_key_missing,
+        is_unconfirmed,
+    };
+    let done =
+        Outcome { once: notes(true, true, false), elapsed: None, ..completed(3, Duration::ZERO) };
+    let line = &lines(vec![done])[0];
+    let expected = json!({ "Received": 1, "Completed": 1, "AlreadyDone": 1, "OnceKeyMissing": 1, "MessageAge": 0 });
+    assert_eq!(metrics(line), expected);
+    let unsure = Outcome { once: notes(false, false, true), ..completed(0, Duration::ZERO) };
+    let line = &lines(vec![unsure])[0];
+    assert_eq!([&line["OnceUnconfirmed"], &line["HandlerDuration"]], [1, 20]);
 }
 
 #[test]

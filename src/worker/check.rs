@@ -12,7 +12,7 @@ use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
 use crate::redrive::REDRIVE_TOLERANCE;
-use crate::settings::{DeadLetterMode, Mode, Settings};
+use crate::settings::{DeadLetterMode, Mode, NO_STORE, Settings};
 
 /// The most by which this machine's clock and that of SQS may differ. It is half of the tolerance
 /// that tells a redriven message from one that Requeue sent.
@@ -46,6 +46,8 @@ pub enum StartError {
         /// Whether the mode `direct` names it, and not the queue's redrive policy.
         is_direct: bool,
     },
+    /// The policy has `once`, and the settings have no store.
+    NoStore,
     /// The queue's visibility timeout is zero.
     NoVisibilityTimeout,
     /// The clocks of this machine and of SQS differ.
@@ -84,6 +86,7 @@ impl fmt::Display for StartError {
                  until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
+            Self::NoStore => f.write_str(NO_STORE),
             Self::NoVisibilityTimeout => f.write_str(
                 "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
                  30 s or more",
@@ -106,6 +109,9 @@ pub(super) async fn check(
     settings: &Settings,
     worker: &WorkerSettings,
 ) -> Result<Description, StartError> {
+    if settings.lacks_store() {
+        return Err(StartError::NoStore);
+    }
     let description =
         describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
     let clock = settings.clock.clone().unwrap_or_else(|| source.clock());

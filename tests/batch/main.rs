@@ -24,6 +24,7 @@ mod in_place;
 mod isolation;
 mod loops;
 mod pages;
+mod once;
 mod patience;
 mod producer_limits;
 mod protection;

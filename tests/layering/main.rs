@@ -29,7 +29,7 @@ const FLOORS: [&[&str]; 15] = [
     &["classify", "policy", "result_ext"],
     &["disposition", "state"],
     &["failure"],
-    &["aws", "clock", "delay", "printable"],
+    &["aws", "clock", "delay", "pointer", "printable"],
 ];
 
 /// A name, the only places that may use it, and why.
@@ -103,12 +103,13 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
 ];
 
 /// What the pure core may import.
-const POLICY_IMPORTS: [&str; 7] = [
+const POLICY_IMPORTS: [&str; 8] = [
     "std::",
     "super::",
     "crate::delay::",
     "crate::disposition::",
     "crate::failure::",
+    "crate::pointer::",
     "crate::state::",
     "crate::policy",
 ];

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::{CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
+use requeue::policy::{
+    CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy, WhenUnavailable,
+};
 use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
@@ -213,7 +215,7 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// A line for the rate limit, if there is one, one for the pause, and one for the circuit breaker.
+/// A line for the rate limit and one for `once`, where they are set, one for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds messages back for at most {}", span(longest)),
@@ -244,8 +246,23 @@ fn protection(policy: &RetryPolicy) -> String {
             span(max_slot_wait)
         )
     });
+    let once = policy.once.as_ref().map_or_else(String::new, |once| {
+        let event = once.key.as_ref().map_or_else(
+            || "for each original message id".to_owned(),
+            |key| format!("for each value at {key}, or each original message id without one"),
+        );
+        let keep = span(once.keep);
+        let trouble = match once.when_unavailable {
+            WhenUnavailable::Defer => "waits, at most for its deferrals",
+            _ => "is called, perhaps twice",
+        };
+        format!(
+            "once: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
+             answer, a message {trouble}\n"
+        )
+    });
     format!(
-        "{limit}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
+        "{limit}{once}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
     )
 }
 

@@ -20,6 +20,7 @@ export interface Checked {
   readonly clientCertificate?: string;
   readonly clientKey?: string;
   readonly policy?: RetryPolicy | string;
+  readonly coordination?: unknown;
   readonly messageTimeout: Duration;
   readonly messageConcurrency: number;
   readonly timeout: Duration;
@@ -151,7 +152,7 @@ export function choiceProblems(props: RetryQueueProps): string[] {
 
 /** The problems, one sentence for each: the option, its value and the remedy. */
 export function problemsOf(options: Checked): string[] {
-  const each = [...forms(options), ...bounds(options), ...policies(options.policy)];
+  const each = [...forms(options), ...bounds(options), ...policies(options.policy, options.coordination)];
   // Invalid values cannot be compared with each other.
   return each.length > 0 ? each : together(options);
 }
@@ -182,7 +183,7 @@ function range(least: number, most: number, unit: string): string {
   return most === Infinity ? `at least ${least}${unit}` : `${least} to ${most}${unit}`;
 }
 
-function policies(policy: RetryPolicy | string | undefined): string[] {
+function policies(policy: RetryPolicy | string | undefined, coordination: unknown): string[] {
   if (policy === undefined || isUnknown(policy)) return [];
   let document: RetryPolicy;
   try {
@@ -190,7 +191,9 @@ function policies(policy: RetryPolicy | string | undefined): string[] {
   } catch {
     return ['policy is not JSON: give it a JSON document, an object, or the ARN of a parameter or secret with the document'];
   }
-  return policyProblems(document);
+  const problems = policyProblems(document);
+  if (problems.length > 0 || document.once === undefined || (coordination ?? 'none') !== 'none') return problems;
+  return ['policy has once, which needs a table, and coordination is none: give coordination dynamodb, or remove once'];
 }
 
 /** If the document is known only at deployment, or the function reads it when it starts. */

@@ -69,6 +69,8 @@ export interface RetryPolicy {
    * execution environment counts its own calls.
    */
   readonly rateLimit?: RateLimit;
+  /** Calls the handler once for each event. It needs a table. */
+  readonly once?: Once;
   /** Delays and budgets for each class of failures. */
   readonly errorConfigs?: ErrorConfigs;
   /**
@@ -159,6 +161,22 @@ export interface RateLimit {
   /** How long a copy may wait inside the function for its call. */
   readonly maxSlotWaitSeconds?: number;
 }
+
+/** The events for which the handler is called once. */
+export interface Once {
+  /**
+   * The place of the event's name in the body, a JSON pointer.
+   * @default - the id of the message's first delivery
+   */
+  readonly key?: string;
+  /** How long an event counts as done after its success. */
+  readonly keepSeconds?: number;
+  /** Whether a message is called or waits while the table does not answer. */
+  readonly whenUnavailable?: WhenUnavailable;
+}
+
+/** How a message proceeds while the table does not answer. */
+export type WhenUnavailable = 'call' | 'defer';
 
 /** A rule of your own for the class of a failure. */
 export interface Rule {

@@ -14,6 +14,7 @@ export interface Schema {
   readonly items?: Schema;
   readonly minimum?: number;
   readonly maximum?: number;
+  readonly pattern?: string;
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly minItems?: number;
@@ -36,6 +37,7 @@ export function problemsOf(value: unknown, schema: Schema, path: string, defs: R
   }
   if (schema.enum && !schema.enum.includes(value)) return is(allowed(schema));
   if (schema.type !== undefined && schema.type !== typeOf(value, schema)) return is(allowed(schema));
+  if (schema.pattern !== undefined && !new RegExp(schema.pattern, 'u').test(String(value))) return is(`a text of the form ${schema.pattern}`);
   const [size, least, most, unit] = sizeOf(value, schema);
   if (size < (least ?? -Infinity) || size > (most ?? Infinity)) {
     return is(`${unit} from ${least ?? 0} to ${most ?? 'any number'}`);

@@ -48,6 +48,8 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ policy: '{' }, /policy is not JSON: give it a JSON document, an object, or the ARN /],
     [padded(3908), /the function's variables take 4097 bytes, and Lambda allows 4096, .* of REQUEUE_HEADERS counted twice: shorten it, or store it/],
     [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
+    [{ policy: { once: { key: 'orderId' } } }, /policy\.once\.key is "orderId": must be a text of the form /],
+    [{ policy: { once: {} } }, /policy has once, .*: give coordination dynamodb, or remove once$/],
     [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
     [{ clientKey: 'arn:key' }, /clientKey has no certificate: give clientCertificate, or leave it out$/],
     [{ clientCertificate: 'arn:certificate' }, /clientCertificate has no private key.*: give clientKey, or leave it out$/],

@@ -48,6 +48,7 @@ const POLICY: Keys<types.RetryPolicy> = {
   maxPauseSeconds: true,
   circuitBreaker: true,
   rateLimit: true,
+  once: true,
   errorConfigs: true,
   rules: true,
   sqsCalls: true,
@@ -74,6 +75,8 @@ const CLASS_POLICY: Keys<types.ClassPolicy> = {
 };
 const BREAKER: Keys<types.CircuitBreaker> = { threshold: true, resetTimeoutSeconds: true };
 const RATE_LIMIT: Keys<types.RateLimit> = { limit: true, periodSeconds: true, burst: true, maxSlotWaitSeconds: true };
+const ONCE: Keys<types.Once> = { key: true, keepSeconds: true, whenUnavailable: true };
+const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
 const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };
 const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
 const CALLS: Keys<types.Calls> = { maxAttempts: true, baseDelay: true, multiplier: true, maxDelay: true, jitter: true };
@@ -105,6 +108,8 @@ test('the types have the keys and words of the schema', () => {
     errorConfigs: ERROR_CONFIGS,
     circuitBreaker: BREAKER,
     rateLimit: RATE_LIMIT,
+    once: ONCE,
+    'whenUnavailable words': WHEN_UNAVAILABLE,
     rules: RULE,
     match: MATCH,
     sqsCalls: CALLS,
@@ -130,7 +135,7 @@ test('every keyword of the schema is checked', () => {
   const annotations = ['description', 'title', '$schema'];
   const checked = [
     ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'required', 'items'],
-    ...['minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
+    ...['minimum', 'maximum', 'pattern', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
   ];
   const keywords = (schema: any): string[] =>
     Object.entries<any>(schema).flatMap(([keyword, value]) => {

@@ -188,6 +188,7 @@ const REFUSED: [Variables, string][] = [
   [{ strategy: 'visibility', policy: ENTRIES, max_receive_count: 20 }, "max_receive_count is 20, and with strategy visibility each of the policy's 20 "],
   [{ ...FIFO, max_receive_count: 100, topic: { arn: TOPIC } }, 'topic is a standard topic, '],
   [{ policy: '{"totalTimeoutSeconds":604800}' }, 'message_retention_period is 604800 s, and the policy retries messages for up to 604800 s: '],
+  [{ policy: '{"once":{}}' }, 'policy has once, which needs a table, and coordination is none: '],
   [{ client_certificate: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ client_key: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ subnet_ids: ['subnet-1'] }, 'subnet_ids and security_group_ids belong together: '],

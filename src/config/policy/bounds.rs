@@ -42,6 +42,13 @@ const MIN_SLOT_WAIT: f64 = 1.0;
 /// A longer wait for a call costs more than another delivery.
 const MAX_SLOT_WAIT: f64 = 20.0;
 
+/// A shorter time is over before SQS delivers a duplicate.
+const MIN_KEEP: f64 = 60.0;
+/// A year. A message lives for some weeks, redrives included.
+const MAX_KEEP: f64 = 365.0 * 86_400.0;
+
+pub(super) const KEEP: Seconds =
+    Seconds(Number { min: MIN_KEEP, max: MAX_KEEP, what: "a number of seconds" });
 pub(super) const CALLS: Count = Count { min: 1, max: MAX_CALLS };
 pub(super) const PERIOD: Seconds =
     Seconds(Number { min: MIN_PERIOD, max: MAX_PERIOD, what: "a number of seconds" });

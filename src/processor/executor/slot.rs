@@ -106,6 +106,13 @@ impl<R: Runner> Slot<R> {
         }
     }
 
+    /// Gives the attempt in this slot until `due`, if it has less time.
+    pub(crate) fn extend(&self, due: Instant) {
+        if let Some(running) = &mut self.shared.state().slots[self.number] {
+            running.due = running.due.max(due);
+        }
+    }
+
     /// The turn of the attempt in this slot; `None` if it was abandoned.
     pub(crate) fn turn(&self) -> Option<Turn> {
         self.shared.state().slots[self.number].as_ref().map(|running| running.turn)

@@ -127,6 +127,8 @@ impl OutageRun {
         sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
         let mut settings = Settings::default();
         settings.policy = policy;
+        // The run has no store, and no message of it is a duplicate.
+        settings.policy.once = None;
         settings.sampler = Sampler::seeded(arguments.seed);
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.dead_letter = DeadLetterMode::Annotate;

@@ -130,6 +130,30 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
 }
 
 #[test]
+fn events_that_are_handled_once_are_told_with_their_name() {
+    let told = |document: &str| {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        said.lines().find(|line| line.starts_with("once: ")).map(str::to_owned)
+    };
+    assert_eq!(told("{}"), None);
+    for (document, event, keep, trouble) in [
+        (r#"{"once": {}}"#, "for each original message id", "336 h", "is called, perhaps twice"),
+        (
+            r#"{"once": {"key": "/order/id", "keepSeconds": 7200, "whenUnavailable": "defer"}}"#,
+            "for each value at /order/id, or each original message id without one",
+            "2 h",
+            "waits, at most for its deferrals",
+        ),
+    ] {
+        let expected = format!(
+            "once: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
+             answer, a message {trouble}"
+        );
+        assert_eq!(told(document), Some(expected));
+    }
+}
+
+#[test]
 fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
     let no_effect = |own: u32, class: &str, all: u32| {
         format!(

@@ -426,7 +426,9 @@ fn as_str(code: &str, name: &str) -> Vec<String> {
 fn the_words_of_the_log_are_those_of_the_code() {
     let page = text("docs/reference/metrics.md");
     let code = text("src/disposition.rs");
+    let completed = quoted(body(&text("src/report.rs"), "pub fn why("));
     let mut words = BTreeSet::from([("requeue".to_owned(), String::new())]);
+    words.extend(completed.into_iter().map(|why| ("complete".to_owned(), why)));
     for (disposition, why) in
         [("defer", "Deferral"), ("release", "ReleaseReason"), ("dead-letter", "DeadLetterReason")]
     {

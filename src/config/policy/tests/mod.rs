@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::policy::{
-    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy,
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, Once, RateLimit, RetryPolicy,
+    WhenUnavailable,
 };
 
 mod fuzz;
@@ -151,12 +152,20 @@ fn a_preset_replaces_the_table_and_other_keys_change_it() {
 }
 
 #[test]
+fn each_key_of_once_may_be_left_out() {
+    assert_eq!(accepted(r#"{"once": {}}"#).once, Some(Once::default()));
+    assert_eq!(accepted("{}").once, None);
+    assert_eq!(Once::default().keep, secs(14 * 86_400));
+}
+
+#[test]
 fn every_key_reaches_its_place() {
     let document = r#"{
         "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
         "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxSlotWaitSeconds": 1.5},
+        "once": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
             "RATE_LIMIT": {"baseDelay": 0.5, "multiplier": 1.5, "backoff": "exponential", "jitter": {"proportional": 1},
@@ -181,6 +190,11 @@ fn every_key_reaches_its_place() {
             period: secs(60),
             burst: 4,
             max_slot_wait: Duration::from_millis(1_500),
+        }),
+        once: Some(Once {
+            key: Some("/order/id".parse().expect("a pointer")),
+            keep: secs(3_600),
+            when_unavailable: WhenUnavailable::Defer,
         }),
         rate_limit: ClassPolicy {
             backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 1.5 },
@@ -295,6 +309,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("sqsCalls.multiplier", ["1", "100"], ["0.9", "101"]),
         ("receiveCalls.maxAttempts", ["1", "10"], ["0", "11"]),
         ("receiveCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
+        ("once.keepSeconds", ["60", "31536000"], ["59", "31536001"]),
         ("queueConfig.visibilityTimeout", ["0", "43200"], ["-1", "43201"]),
         ("queueConfig.messageRetentionPeriod", ["60", "1209600"], ["59", "1209601"]),
         ("queueConfig.maxReceiveCount", ["1", "1000"], ["0", "1001"]),
@@ -330,7 +345,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 36] = [
+    let one_key: [(&str, &str); 40] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
         (
@@ -405,6 +420,19 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         (
             r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}, "QUOTA": {}, "RATE_LIMIT": {}, "TEMPORARY": {}}}"#,
             "errorConfigs.DEFAULT.baseDelay is 9: must be at most 8, by errorConfigs.DEFAULT.maxDelay",
+        ),
+        (r#"{"once": true}"#, "once is `true`: must be an object"),
+        (
+            r#"{"once": {"key": "orderId"}}"#,
+            r#"once.key is `"orderId"`: must be a JSON pointer such as /orderId"#,
+        ),
+        (
+            r#"{"once": {"key": "/a~2"}}"#,
+            r#"once.key is `"/a~2"`: must be a JSON pointer such as /orderId"#,
+        ),
+        (
+            r#"{"once": {"whenUnavailable": "wait"}}"#,
+            r#"once.whenUnavailable is `"wait"`: must be call, defer"#,
         ),
         (r#"{"sqscalls": "off"}"#, "sqscalls is unknown; did you mean sqsCalls?"),
         (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: must be off, or an object"#),

@@ -1,0 +1,185 @@
+//! The events that are handled once. Each has an item in the store: the lease of the attempt that
+//! handles it, and the time until which it counts as done.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Fleet, SILENCE, UNUSED};
+use crate::clock::epoch_millis;
+use crate::disposition::OnceNotes;
+use crate::policy::Once;
+use crate::store::{Field, Key, StoreError, Update};
+
+/// Others wait so long beyond the end of a lease, since clocks differ by up to 2 s each.
+const MARGIN: Duration = Duration::from_secs(5);
+/// The pause before a done event is noted once more.
+const PAUSE: Duration = Duration::from_millis(20);
+/// No event counts as done for longer, so that its end is a time.
+const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
+/// The attempt that handles the event.
+const OWNER: Field = Field::new("owner");
+/// The end of its lease, in milliseconds since the epoch.
+const LEASE_END: Field = Field::new("leaseEnd");
+/// The event counts as done until then, in milliseconds since the epoch.
+const DONE_UNTIL: Field = Field::new("doneUntil");
+
+/// The events of one policy, in the store.
+#[derive(Debug)]
+pub(crate) struct Events {
+    fleet: Arc<Fleet>,
+    once: Once,
+    /// How often in a row the store took no requests.
+    throttled: AtomicU32,
+    /// When the log last had the warning of a done event that is not noted.
+    told: Mutex<Option<Instant>>,
+}
+
+/// An event that one attempt handles. The end of the lease needs no request.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    key: Key,
+    owner: u64,
+    /// Whether the store gave it.
+    is_confirmed: bool,
+}
+
+/// What an attempt gets that wants to handle an event.
+#[derive(Debug)]
+pub(crate) enum Acquired {
+    /// It may call the handler. If the store did not answer, so may another attempt.
+    Lease(Lease),
+    /// The event is done.
+    Done,
+    /// Another attempt may handle it until this time.
+    InProgress(SystemTime),
+    /// The store took no request, for this number of times in a row.
+    Throttled(u32),
+}
+
+/// The event of an attempt, once it is acquired.
+#[derive(Debug, Default)]
+pub(crate) struct Acquisition {
+    pub(crate) lease: Option<Lease>,
+    pub(crate) notes: OnceNotes,
+}
+
+impl Lease {
+    /// Whether the store gave it.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+}
+
+impl Events {
+    pub(crate) fn new(fleet: Arc<Fleet>, once: Once) -> Self {
+        Self { fleet, once, throttled: AtomicU32::default(), told: Mutex::default() }
+    }
+
+    pub(crate) fn once(&self) -> &Once {
+        &self.once
+    }
+
+    /// The longest time of one request.
+    pub(crate) fn patience(&self) -> Duration {
+        self.fleet.patience()
+    }
+
+    /// Acquires an event for so long. No two attempts have the same `owner`.
+    pub(crate) async fn acquire(
+        &self,
+        queue: &str,
+        event: &[u8],
+        owner: u64,
+        lease: Duration,
+    ) -> Acquired {
+        let key = self.fleet.key("once", queue, event);
+        let now = self.fleet.now();
+        let (millis, end) = (epoch_millis(now), now + lease);
+        let update = Update::new()
+            .when(DONE_UNTIL, 0..=millis)
+            .when(LEASE_END, 0..=epoch_millis(now - MARGIN))
+            .set(OWNER, owner)
+            .set(LEASE_END, epoch_millis(end))
+            .set(Field::EXPIRES, secs(end + UNUSED));
+        let answer = self.fleet.update(&key, &update).await;
+        if answer.is_ok() {
+            self.throttled.store(0, Ordering::Relaxed);
+        }
+        match answer {
+            Ok(answer) if answer.is_changed => {
+                Acquired::Lease(Lease { key, owner, is_confirmed: true })
+            }
+            Ok(answer) if answer.before.get(DONE_UNTIL) > millis => Acquired::Done,
+            Ok(answer) => {
+                let end = Duration::from_millis(answer.before.get(LEASE_END));
+                Acquired::InProgress(SystemTime::UNIX_EPOCH + end + MARGIN)
+            }
+            Err(StoreError::Throttled) => {
+                Acquired::Throttled(self.throttled.fetch_add(1, Ordering::Relaxed) + 1)
+            }
+            // The request may have had its effect, so the lease may have to be given back.
+            Err(StoreError::Unavailable(_)) => {
+                Acquired::Lease(Lease { key, owner, is_confirmed: false })
+            }
+        }
+    }
+
+    /// Notes that the event is done, whoever has its lease now. Returns whether the store confirmed
+    /// that before `until`.
+    pub(crate) async fn complete(&self, lease: &Lease, until: Instant) -> bool {
+        let end = self.fleet.now() + self.once.keep.min(LONGEST);
+        let update = Update::new()
+            .set(DONE_UNTIL, epoch_millis(end))
+            .set(LEASE_END, 0)
+            .set(OWNER, 0)
+            .set(Field::EXPIRES, secs(end + UNUSED));
+        let is_noted = timeout_at(until, self.note(lease, &update)).await.unwrap_or(false);
+        if !is_noted {
+            self.tell();
+        }
+        is_noted
+    }
+
+    /// Asks twice at most. A store that gave the lease answered a moment ago, so it is asked even if
+    /// another request found it in trouble since.
+    async fn note(&self, lease: &Lease, update: &Update) -> bool {
+        if self.fleet.update(&lease.key, update).await.is_ok() {
+            return true;
+        }
+        if !lease.is_confirmed {
+            return false;
+        }
+        sleep(PAUSE).await;
+        self.fleet.store.update(&lease.key, update).await.is_ok()
+    }
+
+    /// Gives the event back after a failure, so that its next attempt need not wait for the end of
+    /// the lease.
+    pub(crate) async fn give_back(&self, lease: &Lease, until: Instant) {
+        let update =
+            Update::new().when(OWNER, lease.owner..=lease.owner).set(LEASE_END, 0).set(OWNER, 0);
+        // Without an answer, the lease ends by itself.
+        let _ = timeout_at(until, self.fleet.update(&lease.key, &update)).await;
+    }
+
+    fn tell(&self) {
+        let now = Instant::now();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| now.duration_since(told) >= SILENCE) {
+            *told = Some(now);
+            drop(told);
+            tracing::warn!(
+                "the table of REQUEUE_TABLE did not confirm that a message is done: a duplicate of \
+                 it would be handled again"
+            );
+        }
+    }
+}
+
+/// Rounded up.
+fn secs(time: SystemTime) -> u64 {
+    epoch_millis(time).div_ceil(1_000)
+}

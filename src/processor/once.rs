@@ -1,0 +1,160 @@
+//! The part of an attempt that handles each event once: it acquires the event before the call, and
+//! notes its end before anybody can see the decision.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout_at};
+
+use super::attempt::{Attempts, Handled};
+use super::deadlines::Turn;
+use super::executor::Slot;
+use crate::delivery::Delivery;
+use crate::disposition::{Deferral, OnceNotes};
+use crate::failure::Evidence;
+use crate::fleet::{Acquired, Acquisition, Admitted, Events};
+use crate::handler::Handler;
+use crate::message::Body;
+use crate::pointer;
+use crate::policy::WhenUnavailable;
+use crate::queue::Queue;
+
+/// What the end of an attempt means for its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    /// Nothing works on the event any more.
+    Free,
+    /// Something may still work on it, in the handler's thread or beyond.
+    Unknown,
+}
+
+impl Handled {
+    /// What the end of an attempt means for its event.
+    pub(super) fn end_of_event(&self) -> Ended {
+        match self {
+            Self::Done => Ended::Done,
+            Self::Failed(failure) if failure.evidence() == Evidence::TimeOut => Ended::Unknown,
+            Self::Interrupted | Self::Abandoned => Ended::Unknown,
+            Self::Failed(_)
+            | Self::Held(_)
+            | Self::Limited(_)
+            | Self::NotStarted
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered => Ended::Free,
+        }
+    }
+}
+
+impl<H, Q, T> Attempts<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    /// Acquires the event of a message. Returns the turn of the handler, which begins later.
+    pub(super) async fn acquire(
+        &self,
+        events: &Events,
+        delivery: &Delivery,
+        turn: &Turn,
+        slot: &Slot<Self>,
+        acquired: &mut Acquisition,
+    ) -> Result<Turn, Handled> {
+        let (name, is_key_missing) = name(events, delivery);
+        acquired.notes.is_key_missing = is_key_missing;
+        // Without an id, it equals no other message.
+        let Some(name) = name else { return Ok(slot.wait(Duration::ZERO)) };
+        let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
+        // The handler's time begins after the answer.
+        let later = slot.wait(events.patience());
+        let lease = later.limit.saturating_duration_since(Instant::now())
+            + self.deadlines.grace
+            + events.patience() * 2;
+        let asked = events.acquire(&queue, name.as_bytes(), owner(delivery, turn), lease);
+        let answer = tokio::select! {
+            biased;
+            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
+            answer = timeout_at(self.deadlines.cutoff, asked) => answer,
+        };
+        match answer.map_err(|_| Handled::NotStarted)? {
+            Acquired::Lease(lease) => {
+                acquired.notes.is_unconfirmed = !lease.is_confirmed();
+                let waits = !lease.is_confirmed() && self.waits_for_answer(events, delivery);
+                acquired.lease = Some(lease);
+                if waits {
+                    acquired.notes.is_unconfirmed = false;
+                    return Err(Handled::Unanswered);
+                }
+                if self.processor.inner.settler.has_lapsed(delivery) {
+                    return Err(Handled::NotStarted);
+                }
+                Ok(slot.wait(Duration::ZERO))
+            }
+            Acquired::Done => {
+                acquired.notes.is_already_done = true;
+                Err(Handled::AlreadyDone)
+            }
+            Acquired::InProgress(end) => Err(Handled::InProgress(end)),
+            Acquired::Throttled(times) => {
+                Err(Handled::Limited(Admitted::PutOff { why: Deferral::StoreThrottled, times }))
+            }
+        }
+    }
+
+    /// Whether a message waits because the store does not answer.
+    fn waits_for_answer(&self, events: &Events, delivery: &Delivery) -> bool {
+        let max_deferrals = self.processor.inner.policy(delivery).policy.max_deferrals;
+        match events.once().when_unavailable {
+            WhenUnavailable::Call => false,
+            WhenUnavailable::Defer => delivery.deferrals() < max_deferrals,
+        }
+    }
+
+    /// Notes the end of an attempt. A success is in the store before the message is deleted.
+    pub(super) async fn conclude(
+        &self,
+        events: &Events,
+        acquired: Acquisition,
+        ended: Ended,
+        slot: &Slot<Self>,
+    ) -> OnceNotes {
+        let Acquisition { lease, mut notes } = acquired;
+        let Some(lease) = lease else { return notes };
+        // Settling has the rest of the reserve.
+        let latest = self.deadlines.cutoff + self.deadlines.grace;
+        let until = (Instant::now() + events.patience() * 2).min(latest);
+        slot.extend(until + self.deadlines.grace / 4);
+        match ended {
+            Ended::Done => notes.is_unconfirmed |= !events.complete(&lease, until).await,
+            Ended::Free => events.give_back(&lease, until).await,
+            Ended::Unknown => {}
+        }
+        notes
+    }
+}
+
+/// The name of a message's event, and whether the body has none.
+fn name(events: &Events, delivery: &Delivery) -> (Option<String>, bool) {
+    let id = || delivery.original_id().map(|id| format!("id {id}"));
+    match &events.once().key {
+        None => (id(), false),
+        Some(key) => match key.find(delivery.payload()).and_then(pointer::name) {
+            Some(name) => (Some(name), false),
+            None => (id(), true),
+        },
+    }
+}
+
+/// A number that no other attempt has: no two receives have the same receipt handle.
+fn owner(delivery: &Delivery, turn: &Turn) -> u64 {
+    let mut hash = Sha256::new();
+    for handle in &delivery.receipt_handles {
+        hash.update(handle);
+    }
+    hash.update(turn.sample.to_le_bytes());
+    let hash: [u8; 32] = hash.finalize().into();
+    // Zero is nobody.
+    hash.first_chunk().map_or(1, |start| u64::from_le_bytes(*start) | 1)
+}

@@ -1,0 +1,527 @@
+//! With `once`, each event is handled once as far as the store can tell. The store never costs a
+//! message: while it is in trouble, messages wait or are called.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join, pending};
+use requeue::policy::{Once, WhenUnavailable};
+use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
+use requeue::{
+    BatchProcessor, Coordination, Deferral, Disposition, Failure, Mode, OnceNotes, Report, Sampler,
+    Strategy,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::protection::deferrals;
+use crate::world::{Act, Log, SEND, Script, VISIBILITY, World, millis, numbered, secs};
+
+/// A store that answers as it is told.
+#[derive(Debug, Default)]
+struct Told {
+    items: MemoryStore,
+    /// The fates of the next requests.
+    next: Mutex<VecDeque<Case>>,
+    requests: Mutex<Vec<Update>>,
+    latency: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Case {
+    Answers,
+    Throttled,
+    /// The request has no effect and no answer.
+    Lost,
+    /// The request has its effect, and no answer.
+    Unsaid,
+    Denied,
+}
+
+impl Told {
+    fn next(&self, cases: &[Case]) {
+        *self.next.lock().unwrap() = cases.iter().copied().collect();
+    }
+
+    fn requests(&self) -> usize {
+        std::mem::take(&mut *self.requests.lock().unwrap()).len()
+    }
+}
+
+impl Store for Told {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.requests.lock().unwrap().push(update.clone());
+        let case = self.next.lock().unwrap().pop_front().unwrap_or(Case::Answers);
+        async move {
+            sleep(self.latency).await;
+            match case {
+                Case::Answers => self.items.update(key, update).await,
+                Case::Throttled => Err(StoreError::Throttled),
+                Case::Denied => Err(StoreError::Unavailable("Denied".into())),
+                Case::Lost => pending().await,
+                Case::Unsaid => {
+                    let _ = self.items.update(key, update).await;
+                    pending().await
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.items.read(key)
+    }
+}
+
+fn by(key: &str) -> Once {
+    let mut once = Once::default();
+    once.key = (!key.is_empty()).then(|| key.parse().unwrap());
+    once
+}
+
+fn world(once: Once) -> (World, Arc<Told>) {
+    with(World::new(), once, Told::default())
+}
+
+fn with(mut world: World, once: Once, store: Told) -> (World, Arc<Told>) {
+    let store = Arc::new(store);
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    world.settings.coordination = Some(Coordination::by(shared));
+    world.settings.policy.once = Some(once);
+    (world, store)
+}
+
+fn done() -> Script {
+    Script::new(|_| Act::Done)
+}
+
+async fn next(world: &World, script: &Script) -> Report {
+    let event = world.receive().await;
+    world.report(&world.processor(script.clone()), &event).await
+}
+
+fn notes(report: &Report) -> Vec<OnceNotes> {
+    report.outcomes.iter().map(|outcome| outcome.once).collect()
+}
+
+fn only_notes(report: &Report) -> OnceNotes {
+    let [notes] = <[OnceNotes; 1]>::try_from(notes(report)).unwrap();
+    notes
+}
+
+/// The messages that completed without a call.
+fn already_done(report: &Report) -> usize {
+    let dropped = report.outcomes.iter().filter(|outcome| outcome.once.is_already_done);
+    dropped
+        .inspect(|outcome| {
+            assert_eq!(outcome.disposition, Disposition::Complete);
+            assert_eq!((outcome.why(), outcome.elapsed), (Some("already-done"), None));
+        })
+        .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_environments_that_have_a_message_at_once_call_it_once() {
+    for key in ["", "/n"] {
+        let (world, _) = world(by(key));
+        world.send_numbered(1).await;
+        let script = Script::new(|_| Act::work(secs(2)));
+        let (one, other) = (world.processor(script.clone()), world.processor(script.clone()));
+        let event = world.receive().await;
+        let later = async {
+            sleep(secs(1)).await;
+            world.report(&other, &event).await
+        };
+        let (first, second) = Box::pin(join(world.report(&one, &event), later)).await;
+        assert_eq!(deferrals(&first), [None]);
+        // The handler's 30 s, half of the reserve, three requests, and 5 s for the clocks.
+        assert_eq!(deferrals(&second), [Some((Deferral::InProgress, 40))], "{key}");
+        assert_eq!(script.calls().len(), 1);
+        // The copy of the second environment.
+        world.sleep_until_due().await;
+        assert_eq!(already_done(&next(&world, &script).await), 1, "{key}");
+        assert_eq!(script.calls().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_message_of_an_event_that_is_done_completes_without_a_call() {
+    let (world, store) = world(by("/orderId"));
+    let log = Log::default();
+    let _listening = log.listen();
+    let (script, bodies) = (done(), ["7", "7.0", "70e-1", r#""7""#, r#""\u0037""#, "8"]);
+    for value in bodies {
+        world.send(&format!(r#"{{"orderId":{value}}}"#)).await;
+        let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert!(invocation.failed().is_empty());
+    }
+    assert_eq!(script.calls().len(), 3, "7, \"7\" and 8");
+    assert!(world.messages().is_empty());
+    assert_eq!(store.requests(), 3 * 2 + 3);
+    assert_eq!(log.text().matches("already-done").count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_forgotten_when_its_time_is_over() {
+    let mut once = by("/n");
+    once.keep = secs(3_600);
+    let (world, _) = world(once);
+    let script = done();
+    for (wait, calls) in [(0, 1), (3_599, 1), (2, 2)] {
+        sleep(secs(wait)).await;
+        world.send(&numbered(1)).await;
+        world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert_eq!(script.calls().len(), calls, "after {wait} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_is_in_the_store_before_the_response() {
+    let (world, store) =
+        with(World::new(), by("/n"), Told { latency: millis(200), ..Told::default() });
+    world.send_numbered(1).await;
+    next(&world, &done()).await;
+    let [_, done] = <[Update; 2]>::try_from(store.requests.lock().unwrap().clone()).unwrap();
+    assert!(done.conditions().is_empty(), "whoever has the lease");
+    let mut item = requeue::store::Item::default();
+    assert!(done.apply(&mut item));
+    let until = item.get(requeue::store::Field::new("doneUntil"));
+    let now = world.clock.now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let ended = now.checked_sub(millis(200)).unwrap();
+    assert_eq!(until, u64::try_from((ended + secs(1_209_600)).as_millis()).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_environment_died_is_called_again_when_its_lease_is_over() {
+    let (world, _) = world(by("/n"));
+    world.send_numbered(1).await;
+    let began = Instant::now();
+    let script = Script::new(move |seen| if seen.at == began { Act::Hang } else { Act::Done });
+    let died = timeout(secs(1), next(&world, &script)).await;
+    sleep(millis(1)).await;
+    assert!(died.is_err() && script.running() == 0);
+    // A producer's second message about the same event comes too early.
+    world.send_numbered(1).await;
+    let report = next(&world, &script).await;
+    assert_eq!(deferrals(&report), [Some((Deferral::InProgress, 40))]);
+    sleep(VISIBILITY).await;
+    let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
+    assert_eq!((script.calls().len(), script.done().len()), (2, 1), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_retried_without_waiting_for_the_lease() {
+    for failure in [
+        Failure::temporary("down"),
+        Failure::rate_limit("slowly").retry_after(secs(1)),
+        Failure::postpone(secs(1)),
+    ] {
+        let (world, _) = world(by("/n"));
+        world.send_numbered(1).await;
+        let script = Script::failing_first(1, failure.clone());
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!((script.calls().len(), world.entries(SEND)), (2, vec![1]), "{failure:?}");
+    }
+    let (world, _) = world(by("/n"));
+    world.send_numbered(1).await;
+    let script = Script::new(|seen| if seen.attempt == 1 { Act::Panic } else { Act::Done });
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len(), world.entries(SEND)), (2, vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_given_up_can_be_handled_again() {
+    let (world, _) = world(by("/n"));
+    world.send_numbered(1).await;
+    let refusing = Script::always(Failure::non_retryable("never"));
+    next(&world, &refusing).await;
+    world.send_numbered(1).await;
+    let script = done();
+    next(&world, &script).await;
+    assert_eq!(script.done().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_ran_out_of_time_may_still_work_so_its_lease_goes_on() {
+    let (mut world, _) = world(by("/n"));
+    world.settings.limits.timeout = secs(5);
+    world.send_numbered(1).await;
+    let script = Script::new(|seen| if seen.attempt == 1 { Act::Hang } else { Act::work(secs(1)) });
+    let report = next(&world, &script).await;
+    assert!(matches!(report.outcomes[0].disposition, Disposition::Requeue { .. }));
+    world.sleep_until_due().await;
+    let waits = deferrals(&next(&world, &script).await);
+    assert!(matches!(waits[..], [Some((Deferral::InProgress, 1..=10))]), "{waits:?}");
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!(script.done().len(), 1);
+    assert_eq!(script.calls()[1].attempt, 2, "the wait was no attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_without_the_key_counts_by_its_own_id() {
+    let deep = format!("{}1{}", "[".repeat(50_000), "]".repeat(50_000));
+    let nested = format!(r#"{{"orderId":{deep}}}"#);
+    for body in [
+        "{}",
+        r#"{"orderId":null}"#,
+        r#"{"orderId":""}"#,
+        r#"{"orderId":true}"#,
+        r#"{"orderId":{"a":1}}"#,
+        r#"{"orderId":[1]}"#,
+        r#"{"orderId":1"#,
+        "no JSON",
+        &nested,
+    ] {
+        let (world, _) = world(by("/orderId"));
+        let script = done();
+        for _ in 0..2 {
+            world.send(body).await;
+            let event = world.receive().await;
+            let processor = world.processor(script.clone());
+            let called = only_notes(&world.report(&processor, &event).await);
+            assert!(called.is_key_missing && !called.is_already_done, "{body}");
+            // SQS delivers the same message again.
+            let again = only_notes(&world.report(&processor, &event).await);
+            assert!(again.is_already_done, "{body}");
+        }
+        assert_eq!(script.calls().len(), 2, "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_messages_of_one_event_in_a_batch_are_called_once() {
+    let (world, _) = world(by("/n"));
+    for _ in 0..2 {
+        world.send(&numbered(1)).await;
+    }
+    let script = Script::new(|_| Act::work(secs(1)));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!(script.calls().len(), 1);
+    assert_eq!(world.entries(SEND), [1], "one waited");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_a_message_is_called_or_waits_as_the_policy_says() {
+    for case in [Case::Lost, Case::Unsaid, Case::Denied] {
+        let (world, store) = world(by("/n"));
+        store.next(&[case; 3]);
+        world.send_numbered(1).await;
+        let script = done();
+        let report = next(&world, &script).await;
+        assert_eq!(script.calls().len(), 1, "{case:?}");
+        assert!(only_notes(&report).is_unconfirmed, "{case:?}");
+        assert_eq!(report.outcomes[0].disposition, Disposition::Complete);
+
+        let mut once = by("/n");
+        once.when_unavailable = WhenUnavailable::Defer;
+        let (world, store) = self::world(once);
+        store.next(&[case]);
+        world.send_numbered(1).await;
+        let script = done();
+        let report = next(&world, &script).await;
+        assert_eq!(deferrals(&report), [Some((Deferral::OnceUnavailable, 0))], "{case:?}");
+        assert!(!only_notes(&report).is_unconfirmed, "it was not called");
+        assert_eq!(script.calls().len(), 0, "{case:?}");
+        sleep(secs(60)).await;
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!(script.calls().len(), 1, "{case:?}: the store answers again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_waits_for_the_store_no_more_often_than_it_may_be_deferred() {
+    let mut once = by("/n");
+    once.when_unavailable = WhenUnavailable::Defer;
+    let (mut world, store) = world(once);
+    world.settings.policy.max_deferrals = 3;
+    store.next(&[Case::Denied; 100]);
+    world.send_numbered(1).await;
+    let script = done();
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len(), world.entries(SEND).len()), (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_throttled_store_puts_messages_off_without_a_deferral() {
+    let (mut world, store) = world(by("/n"));
+    world.settings.policy.max_deferrals = 1;
+    world.settings.sampler = Sampler::always(1.0);
+    store.next(&[Case::Throttled; 3]);
+    world.send_numbered(1).await;
+    let script = done();
+    let processor = world.processor(script.clone());
+    for wait in [20, 40, 60] {
+        let expected = Some((Deferral::StoreThrottled, wait));
+        let event = world.receive().await;
+        assert_eq!(deferrals(&world.report(&processor, &event).await), [expected]);
+        world.sleep_until_due().await;
+    }
+    next(&world, &script).await;
+    assert_eq!(script.calls().len(), 1);
+    assert_eq!(script.calls()[0].attempt, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_a_wiped_store_is_called_again() {
+    let (world, store) = world(by("/n"));
+    let script = done();
+    for calls in [1, 2] {
+        world.send(&numbered(1)).await;
+        world.invoke(&world.processor(script.clone())).await.unwrap();
+        assert_eq!(script.calls().len(), calls);
+        store.items.clear();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_stays_one_if_the_store_dies_before_it_is_noted() {
+    for case in [Case::Lost, Case::Denied, Case::Throttled] {
+        let (world, store) = world(by("/n"));
+        let log = Log::default();
+        let _listening = log.listen();
+        world.send_numbered(1).await;
+        let script = done();
+        store.next(&[Case::Answers, case, case]);
+        let processor = world.processor(script.clone());
+        let invocation = world.invoke(&processor).await.unwrap();
+        assert!(invocation.failed().is_empty() && world.messages().is_empty(), "{case:?}");
+        assert!(invocation.elapsed < secs(1), "{case:?}: {:?}", invocation.elapsed);
+        assert_eq!(store.requests(), 3, "{case:?}: it asks twice");
+        assert_eq!(log.text().matches("did not confirm").count(), 1, "{case:?}");
+
+        // The second answer is enough.
+        sleep(VISIBILITY).await;
+        world.send(&numbered(2)).await;
+        store.next(&[Case::Answers, case]);
+        let report = world.report(&processor, &world.receive().await).await;
+        assert!(!only_notes(&report).is_unconfirmed, "{case:?}");
+        sleep(secs(2)).await;
+        world.send(&numbered(2)).await;
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(already_done(&report), 1, "{case:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_ends_with_the_reserve_has_its_success_noted() {
+    let (mut world, store) =
+        with(World::new(), by("/n"), Told { latency: millis(200), ..Told::default() });
+    world.function_timeout = secs(20);
+    world.settings.limits.timeout = secs(60);
+    world.send_numbered(1).await;
+    let script = Script::new(|seen| Act::work(seen.time_left));
+    let report = next(&world, &script).await;
+    assert_eq!(only_notes(&report), OnceNotes::default());
+    assert_eq!((script.done().len(), store.requests()), (1, 2));
+    world.send_numbered(1).await;
+    assert_eq!(already_done(&next(&world, &script).await), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_has_its_whole_timeout_after_the_answer() {
+    let (mut world, _) =
+        with(World::new(), by("/n"), Told { latency: millis(240), ..Told::default() });
+    world.settings.limits.timeout = millis(500);
+    world.send_numbered(3).await;
+    let script = Script::new(|_| Act::work(millis(490)));
+    let report = next(&world, &script).await;
+    assert_eq!(script.done().len(), 3);
+    assert!(script.calls().iter().all(|seen| seen.time_left == millis(500)));
+    let elapsed: Vec<_> = report.outcomes.iter().filter_map(|outcome| outcome.elapsed).collect();
+    assert_eq!(elapsed, [millis(490); 3], "without the time of the store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_group_keep_their_order_and_those_of_one_event_are_called_once() {
+    let fifo = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "false")]);
+    let mut once = by("/n");
+    once.keep = Duration::MAX;
+    let (world, _) = with(fifo, once, Told::default());
+    for (position, n) in [1, 1, 2, 1].into_iter().enumerate() {
+        let body = numbered(n);
+        let sent = world.send_as(&body, |message| {
+            message.message_group_id("one").message_deduplication_id(position.to_string())
+        });
+        sent.await;
+    }
+    let script = Script::new(|_| Act::work(secs(1)));
+    let report = next(&world, &script).await;
+    assert_eq!(script.seen(), [numbered(1), numbered(2)]);
+    assert_eq!(already_done(&report), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_and_functions_have_events_of_their_own() {
+    let store = Arc::new(Told::default());
+    for (queue, namespace, calls) in
+        [("orders", "", 1), ("refunds", "", 1), ("orders", "other", 1), ("orders", "", 0)]
+    {
+        let mut world = World::with_queue(queue, &[]);
+        let mut coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
+        namespace.clone_into(&mut coordination.namespace);
+        world.settings.coordination = Some(coordination);
+        world.settings.policy.once = Some(by("/n"));
+        world.send_numbered(1).await;
+        let script = done();
+        next(&world, &script).await;
+        assert_eq!(script.calls().len(), calls, "{queue} {namespace}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_in_its_place_waits_for_the_lease_there() {
+    let (mut world, _) = world(by("/n"));
+    world.settings.strategy = Strategy::Visibility;
+    for _ in 0..2 {
+        world.send(&numbered(1)).await;
+    }
+    let script = Script::new(|_| Act::work(secs(1)));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len(), world.calls(SEND), world.dead().len()), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_mode_report_the_store_is_not_asked() {
+    let (mut world, store) = world(by("/n"));
+    world.settings.mode = Mode::Report;
+    let script = done();
+    for _ in 0..2 {
+        world.send(&numbered(1)).await;
+    }
+    next(&world, &script).await;
+    assert_eq!((script.calls().len(), store.requests()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_finds_no_slot_asks_nothing() {
+    let (mut world, store) = world(by("/n"));
+    let mut limit = requeue::policy::RateLimit::new(1, secs(60));
+    limit.max_slot_wait = Duration::ZERO;
+    world.settings.policy.limit = Some(limit);
+    world.send_numbered(2).await;
+    next(&world, &done()).await;
+    // One for the limit; acquired and done for one message.
+    assert_eq!(store.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_processor_without_a_store_refuses_the_policy() {
+    let mut settings = requeue::Settings::default();
+    settings.policy.once = Some(Once::default());
+    let world = World::new();
+    let queue = requeue::queue::SqsQueue::new(&world.sqs.client());
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        BatchProcessor::new(done(), queue, settings)
+    }));
+    let said = *made.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(
+        said,
+        "the policy has `once`, which needs a store: set Settings::coordination, or remove `once`"
+    );
+}
