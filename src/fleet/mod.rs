@@ -25,7 +25,7 @@ pub(crate) use once::{Acquired, Acquisition, Events};
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// The longest time for later answers.
 const ANSWER: Duration = Duration::from_millis(250);
-/// After a request without an answer, the store is not asked for so long.
+/// After several requests in a row without an answer, the store is not asked for so long.
 const REST: Duration = Duration::from_secs(1);
 /// A clock that differs by more is corrected. The store's date has whole seconds.
 const TOLERANCE: Duration = Duration::from_secs(2);
@@ -51,6 +51,8 @@ pub(crate) struct Fleet {
 
 #[derive(Debug, Default)]
 struct Trouble {
+    /// Requests in a row without an answer.
+    unanswered: u32,
     /// The store is not asked before this.
     rests_until: Option<Instant>,
     told_throttled: Option<Instant>,
@@ -119,6 +121,7 @@ impl Fleet {
         match &answer {
             Ok(answer) => {
                 self.has_answered.store(true, Ordering::Relaxed);
+                self.trouble().unanswered = 0;
                 let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.latency.store(took, Ordering::Relaxed);
                 self.follow(answer.date, asked);
@@ -157,7 +160,10 @@ impl Fleet {
             *told = Some(now);
         }
         if !is_throttled {
-            trouble.rests_until = Some(now + REST);
+            trouble.unanswered = trouble.unanswered.saturating_add(1);
+            if trouble.unanswered > 1 {
+                trouble.rests_until = Some(now + REST);
+            }
         }
         drop(trouble);
         match (is_new, is_throttled) {

@@ -195,6 +195,7 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
         let (began, mut calls) = (Instant::now(), 0);
         ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(began.elapsed(), millis(patience), "{case:?}");
+        ask_all(&one, Ask::Retry, 1).await;
         store.requests();
         ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(store.requests(), 0, "{case:?}: a store without an answer is left alone");
