@@ -20,10 +20,12 @@ mod outage;
 mod output;
 mod places;
 mod policy_text;
+mod rate;
 mod redrive_policy;
 mod schedule;
 mod send;
 mod serve;
+mod simulated;
 mod stop;
 mod table;
 mod work;
@@ -80,6 +82,9 @@ enum Simulation {
     /// Simulate a backlog and a service that is down and later rate-limited, with and without pause
     /// and circuit breaker.
     Outage(outage::Arguments),
+    /// Simulate a backlog and a service with a rate limit: without a limit in the policy, with it in
+    /// each execution environment, and with a table that they share.
+    Rate(rate::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +102,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
+        Command::Simulate(Simulation::Rate(arguments)) => rate::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
@@ -20,8 +19,7 @@ use super::arguments::Arguments;
 use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
-use crate::output::errln;
-use crate::table::duration;
+use crate::simulated::RunProgress;
 
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
@@ -34,8 +32,6 @@ const START: Duration = Duration::from_secs(1_800_000_000);
 const REQUEST: Duration = Duration::from_millis(10);
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
-/// The interval of progress lines on a terminal.
-const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 pub(super) fn simulate(
     arguments: &Arguments,
@@ -66,41 +62,6 @@ struct RunCounts {
     most_retries: u32,
     longest_open: Duration,
     deferrals: u64,
-}
-
-/// Prints the progress of a run on the standard error, if that is a terminal. It uses the clock of
-/// this machine, and takes no virtual time.
-struct RunProgress {
-    name: &'static str,
-    began: Instant,
-    clock: Clock,
-    told: SystemTime,
-    is_on: bool,
-}
-
-impl RunProgress {
-    fn new(name: &'static str) -> Self {
-        let clock = Clock::system();
-        Self {
-            name,
-            began: Instant::now(),
-            told: clock.now(),
-            clock,
-            is_on: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn tell(&mut self, left: usize) {
-        if !self.is_on {
-            return;
-        }
-        let now = self.clock.now();
-        if now.duration_since(self.told).is_ok_and(|time| time < BETWEEN_LINES) {
-            return;
-        }
-        self.told = now;
-        errln!("{}: after {}, {left} messages left", self.name, duration(self.began.elapsed()));
-    }
 }
 
 impl OutageRun {

@@ -13,7 +13,7 @@ mod chart;
 mod cost;
 mod json;
 pub(crate) mod timeline;
-mod panel;
+pub(crate) mod panel;
 mod text;
 mod dead_lettering;
 

@@ -13,18 +13,18 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::timeline::JitterRange;
 use crate::Error;
 
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const FONT: &str = "sans-serif";
-pub(super) const INK: RGBColor = RGBColor(51, 51, 51);
-const GRID: RGBColor = RGBColor(230, 230, 230);
-pub(super) const LIMIT: RGBColor = RGBColor(178, 24, 43);
+pub(crate) const INK: RGBColor = RGBColor(51, 51, 51);
+pub(crate) const GRID: RGBColor = RGBColor(230, 230, 230);
+pub(crate) const LIMIT: RGBColor = RGBColor(178, 24, 43);
 /// If a budget exceeds the longest timeline by this factor, the chart names it instead of drawing
 /// it. Otherwise it would press the line flat.
 const FAR: f64 = 1.7;
 
 /// A point of a line: the number of the retry, and seconds.
-pub(super) type Point = (f64, f64);
+pub(crate) type Point = (f64, f64);
 
 /// A limit on an axis.
 pub(super) struct Limit {
@@ -56,13 +56,13 @@ impl Axis {
 
 /// The unit of a time axis.
 #[derive(Clone, Copy)]
-pub(super) struct Unit {
-    name: &'static str,
-    secs: f64,
+pub(crate) struct Unit {
+    pub(crate) name: &'static str,
+    pub(crate) secs: f64,
 }
 
 impl Unit {
-    pub(super) fn of(longest: Duration) -> Self {
+    pub(crate) fn of(longest: Duration) -> Self {
         match longest.as_secs() {
             0..=900 => Self { name: "s", secs: 1.0 },
             901..=7_200 => Self { name: "min", secs: 60.0 },
@@ -73,13 +73,13 @@ impl Unit {
 }
 
 /// From 0 to an end, with marks at round numbers: plotters' own do not know minutes.
-struct Ticked {
+pub(crate) struct Ticked {
     scale: RangedCoordf64,
     ticks: Vec<f64>,
 }
 
 impl Ticked {
-    fn to(end: f64, finest: f64) -> Self {
+    pub(crate) fn to(end: f64, finest: f64) -> Self {
         Self { scale: (0.0..end).into(), ticks: ticks(end, finest) }
     }
 }
@@ -208,17 +208,17 @@ impl Panel {
 }
 
 /// 0.6, not 0.6000000000000001.
-fn label(tick: f64) -> String {
+pub(crate) fn label(tick: f64) -> String {
     ((tick * 10.0).round() / 10.0).to_string()
 }
 
-pub(super) fn dashed<P: Clone>(
+pub(crate) fn dashed<P: Clone>(
     from: P,
     to: P,
 ) -> DashedPathElement<std::array::IntoIter<P, 2>, i32> {
     DashedPathElement::new([from, to], 6, 4, LIMIT.stroke_width(1))
 }
 
-pub(super) fn style(size: u32, h: HPos) -> TextStyle<'static> {
+pub(crate) fn style(size: u32, h: HPos) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK).pos(Pos::new(h, VPos::Center))
 }

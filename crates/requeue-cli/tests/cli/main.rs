@@ -17,6 +17,7 @@ mod measured;
 mod new;
 mod outage;
 mod documents;
+mod rate;
 mod reference;
 mod schedule;
 mod serve;

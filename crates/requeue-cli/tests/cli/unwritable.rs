@@ -37,6 +37,7 @@ fn no_command_panics_when_its_output_cannot_be_written() {
         &["schedule", "--json"],
         &outage,
         &[&outage[..], &["--json"]].concat(),
+        &["simulate", "rate", "--messages", "5", "--environments", "1"],
     ];
     for arguments in commands {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -1,0 +1,72 @@
+//! The options of `requeue simulate rate`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use requeue::policy::RateLimit;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Messages that are in the queue at the beginning.
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) messages: u32,
+    /// Calls in each period that the service takes: `limit` of `rateLimit`.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) limit: u32,
+    /// The period in seconds: `periodSeconds` of `rateLimit`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(super) period: u64,
+    /// Calls that may come at once: `burst` of `rateLimit`.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) burst: u32,
+    /// Execution environments of the function.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(super) environments: u32,
+    /// Begin with all execution environments. Otherwise Lambda begins with 5, and adds 5 each second.
+    #[arg(long)]
+    pub(super) warm: bool,
+    /// Other scopes, such as tenants. Each sends one message within the first minute, and has a
+    /// limit of its own.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub(super) tenants: u32,
+    /// The seconds in which the table does not answer, as in `60-120`.
+    #[arg(long, value_name = "FROM-TO", value_parser = seconds)]
+    pub(super) store_down: Option<(u64, u64)>,
+    /// Percentage of receives after which SQS delivers the same message again, up to 20 s later.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=50))]
+    pub(super) duplicates: u32,
+    /// Seconds by which the clocks of execution environments are wrong at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=3_600))]
+    pub(super) skew: u32,
+    /// The policy document, whose `rateLimit` is replaced; `-` is the standard input. [default: the
+    /// policy standard]
+    #[arg(long)]
+    pub(super) policy: Option<PathBuf>,
+    /// The seed of all random numbers: the same seed gives the same run.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Write a chart of the calls to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(super) fn rate_limit(&self) -> RateLimit {
+        let mut limit = RateLimit::new(self.limit, Duration::from_secs(self.period));
+        limit.burst = self.burst;
+        limit
+    }
+}
+
+fn seconds(text: &str) -> Result<(u64, u64), String> {
+    let range = text.split_once('-').and_then(|(from, to)| from.parse().ok().zip(to.parse().ok()));
+    let range = range.filter(|(from, to)| from < to && *to <= 1_000_000);
+    range.ok_or_else(|| "it must be two seconds, the earlier one first, as in 60-120".to_owned())
+}

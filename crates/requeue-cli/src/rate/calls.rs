@@ -1,0 +1,152 @@
+//! The calls of a run, and how they keep a limit: counts in windows, order, seconds.
+
+use std::time::Duration;
+
+use requeue::policy::RateLimit;
+
+/// tokio's timers end at whole milliseconds, so a call may be so late and the next one not.
+const TIMER: Duration = Duration::from_millis(1);
+
+/// A call of the service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    /// Since the beginning of the run.
+    pub(super) at: Duration,
+    /// The number of its message.
+    pub(super) message: u32,
+}
+
+/// The calls of a run, in order.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+impl Calls {
+    pub(super) fn push(&mut self, call: Call) {
+        self.0.push(call);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn last(&self) -> Duration {
+        self.0.last().map_or(Duration::ZERO, |call| call.at)
+    }
+
+    /// The calls in each second.
+    pub(super) fn by_second(&self) -> Vec<u32> {
+        let mut seconds = Vec::new();
+        for call in &self.0 {
+            let second = usize::try_from(call.at.as_secs()).unwrap_or(usize::MAX);
+            if seconds.len() <= second {
+                seconds.resize(second + 1, 0);
+            }
+            seconds[second] += 1;
+        }
+        seconds
+    }
+
+    /// The most calls in any window of this length.
+    pub(super) fn most_within(&self, window: Duration) -> usize {
+        let mut from = 0;
+        let mut most = 0;
+        for (to, call) in self.0.iter().enumerate() {
+            while self.0[from].at + window < call.at {
+                from += 1;
+            }
+            most = most.max(to + 1 - from);
+        }
+        most
+    }
+
+    /// The calls above limit × time + burst, in the window of any length that has most of them. A
+    /// call that comes early by half of the interval is half a call.
+    pub(super) fn most_above(&self, limit: &RateLimit) -> f64 {
+        let rate = rate(limit);
+        let (mut level, mut most): (f64, f64) = (0.0, 0.0);
+        let mut before = Duration::ZERO;
+        for call in &self.0 {
+            level = (level - call.at.saturating_sub(before).as_secs_f64() * rate).max(0.0) + 1.0;
+            before = call.at;
+            most = most.max(level);
+        }
+        // A wait that ends a millisecond late is the timer's.
+        (most - f64::from(limit.burst) - rate * TIMER.as_secs_f64()).max(0.0)
+    }
+
+    /// For each message, how long it was called after a later one, in ascending order. Only the
+    /// messages below `count` are looked at.
+    pub(super) fn disorder(&self, count: u32) -> Vec<Duration> {
+        let mut first = vec![None; usize::try_from(count).unwrap_or(usize::MAX)];
+        for call in &self.0 {
+            if let Some(first) = usize::try_from(call.message).ok().and_then(|at| first.get_mut(at))
+            {
+                first.get_or_insert(call.at);
+            }
+        }
+        let mut later = Duration::MAX;
+        let mut disorder: Vec<Duration> = Vec::with_capacity(first.len());
+        for at in first.into_iter().rev().flatten() {
+            disorder.push(at.saturating_sub(later));
+            later = later.min(at);
+        }
+        disorder.sort_unstable();
+        disorder
+    }
+}
+
+/// Calls in a second.
+pub(super) fn rate(limit: &RateLimit) -> f64 {
+    f64::from(limit.limit) / limit.period.as_secs_f64()
+}
+
+/// The most calls that a limit allows in a window of this length, with its ends.
+pub(super) fn allowed(limit: &RateLimit, window: Duration) -> u64 {
+    let periods = window.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
+    u64::try_from(periods).unwrap_or(u64::MAX) + u64::from(limit.burst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(millis: &[u64]) -> Calls {
+        let call = |(message, at): (u32, &u64)| Call { at: Duration::from_millis(*at), message };
+        Calls((0..).zip(millis).map(call).collect())
+    }
+
+    #[test]
+    fn calls_above_a_limit_are_counted_in_the_worst_window() {
+        let mut limit = RateLimit::new(10, Duration::from_secs(1));
+        for (burst, millis, above) in [
+            (1, &[0, 100, 200, 300][..], 0.0),
+            (1, &[0, 99, 200], 0.0),
+            (1, &[0, 49, 200], 0.5),
+            (1, &[0, 0, 0, 5_000], 1.99),
+            (3, &[0, 0, 0, 100, 5_000, 5_000, 5_000], 0.0),
+            (3, &[0, 0, 0, 0, 400, 400, 400], 0.99),
+        ] {
+            limit.burst = burst;
+            let most = calls(millis).most_above(&limit);
+            assert!((most - above).abs() < 1e-6, "{burst} {millis:?}: {most}");
+        }
+    }
+
+    #[test]
+    fn a_window_holds_its_ends() {
+        let calls = calls(&[0, 400, 1_000, 1_400, 2_001]);
+        let most =
+            [0, 399, 400, 1_000, 1_001].map(|ms| calls.most_within(Duration::from_millis(ms)));
+        assert_eq!(most, [1, 1, 2, 3, 3]);
+        assert_eq!(calls.by_second(), [2, 2, 1]);
+    }
+
+    #[test]
+    fn disorder_is_the_time_after_a_later_message() {
+        let mut calls = Calls::default();
+        for (at, message) in [(1, 0), (2, 2), (5, 1), (6, 3), (9, 1)] {
+            calls.push(Call { at: Duration::from_secs(at), message });
+        }
+        assert_eq!(calls.disorder(4), [0, 0, 0, 3].map(Duration::from_secs));
+    }
+}

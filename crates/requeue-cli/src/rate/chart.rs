@@ -1,0 +1,122 @@
+//! The calls of each second as an SVG chart: a panel for each run, with the same time axis. The
+//! same runs give the same bytes, and the SVG brings no fonts.
+
+use std::time::Duration;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::Sharing;
+use super::arguments::Arguments;
+use super::calls::rate;
+use super::figures::RateFigures;
+use crate::Error;
+use crate::schedule::panel::{Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, label, style};
+use crate::table::duration;
+
+const SIZE: (u32, u32) = (960, 760);
+/// The most points of a line.
+const MAX_POINTS: usize = 900;
+/// Okabe and Ito's blue, which colour-blind readers can tell from the limit.
+const CALLS: RGBColor = RGBColor(0, 114, 178);
+
+pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String, Error> {
+    let mut text = String::new();
+    {
+        let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        whole.fill(&WHITE)?;
+        let (title, rest) = whole.split_vertically(64);
+        let (panels, legend) = rest.split_vertically(SIZE.1 - 64 - 40);
+        draw_title(&title, arguments)?;
+        let end = runs.iter().map(|run| run.by_second().len()).max().unwrap_or_default();
+        let panels = panels.split_evenly((runs.len(), 1));
+        for ((panel, sharing), run) in panels.iter().zip(Sharing::ALL).zip(runs) {
+            draw_run(panel, arguments, sharing, run, end)?;
+        }
+        draw_legend(&legend)?;
+        whole.present()?;
+    }
+    Ok(text)
+}
+
+fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {
+    let Arguments { messages, environments, limit, period, .. } = arguments;
+    let title = format!("Calls in each second: {messages} messages at once");
+    area.draw_text(&title, &style(22, HPos::Left), (20, 24))?;
+    let below = format!(
+        "{environments} execution environments; the service takes {limit} calls in {}",
+        duration(Duration::from_secs(*period))
+    );
+    area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
+    Ok(())
+}
+
+fn draw_run(
+    area: &Area<'_>,
+    arguments: &Arguments,
+    sharing: Sharing,
+    run: &RateFigures,
+    end: usize,
+) -> Result<(), Error> {
+    let (head, panel) = area.split_vertically(30);
+    let most = run.by_second().iter().copied().max().unwrap_or_default();
+    let title = format!(
+        "{}: at most {most} calls in a second, the last one after {}",
+        sharing.name(),
+        duration(run.took)
+    );
+    head.draw_text(&title, &style(15, HPos::Left), (20, 18))?;
+    let limit = rate(&arguments.rate_limit());
+    let height = f64::from(most).max(limit) * 1.2;
+    let seconds = u32::try_from(end).map_or(f64::INFINITY, f64::from);
+    let unit = Unit::of(Duration::from_secs_f64(seconds));
+    let mut chart = ChartBuilder::on(&panel)
+        .margin_left(14)
+        .margin_right(20)
+        .x_label_area_size(42)
+        .y_label_area_size(70)
+        .build_cartesian_2d(Ticked::to(seconds / unit.secs, 0.1), Ticked::to(height, 1.0))?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .label_style(style(13, HPos::Center))
+        .axis_desc_style(style(14, HPos::Center))
+        .x_desc(format!("time ({})", unit.name))
+        .y_desc("calls")
+        .x_label_formatter(&|tick| label(*tick))
+        .y_label_formatter(&|tick| label(*tick))
+        .draw()?;
+    let area = chart.plotting_area();
+    let outline: Vec<Point> =
+        steps(run.by_second()).into_iter().map(|(x, y)| (x / unit.secs, y)).collect();
+    area.draw(&Polygon::new(outline, CALLS.mix(0.65).filled()))?;
+    area.draw(&dashed((0.0, limit), (seconds / unit.secs, limit)))?;
+    Ok(())
+}
+
+/// The outline of the calls. A long run shows the second with most calls of several.
+fn steps(by_second: &[u32]) -> Vec<Point> {
+    let width = by_second.len().div_ceil(MAX_POINTS).max(1);
+    let mut points = vec![(0.0, 0.0)];
+    let mut from = 0.0;
+    for seconds in by_second.chunks(width) {
+        let calls = f64::from(seconds.iter().copied().max().unwrap_or_default());
+        let to = from + u32::try_from(seconds.len()).map_or(0.0, f64::from);
+        points.extend([(from, calls), (to, calls)]);
+        from = to;
+    }
+    points.push((from, 0.0));
+    points
+}
+
+fn draw_legend(area: &Area<'_>) -> Result<(), Error> {
+    const Y: i32 = 18;
+    let text = style(14, HPos::Left);
+    area.draw(&Rectangle::new([(20, Y - 8), (54, Y + 8)], CALLS.mix(0.65).filled()))?;
+    area.draw_text("calls in a second", &text, (62, Y))?;
+    area.draw(&dashed((240, Y), (274, Y)))?;
+    area.draw_text("limit of the service", &text.color(&LIMIT), (282, Y))?;
+    Ok(())
+}

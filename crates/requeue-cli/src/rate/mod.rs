@@ -1,0 +1,66 @@
+//! `requeue simulate rate`: a backlog, a service with a rate limit, and the execution environments
+//! of a function. It runs without a limit, with the limit in each execution environment, and with
+//! one limit that all share by a table, in virtual time, over the embedded queue.
+
+use std::fs;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use requeue::policy::RetryPolicy;
+use serde_json::json;
+
+mod arguments;
+mod calls;
+mod chart;
+mod figures;
+mod simulation;
+
+pub(crate) use arguments::Arguments;
+use figures::RateFigures;
+use simulation::{Sharing, simulate};
+
+use crate::output::outln;
+use crate::table::{duration, table};
+use crate::{Error, document};
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let policy = match &arguments.policy {
+        Some(file) => document::read(file)?.0,
+        None => RetryPolicy::default(),
+    };
+    let mut runs = Vec::new();
+    for sharing in Sharing::ALL {
+        runs.push(simulate(arguments, policy.clone(), sharing)?);
+    }
+    if let Some(file) = &arguments.svg {
+        let chart = chart::svg(arguments, &runs)?;
+        fs::write(file, chart)
+            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    }
+    if arguments.json {
+        let [none, nothing, table] = &runs[..] else { return Err("a run is missing".into()) };
+        let runs = json!({
+            "withoutLimit": none.json(),
+            "withoutTable": nothing.json(),
+            "withTable": table.json(),
+        });
+        outln!("{runs:#}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Arguments { messages, limit, period, burst, environments, .. } = arguments;
+    outln!(
+        "{messages} messages at once; a service that takes {limit} calls in {} and a burst of \
+         {burst}; {environments} execution environments, which get batches of 10 within a window \
+         of 1 s\n",
+        duration(Duration::from_secs(*period)),
+    )?;
+    let heads: Vec<&str> = [""].into_iter().chain(Sharing::ALL.map(Sharing::name)).collect();
+    let mut rows = table(&heads);
+    let columns: Vec<_> = runs.iter().map(RateFigures::rows).collect();
+    for (at, (name, _)) in columns[0].iter().enumerate() {
+        let values = columns.iter().map(|rows| rows[at].1.clone());
+        rows.add_row([name.clone()].into_iter().chain(values).collect::<Vec<_>>());
+    }
+    outln!("{}", rows.trim_fmt())?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,226 @@
+//! One run: the queue, the function's execution environments, the table and the service, in virtual
+//! time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Entry};
+use requeue::policy::RetryPolicy;
+use requeue::queue::QueueArn;
+use requeue::store::Store;
+use requeue::{
+    BatchProcessor, Clock, Coordination, Deferral, Disposition, Failure, Handler, Message,
+    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::arguments::Arguments;
+use super::calls::{Call, Calls};
+use super::figures::{RateFigures, Requests, RunCounts};
+use crate::Error;
+use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore};
+
+/// The start time of a run.
+const START: Duration = Duration::from_secs(1_800_000_000);
+/// The duration of a call.
+const CALL: Duration = Duration::from_millis(100);
+/// The other tenants send their messages within this time.
+const FEEDING: Duration = Duration::from_secs(60);
+
+/// How the execution environments keep the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// There is no limit.
+    None,
+    /// Each keeps it alone.
+    Nothing,
+    /// All keep it together, by a table.
+    Table,
+}
+
+impl Sharing {
+    pub(super) const ALL: [Self; 3] = [Self::None, Self::Nothing, Self::Table];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "without a rate limit",
+            Self::Nothing => "limit without a table",
+            Self::Table => "limit with a table",
+        }
+    }
+}
+
+pub(super) fn simulate(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    sharing: Sharing,
+) -> Result<RateFigures, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    runtime.block_on(run(arguments, policy, sharing))
+}
+
+/// The service: it takes every call, and counts.
+#[derive(Clone)]
+struct CountingService {
+    began: Instant,
+    /// The messages of the flood; each further one is that of another tenant.
+    messages: u32,
+    log: Arc<Mutex<ServiceLog>>,
+}
+
+#[derive(Default)]
+struct ServiceLog {
+    /// The calls of the flood.
+    calls: Calls,
+    /// When each other tenant sent its message.
+    sent: BTreeMap<u32, Instant>,
+    /// The waits of the other tenants' messages.
+    waits: Vec<Duration>,
+}
+
+impl CountingService {
+    fn log(&self) -> MutexGuard<'_, ServiceLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call(&self, message: u32) -> Result<(), Failure> {
+        {
+            let mut log = self.log();
+            let now = Instant::now();
+            if message < self.messages {
+                log.calls.push(Call { at: now - self.began, message });
+            } else if let Some(sent) = log.sent.remove(&message) {
+                log.waits.push(now - sent);
+            }
+        }
+        sleep(CALL).await;
+        Ok(())
+    }
+}
+
+async fn run(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    sharing: Sharing,
+) -> Result<RateFigures, Error> {
+    // A fixed time: the milliseconds of the real one would make each run different.
+    let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
+    let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
+    let queue = sqs.create_queue("orders", [])?;
+    for number in 0..arguments.messages {
+        send(&sqs, &queue, number)?;
+    }
+    let began = Instant::now();
+    let down = arguments
+        .store_down
+        .map(|(from, to)| began + Duration::from_secs(from)..began + Duration::from_secs(to));
+    let store =
+        (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
+    let service = CountingService { began, messages: arguments.messages, log: Arc::default() };
+    let settings = settings(arguments, policy, sharing, store.clone());
+    let skews = Sampler::seeded(!arguments.seed);
+    let environments = (0..arguments.environments).map(|_| {
+        let mut settings = settings.clone();
+        settings.clock = Some(skewed(&clock, arguments.skew, skews.sample()));
+        BatchProcessor::new(handler(&service), sqs.clone(), settings)
+    });
+    let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
+    function.duplicates = f64::from(arguments.duplicates) / 100.0;
+    function.is_warm = arguments.warm;
+    let (counts, progress) = (Cell::default(), RefCell::new(RunProgress::new(sharing.name())));
+    let feeding = feed(arguments, &sqs, &queue, &service);
+    function
+        .drain_while(feeding, |left, report| {
+            counts.set(counted(counts.get(), report));
+            progress.borrow_mut().tell(left);
+        })
+        .await?;
+    let requests =
+        Requests { sqs: function.requests(), store: store.map(|store| store.requests()) };
+    let log = service.log();
+    let (limit, messages) = (arguments.rate_limit(), arguments.messages);
+    Ok(RateFigures::of(&log.calls, &limit, messages, &log.waits, counts.get(), &requests))
+}
+
+fn settings(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    sharing: Sharing,
+    store: Option<Arc<SimulatedStore>>,
+) -> Settings {
+    let mut settings = Settings::default();
+    settings.policy = policy;
+    settings.policy.limit = (sharing != Sharing::None).then(|| arguments.rate_limit());
+    settings.sampler = Sampler::seeded(arguments.seed);
+    settings.recursive_loop = RecursiveLoop::Allow;
+    settings.coordination = store.map(|store| {
+        let mut coordination = Coordination::by(store as Arc<dyn Store>);
+        coordination.max_environments = arguments.environments;
+        coordination
+    });
+    settings
+}
+
+/// Each tenant is a scope; the flood is of one.
+fn handler(service: &CountingService) -> impl Handler + use<> {
+    let (service, flood) = (service.clone(), service.messages);
+    let handler = move |message: Message| {
+        let service = service.clone();
+        async move { service.call(number(&message)).await }
+    };
+    scoped(handler, move |message: &Message| match number(message) {
+        number if number < flood => Scope::default(),
+        number => Scope::of(number.to_string()),
+    })
+}
+
+/// A clock that is wrong by up to `most` seconds.
+fn skewed(clock: &Clock, most: u32, sample: f64) -> Clock {
+    let later = Duration::from_secs(u64::from(2 * most)).mul_f64(sample);
+    let (clock, earlier) = (clock.clone(), Duration::from_secs(most.into()));
+    Clock::showing(move || clock.now() + later - earlier)
+}
+
+fn send(sqs: &EmbeddedSqs, queue: &QueueArn, number: u32) -> Result<(), Error> {
+    sqs.put(queue, &Entry::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?;
+    Ok(())
+}
+
+fn number(message: &Message) -> u32 {
+    let body: Value = serde_json::from_str(message.body()).unwrap_or_default();
+    body["order"].as_u64().and_then(|order| u32::try_from(order).ok()).unwrap_or_default()
+}
+
+/// Sends the messages of the other tenants.
+async fn feed(
+    arguments: &Arguments,
+    sqs: &EmbeddedSqs,
+    queue: &QueueArn,
+    service: &CountingService,
+) -> Result<(), Error> {
+    let times = Sampler::seeded(arguments.seed.rotate_left(1));
+    let mut times: Vec<_> =
+        (0..arguments.tenants).map(|_| FEEDING.mul_f64(times.sample())).collect();
+    times.sort_unstable();
+    for (number, at) in (arguments.messages..).zip(times) {
+        sleep_until(service.began + at).await;
+        service.log().sent.insert(number, Instant::now());
+        send(sqs, queue, number)?;
+    }
+    Ok(())
+}
+
+fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
+    for outcome in &report.outcomes {
+        if let Disposition::Defer { why, .. } = outcome.disposition {
+            let is_put_off = matches!(why, Deferral::StoreThrottled | Deferral::StoreUnavailable);
+            counts.deferrals += 1;
+            counts.put_off += u64::from(is_put_off);
+        }
+    }
+    counts
+}

@@ -1,0 +1,191 @@
+//! A function with its event source mapping, as Lambda runs it: pollers collect batches, and a free
+//! execution environment handles each.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use requeue::embedded::{EmbeddedSqs, Entry, Fault};
+use requeue::queue::{MAX_BATCH_ENTRIES, Queue as _, QueueArn, ReceiveRequest, Source};
+use requeue::{BatchProcessor, Handler, Record, Report, Sampler};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::Error;
+
+/// The batches that are collected at once. Lambda begins with as many pollers.
+const POLLERS: usize = 5;
+/// Lambda begins with so many concurrent invocations, and adds up to 300 each minute.
+const AT_FIRST: u32 = 5;
+const BETWEEN_STARTS: Duration = Duration::from_millis(200);
+const BATCHING_WINDOW: Duration = Duration::from_secs(1);
+const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(380);
+/// Long polling, as Lambda's poller does.
+const POLL: Duration = Duration::from_secs(20);
+/// The latency of a request of the function, or of a delete by a poller.
+const REQUEST: Duration = Duration::from_millis(10);
+
+/// A message that is delivered again comes up to so much later.
+const LATE: Duration = Duration::from_secs(20);
+
+/// A function, and the queue that it handles.
+pub(crate) struct SimulatedFunction<H> {
+    sqs: EmbeddedSqs,
+    queue: QueueArn,
+    environments: Vec<BatchProcessor<H, EmbeddedSqs>>,
+    /// The share of receives after which SQS delivers the same message again.
+    pub(crate) duplicates: f64,
+    sampler: Sampler,
+    /// Whether all execution environments are there from the beginning.
+    pub(crate) is_warm: bool,
+    /// Whether further messages are sent.
+    is_fed: Cell<bool>,
+}
+
+impl<H: Handler> SimulatedFunction<H> {
+    /// From now on, requests to SQS take time.
+    pub(crate) fn new(
+        sqs: EmbeddedSqs,
+        queue: QueueArn,
+        environments: Vec<BatchProcessor<H, EmbeddedSqs>>,
+    ) -> Self {
+        sqs.set_faults(|call| match call.operation.as_str() {
+            // A poller that is cut short at the end of its window must not lose a response.
+            "ReceiveMessage" => Fault::None,
+            _ => Fault::RespondAfter(REQUEST),
+        });
+        let sampler = Sampler::seeded(0);
+        Self {
+            sqs,
+            queue,
+            environments,
+            duplicates: 0.0,
+            sampler,
+            is_warm: false,
+            is_fed: Cell::new(false),
+        }
+    }
+
+    /// The requests to SQS so far.
+    pub(crate) fn requests(&self) -> u64 {
+        requests(&self.sqs)
+    }
+
+    /// Sends messages meanwhile: an empty queue is not the end before `feeding` is.
+    pub(crate) async fn drain_while(
+        &self,
+        feeding: impl Future<Output = Result<(), Error>>,
+        note: impl Fn(usize, &Report),
+    ) -> Result<(), Error> {
+        self.is_fed.set(true);
+        let feeding = async {
+            let fed = feeding.await;
+            self.is_fed.set(false);
+            fed
+        };
+        tokio::try_join!(feeding, self.drain(note))?;
+        Ok(())
+    }
+
+    /// Delivers until the queue is empty. `note` gets the number of messages in the queue, and the
+    /// report of each batch.
+    pub(crate) async fn drain(&self, note: impl Fn(usize, &Report)) -> Result<(), Error> {
+        let pollers = Semaphore::new(POLLERS);
+        let began = Instant::now();
+        let environments = (0..).zip(&self.environments).map(|(number, processor)| {
+            let more = u32::saturating_sub(number, AT_FIRST - 1) * u32::from(!self.is_warm);
+            let (pollers, note) = (&pollers, &note);
+            async move {
+                sleep_until(began + BETWEEN_STARTS * more).await;
+                self.environment(processor, pollers, note).await
+            }
+        });
+        try_join_all(environments).await?;
+        Ok(())
+    }
+
+    /// One execution environment. The one that has been free for longest is next.
+    async fn environment(
+        &self,
+        processor: &BatchProcessor<H, EmbeddedSqs>,
+        pollers: &Semaphore,
+        note: &impl Fn(usize, &Report),
+    ) -> Result<(), Error> {
+        loop {
+            let poller = pollers.acquire().await?;
+            let Some(records) = self.poll().await? else { return Ok(()) };
+            drop(poller);
+            let receipts: Vec<String> = records
+                .iter()
+                .map(|record| record.receipt_handle.clone().unwrap_or_default())
+                .collect();
+            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
+            note(self.sqs.message_count(&self.queue)?, &report);
+            let done: Vec<String> = report
+                .outcomes
+                .iter()
+                .zip(receipts)
+                .filter(|(outcome, _)| !outcome.settlement.is_kept())
+                .map(|(_, receipt)| receipt)
+                .collect();
+            if !done.is_empty() {
+                // The execution environment is free before the poller has deleted the messages.
+                let (sqs, queue) = (self.sqs.clone(), self.queue.clone());
+                tokio::spawn(async move {
+                    let done: Vec<&str> = done.iter().map(String::as_str).collect();
+                    // SQS ignores the handles of messages that the function deleted itself.
+                    let _ = sqs.delete(&queue, &done).await;
+                });
+            }
+        }
+    }
+
+    /// Collects a batch; `None` if there are no more messages.
+    async fn poll(&self) -> Result<Option<Vec<Record>>, Error> {
+        while self.is_fed.get() || self.sqs.message_count(&self.queue)? > 0 {
+            let mut ask = ReceiveRequest::default();
+            (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
+            let mut records = Source::receive(&self.sqs, &self.queue, ask).await?;
+            if records.is_empty() {
+                continue;
+            }
+            let end = Instant::now() + BATCHING_WINDOW;
+            while records.len() < MAX_BATCH_ENTRIES {
+                (ask.max, ask.wait) = (MAX_BATCH_ENTRIES - records.len(), BATCHING_WINDOW);
+                match timeout_at(end, Source::receive(&self.sqs, &self.queue, ask)).await {
+                    Ok(more) => records.extend(more?),
+                    Err(_) => break,
+                }
+            }
+            self.duplicate(&records)?;
+            return Ok(Some(records));
+        }
+        Ok(None)
+    }
+
+    /// Lets SQS deliver some messages again. The limit does not look at message ids, so a second
+    /// message does as well.
+    fn duplicate(&self, records: &[Record]) -> Result<(), Error> {
+        for record in records {
+            if self.duplicates > 0.0 && self.sampler.sample() < self.duplicates {
+                let attributes = record.attributes.clone().unwrap_or_default();
+                let mut entry = Entry::new(record.body.as_deref().unwrap_or_default(), &attributes);
+                entry.delay_secs = u16::try_from(LATE.mul_f64(self.sampler.sample()).as_secs())?;
+                self.sqs.put(&self.queue, &entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The requests to SQS so far.
+pub(crate) fn requests(sqs: &EmbeddedSqs) -> u64 {
+    let operations = [
+        "ReceiveMessage",
+        "SendMessageBatch",
+        "DeleteMessageBatch",
+        "ChangeMessageVisibilityBatch",
+    ];
+    operations.iter().map(|operation| sqs.call_count(operation)).sum()
+}

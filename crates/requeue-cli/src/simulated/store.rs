@@ -1,0 +1,104 @@
+//! The table that execution environments share, with the limits of one in DynamoDB: requests take
+//! time, and one item takes so many writes a second.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, pending};
+use requeue::Clock;
+use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
+use tokio::time::{Instant, sleep};
+
+/// The way of a request, and of its response.
+const REQUEST: Duration = Duration::from_millis(2);
+const RESPONSE: Duration = Duration::from_millis(3);
+/// The most writes of one item in a second. DynamoDB allows a partition as many.
+const WRITES: f64 = 1_000.0;
+
+/// A store in this process that behaves as a table does.
+#[derive(Debug)]
+pub(crate) struct SimulatedStore {
+    items: MemoryStore,
+    clock: Clock,
+    requests: AtomicU64,
+    /// It does not answer in this time.
+    down: Option<Range<Instant>>,
+    /// The writes that each item takes at once, and the time of that.
+    capacity: Mutex<HashMap<Key, (f64, Instant)>>,
+}
+
+impl SimulatedStore {
+    pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
+        Self {
+            items: MemoryStore::default(),
+            clock,
+            requests: AtomicU64::default(),
+            down,
+            capacity: Mutex::default(),
+        }
+    }
+
+    /// The requests so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    async fn arrive(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        sleep(REQUEST).await;
+        if self.down.as_ref().is_some_and(|down| down.contains(&Instant::now())) {
+            pending::<()>().await;
+        }
+    }
+
+    fn takes_write(&self, key: &Key) -> bool {
+        let mut capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let (writes, at) = capacity.entry(*key).or_insert((WRITES, now));
+        *writes = (*writes + now.duration_since(*at).as_secs_f64() * WRITES).min(WRITES);
+        *at = now;
+        let takes = *writes >= 1.0;
+        if takes {
+            *writes -= 1.0;
+        }
+        takes
+    }
+
+    async fn respond(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
+        let date = Some(self.clock.now());
+        sleep(RESPONSE).await;
+        Ok(Answer { date, ..answer? })
+    }
+}
+
+impl Store for SimulatedStore {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        async move {
+            self.arrive().await;
+            let answer = if self.takes_write(key) {
+                self.items.update(key, update).await
+            } else {
+                Err(StoreError::Throttled)
+            };
+            self.respond(answer).await
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        async move {
+            self.arrive().await;
+            let answer = self.items.read(key).await;
+            self.respond(answer).await
+        }
+        .boxed()
+    }
+}

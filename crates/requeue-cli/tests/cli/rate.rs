@@ -1,0 +1,95 @@
+//! `requeue simulate rate`: a fleet keeps one limit by a table, and does not without.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::run::{requeue, scratch};
+
+const SIZE: [&str; 6] = ["simulate", "rate", "--messages", "1000", "--environments", "20"];
+
+fn figures(options: &[&str]) -> Value {
+    let said = requeue(&[&SIZE[..], options, &["--json"]].concat()).succeeded();
+    serde_json::from_str(&said).unwrap()
+}
+
+#[test]
+fn a_table_keeps_one_limit_for_all_environments_and_the_order() {
+    let figures = figures(&[]);
+    let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
+    for run in ["withoutLimit", "withoutTable", "withTable"] {
+        assert_eq!(number(run, "calls"), 1_000.0, "{run}: {figures}");
+    }
+    assert!(number("withoutLimit", "callsAboveLimit") > 900.0, "{figures}");
+    assert!(number("withoutTable", "callsAboveLimit") > 500.0, "{figures}");
+    assert!(number("withTable", "callsAboveLimit") < 0.01, "{figures}");
+    assert!(number("withTable", "throughputOfLimit") > 0.94, "{figures}");
+    assert!(number("withTable", "mostSecondsOutOfOrder") < 3.0, "{figures}");
+    assert!(number("withTable", "deferralsPerMessage") < 2.0, "{figures}");
+    assert!(number("withTable", "sqsRequestsPerMessage") < 1.5, "{figures}");
+    assert!(number("withTable", "storeRequestsPerMessage") < 0.5, "{figures}");
+    let by_second = figures["withTable"]["callsBySecond"].as_array().unwrap();
+    assert!((20..=22).contains(&by_second.len()), "{figures}");
+    assert!(by_second.iter().all(|calls| calls.as_u64().unwrap() <= 51), "{figures}");
+}
+
+#[test]
+fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer() {
+    let calls_above = |options: &[&str]| {
+        let figures = figures(options);
+        assert!(figures["withTable"]["calls"].as_u64().unwrap() >= 1_000, "{figures}");
+        figures["withTable"]["callsAboveLimit"].as_f64().unwrap()
+    };
+    assert!(calls_above(&["--duplicates", "20"]) < 0.01);
+    // limit × 2 × skew more
+    assert!(calls_above(&["--skew", "1"]) <= 100.0);
+    // a fifth of the limit of a second more
+    assert!(calls_above(&["--store-down", "5-10"]) <= 10.0);
+}
+
+#[test]
+fn a_flood_of_one_tenant_does_not_delay_the_others() {
+    let wait = |messages: &str| {
+        let size = ["simulate", "rate", "--messages", messages, "--environments", "30"];
+        let options = ["--warm", "--tenants", "500", "--json"];
+        let figures = requeue(&[&size[..], &options].concat()).succeeded();
+        let figures: Value = serde_json::from_str(&figures).unwrap();
+        figures["withTable"]["longestWaitOfOtherTenantsSeconds"].as_f64().unwrap()
+    };
+    let (alone, with_a_flood) = (wait("1"), wait("2000"));
+    assert!(alone > 0.0 && with_a_flood <= alone + 1.0, "{alone} {with_a_flood}");
+}
+
+#[test]
+fn a_run_is_repeated_and_drawn() {
+    let chart = scratch("rate.svg");
+    let path = chart.to_str().unwrap();
+    let size = ["simulate", "rate", "--messages", "200", "--limit", "20", "--environments", "5"];
+    let run = || requeue(&[&size[..], &["--svg", path]].concat()).succeeded();
+    let said = run();
+    let drawn = fs::read_to_string(path).unwrap();
+    assert_eq!((said.clone(), drawn.clone()), (run(), fs::read_to_string(path).unwrap()));
+    for line in [
+        "200 messages at once; a service that takes 20 calls in 1 s",
+        "without a rate limit",
+        "limit without a table",
+        "limit with a table",
+        " throughput ",
+        " requests to the table for each message ",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let document = roxmltree::Document::parse(&drawn).unwrap();
+    let polygons = document.descendants().filter(|node| node.tag_name().name() == "polygon");
+    assert_eq!(polygons.count(), 3, "a panel for each run");
+    assert!(drawn.contains("limit with a table: at most 20 calls in a second"), "{drawn}");
+}
+
+#[test]
+fn a_time_without_an_answer_has_a_beginning_and_an_end() {
+    for wrong in ["60", "60-60", "x-70"] {
+        let run = requeue(&["simulate", "rate", "--store-down", wrong]);
+        assert_eq!(run.status, 2, "{wrong}");
+        assert!(run.stderr.contains("the earlier one first, as in 60-120"), "{}", run.stderr);
+    }
+}
