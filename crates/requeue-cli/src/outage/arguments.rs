@@ -25,6 +25,14 @@ pub(crate) struct Arguments {
     /// circuit, as with `REQUEUE_SCOPE`.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) scopes: u32,
+    /// Calls in a second that the policy allows: `limit` of its `rateLimit`. [default: that of the
+    /// policy, or none]
+    #[arg(long, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) limit: Option<u32>,
+    /// Let Lambda deliver batches of 10 to this number of execution environments. Compare those that
+    /// share nothing with those that share a table, both with pause and circuit breaker.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(super) environments: Option<u32>,
     /// The policy document; `-` is the standard input. [default: the policy standard]
     #[arg(long)]
     pub(super) policy: Option<PathBuf>,

@@ -24,6 +24,8 @@ pub(super) struct OutageFigures {
     pub(super) deferrals: u64,
     pub(super) dead: usize,
     pub(super) requests_per_message: f64,
+    /// Requests to the table, if there is one.
+    pub(super) store_requests_per_message: Option<f64>,
 }
 
 impl OutageFigures {
@@ -43,6 +45,7 @@ impl OutageFigures {
             "deferrals": self.deferrals,
             "deadLetters": self.dead,
             "requestsPerMessage": self.requests_per_message,
+            "storeRequestsPerMessage": self.store_requests_per_message,
         })
     }
 }
@@ -72,3 +75,9 @@ pub(super) const ROWS: [OutageRow; 11] = [
     ("dead letters", |figures| figures.dead.to_string()),
     ("requests to SQS for each message", |figures| format!("{:.1}", figures.requests_per_message)),
 ];
+
+/// A row for runs of which one has a table.
+pub(super) const TABLE_ROW: OutageRow = ("requests to the table for each message", |figures| {
+    let requests = figures.store_requests_per_message;
+    requests.map_or_else(|| "none".to_owned(), |requests| format!("{requests:.2}"))
+});

@@ -1,12 +1,13 @@
 //! `requeue simulate outage`: a backlog, a service that is down and later rate-limited, and the
-//! execution environments of a function. It runs without and with pause and circuit breaker, in
-//! virtual time, over the embedded queue.
+//! execution environments of a function. It runs without and with pause and circuit breaker, or
+//! without and with a table that the execution environments share, in virtual time, over the
+//! embedded queue.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::RetryPolicy;
-use serde_json::json;
+use requeue::policy::{RateLimit, RetryPolicy};
+use serde_json::{Map, Value};
 
 mod arguments;
 mod figures;
@@ -14,24 +15,57 @@ mod service;
 mod simulation;
 
 pub(crate) use arguments::Arguments;
-use figures::ROWS;
-use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, simulate};
+use figures::{ROWS, TABLE_ROW};
+use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, Environments, simulate};
 
 use crate::output::outln;
 use crate::table::{duration, table};
 use crate::{Error, document};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let protected = match &arguments.policy {
+    let mut protected = match &arguments.policy {
         Some(file) => document::read(file)?.0,
         None => RetryPolicy::default(),
     };
-    let mut unprotected = protected.clone();
-    (unprotected.max_pause, unprotected.circuit_breaker) = (None, None);
-    let without = simulate(arguments, unprotected, WITHOUT)?;
-    let with = simulate(arguments, protected, WITH)?;
+    if let Some(calls) = arguments.limit {
+        protected.limit = Some(RateLimit::new(calls, Duration::from_secs(1)));
+    }
+    let (names, keys, runs, function) = match arguments.environments {
+        None => {
+            let mut unprotected = protected.clone();
+            (unprotected.max_pause, unprotected.circuit_breaker) = (None, None);
+            let runs = [(unprotected, Environments::Polling), (protected, Environments::Polling)];
+            let function = format!(
+                "{ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all"
+            );
+            (
+                ["without pause and circuit breaker", "with both"],
+                ["without", "with"],
+                runs,
+                function,
+            )
+        }
+        Some(count) => {
+            let runs = [
+                (protected.clone(), Environments::Alone(count)),
+                (protected, Environments::Sharing(count)),
+            ];
+            let function =
+                format!("{count} execution environments, with pause and circuit breaker");
+            (["without a table", "with a table"], ["withoutTable", "withTable"], runs, function)
+        }
+    };
+    let mut figures = Vec::new();
+    for ((policy, environments), name) in runs.into_iter().zip(names) {
+        figures.push(simulate(arguments, policy, environments, name)?);
+    }
     if arguments.json {
-        outln!("{:#}", json!({ "without": without.json(), "with": with.json() }))?;
+        let figures: Map<_, _> = keys
+            .into_iter()
+            .zip(&figures)
+            .map(|(key, figures)| (key.to_owned(), figures.json()))
+            .collect();
+        outln!("{:#}", Value::from(figures))?;
         return Ok(ExitCode::SUCCESS);
     }
     let Arguments { messages, outage, rate, scopes, availability, .. } = arguments;
@@ -42,18 +76,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     outln!(
         "{messages} messages{of_scopes}; a service that {down} for {} and then accepts {rate} calls a second; \
-         all messages need at least {}; {ENVIRONMENTS} execution environments with \
-         {CONCURRENT_CALLS} concurrent calls in all\n",
+         all messages need at least {}; {function}\n",
         duration(Duration::from_secs(*outage)),
         duration(arguments.least()),
     )?;
-    let mut rows = table(&["", WITHOUT, WITH]);
-    for (name, value) in ROWS {
-        rows.add_row(vec![name.to_owned(), value(&without), value(&with)]);
+    let mut rows = table(&["", names[0], names[1]]);
+    let of_table = arguments.environments.map(|_| TABLE_ROW);
+    for (name, value) in ROWS.into_iter().chain(of_table) {
+        let values = figures.iter().map(value);
+        rows.add_row([name.to_owned()].into_iter().chain(values).collect::<Vec<_>>());
     }
     outln!("{}", rows.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
 }
-
-const WITHOUT: &str = "without pause and circuit breaker";
-const WITH: &str = "with both";

@@ -1,16 +1,18 @@
 //! One run: the queue, the execution environments and the service, in virtual time.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
+use requeue::store::Store;
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Message, RecursiveLoop, Report,
-    Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, Coordination, DeadLetterMode, Deferral, Disposition, Handler, Message,
+    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,7 +21,7 @@ use super::arguments::Arguments;
 use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
-use crate::simulated::RunProgress;
+use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests};
 
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
@@ -33,15 +35,28 @@ const REQUEST: Duration = Duration::from_millis(10);
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 
+/// The execution environments of a run.
+#[derive(Clone, Copy)]
+pub(super) enum Environments {
+    /// Ten, each of which polls for itself.
+    Polling,
+    /// So many, to which Lambda delivers. They share nothing.
+    Alone(u32),
+    /// So many, to which Lambda delivers. They share a table.
+    Sharing(u32),
+}
+
 pub(super) fn simulate(
     arguments: &Arguments,
     policy: RetryPolicy,
+    environments: Environments,
     name: &'static str,
 ) -> Result<OutageFigures, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime
-        .block_on(async { OutageRun::set_up(arguments, policy, name).await?.run(arguments).await })
+    runtime.block_on(async {
+        OutageRun::set_up(arguments, policy, name).await?.run(arguments, environments).await
+    })
 }
 
 /// The parts of a run, and its counts.
@@ -85,7 +100,6 @@ impl OutageRun {
                 chunk.iter().map(|body| Outgoing::new(body, &attributes)).collect();
             sqs.send(&queue, &entries).await?;
         }
-        sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
         let mut settings = Settings::default();
         settings.policy = policy;
         // The run has no store, and no message of it is a duplicate.
@@ -107,12 +121,27 @@ impl OutageRun {
         })
     }
 
-    async fn run(&self, arguments: &Arguments) -> Result<OutageFigures, Error> {
-        let requests = self.requests();
-        let environments = (0..ENVIRONMENTS).map(|number| self.environment(number));
-        for ended in join_all(environments).await {
-            ended?;
-        }
+    async fn run(
+        &self,
+        arguments: &Arguments,
+        environments: Environments,
+    ) -> Result<OutageFigures, Error> {
+        let before = requests(&self.sqs);
+        let store = match environments {
+            Environments::Polling => {
+                self.poll().await?;
+                None
+            }
+            Environments::Alone(count) => {
+                self.deliver(count, None).await?;
+                None
+            }
+            Environments::Sharing(count) => {
+                let store = Arc::new(SimulatedStore::new(self.sqs.clock().clone(), None));
+                self.deliver(count, Some(&store)).await?;
+                Some(store)
+            }
+        };
         let log = self.service.log();
         let drained = log
             .last_done
@@ -122,8 +151,7 @@ impl OutageRun {
         let counts = self.counts.borrow();
         let dead = self.sqs.message_count(&self.dead_letters)?;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        let requests_per_message =
-            (self.requests() - requests) as f64 / f64::from(arguments.messages);
+        let per_message = |requests: u64| requests as f64 / f64::from(arguments.messages);
         Ok(OutageFigures {
             calls_while_down: log.while_down,
             done_while_down: log.done_while_down,
@@ -138,18 +166,50 @@ impl OutageRun {
             longest_open: counts.longest_open,
             deferrals: counts.deferrals,
             dead,
-            requests_per_message,
+            requests_per_message: per_message(requests(&self.sqs) - before),
+            store_requests_per_message: store.map(|store| per_message(store.requests())),
         })
     }
 
-    fn requests(&self) -> u64 {
-        let operations = [
-            "ReceiveMessage",
-            "SendMessageBatch",
-            "DeleteMessageBatch",
-            "ChangeMessageVisibilityBatch",
-        ];
-        operations.iter().map(|operation| self.sqs.call_count(operation)).sum()
+    /// Lets each of ten execution environments poll for itself.
+    async fn poll(&self) -> Result<(), Error> {
+        self.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
+        let environments = (0..ENVIRONMENTS).map(|number| self.environment(number));
+        for ended in join_all(environments).await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    /// Lets Lambda deliver to so many execution environments.
+    async fn deliver(&self, count: u32, store: Option<&Arc<SimulatedStore>>) -> Result<(), Error> {
+        let mut settings = self.settings.clone();
+        settings.coordination = store.map(|store| {
+            let mut coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
+            coordination.max_environments = count;
+            coordination
+        });
+        let environments = (0..count)
+            .map(|_| BatchProcessor::new(self.handler(), self.sqs.clone(), settings.clone()));
+        let function =
+            SimulatedFunction::new(self.sqs.clone(), self.queue.clone(), environments.collect());
+        let open_since = RefCell::new(HashMap::new());
+        function
+            .drain(|environment, left, report| {
+                self.note(report, open_since.borrow_mut().entry(environment).or_default());
+                self.progress.borrow_mut().tell(left);
+            })
+            .await
+    }
+
+    fn handler(&self) -> impl Handler + use<> {
+        let service = self.service.clone();
+        let handler = move |_: Message| {
+            let service = service.clone();
+            async move { service.call().await }
+        };
+        let scopes = self.scopes;
+        scoped(handler, move |message: &Message| scope(message.body(), scopes))
     }
 
     /// One execution environment: works on one batch after the other until the queue is empty.
@@ -157,14 +217,7 @@ impl OutageRun {
         let mut settings = self.settings.clone();
         settings.limits.concurrency =
             CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
-        let service = self.service.clone();
-        let handler = move |_: Message| {
-            let service = service.clone();
-            async move { service.call().await }
-        };
-        let scopes = self.scopes;
-        let handler = scoped(handler, move |message: &Message| scope(message.body(), scopes));
-        let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
+        let processor = BatchProcessor::new(self.handler(), self.sqs.clone(), settings);
         let mut ask = ReceiveRequest::default();
         (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
         let mut open_since = None;

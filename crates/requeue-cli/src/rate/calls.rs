@@ -9,27 +9,27 @@ const TIMER: Duration = Duration::from_millis(1);
 
 /// A call of the service.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// Since the beginning of the run.
-    pub(super) at: Duration,
+    pub(crate) at: Duration,
     /// The number of its message.
-    pub(super) message: u32,
+    pub(crate) message: u32,
 }
 
 /// The calls of a run, in order.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(crate) struct Calls(Vec<Call>);
 
 impl Calls {
-    pub(super) fn push(&mut self, call: Call) {
+    pub(crate) fn push(&mut self, call: Call) {
         self.0.push(call);
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn last(&self) -> Duration {
+    pub(crate) fn last(&self) -> Duration {
         self.0.last().map_or(Duration::ZERO, |call| call.at)
     }
 
@@ -47,7 +47,7 @@ impl Calls {
     }
 
     /// The most calls in any window of this length.
-    pub(super) fn most_within(&self, window: Duration) -> usize {
+    pub(crate) fn most_within(&self, window: Duration) -> usize {
         let mut from = 0;
         let mut most = 0;
         for (to, call) in self.0.iter().enumerate() {

@@ -16,6 +16,7 @@ mod figures;
 mod simulation;
 
 pub(crate) use arguments::Arguments;
+pub(crate) use calls::{Call, Calls};
 use figures::RateFigures;
 use simulation::{Sharing, simulate};
 

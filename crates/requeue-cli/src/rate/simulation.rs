@@ -21,7 +21,7 @@ use super::arguments::Arguments;
 use super::calls::{Call, Calls};
 use super::figures::{RateFigures, Requests, RunCounts};
 use crate::Error;
-use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore};
+use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests};
 
 /// The start time of a run.
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -134,13 +134,12 @@ async fn run(
     let (counts, progress) = (Cell::default(), RefCell::new(RunProgress::new(sharing.name())));
     let feeding = feed(arguments, &sqs, &queue, &service);
     function
-        .drain_while(feeding, |left, report| {
+        .drain_while(feeding, |_, left, report| {
             counts.set(counted(counts.get(), report));
             progress.borrow_mut().tell(left);
         })
         .await?;
-    let requests =
-        Requests { sqs: function.requests(), store: store.map(|store| store.requests()) };
+    let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };
     let log = service.log();
     let (limit, messages) = (arguments.rate_limit(), arguments.messages);
     Ok(RateFigures::of(&log.calls, &limit, messages, &log.waits, counts.get(), &requests))

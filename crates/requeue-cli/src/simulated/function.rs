@@ -67,16 +67,11 @@ impl<H: Handler> SimulatedFunction<H> {
         }
     }
 
-    /// The requests to SQS so far.
-    pub(crate) fn requests(&self) -> u64 {
-        requests(&self.sqs)
-    }
-
     /// Sends messages meanwhile: an empty queue is not the end before `feeding` is.
     pub(crate) async fn drain_while(
         &self,
         feeding: impl Future<Output = Result<(), Error>>,
-        note: impl Fn(usize, &Report),
+        note: impl Fn(usize, usize, &Report),
     ) -> Result<(), Error> {
         self.is_fed.set(true);
         let feeding = async {
@@ -88,17 +83,19 @@ impl<H: Handler> SimulatedFunction<H> {
         Ok(())
     }
 
-    /// Delivers until the queue is empty. `note` gets the number of messages in the queue, and the
-    /// report of each batch.
-    pub(crate) async fn drain(&self, note: impl Fn(usize, &Report)) -> Result<(), Error> {
+    /// Delivers until the queue is empty. `note` gets the number of the execution environment, the
+    /// number of messages in the queue, and the report of each batch.
+    pub(crate) async fn drain(&self, note: impl Fn(usize, usize, &Report)) -> Result<(), Error> {
         let pollers = Semaphore::new(POLLERS);
         let began = Instant::now();
-        let environments = (0..).zip(&self.environments).map(|(number, processor)| {
-            let more = u32::saturating_sub(number, AT_FIRST - 1) * u32::from(!self.is_warm);
+        let environments = self.environments.iter().enumerate().map(|(number, processor)| {
+            let more = u32::try_from(number).unwrap_or(u32::MAX).saturating_sub(AT_FIRST - 1)
+                * u32::from(!self.is_warm);
             let (pollers, note) = (&pollers, &note);
             async move {
                 sleep_until(began + BETWEEN_STARTS * more).await;
-                self.environment(processor, pollers, note).await
+                self.environment(processor, pollers, |left, report| note(number, left, report))
+                    .await
             }
         });
         try_join_all(environments).await?;
@@ -110,7 +107,7 @@ impl<H: Handler> SimulatedFunction<H> {
         &self,
         processor: &BatchProcessor<H, EmbeddedSqs>,
         pollers: &Semaphore,
-        note: &impl Fn(usize, &Report),
+        note: impl Fn(usize, &Report),
     ) -> Result<(), Error> {
         loop {
             let poller = pollers.acquire().await?;

@@ -5,6 +5,6 @@ mod function;
 mod progress;
 mod store;
 
-pub(crate) use function::SimulatedFunction;
+pub(crate) use function::{SimulatedFunction, requests};
 pub(crate) use progress::RunProgress;
 pub(crate) use store::SimulatedStore;

@@ -19,6 +19,21 @@ fn the_demo_loses_nothing_and_repeats_itself() {
     assert_eq!(run("2").status, 0);
 }
 
+#[test]
+fn the_demo_of_a_rate_limit_calls_a_target_at_that_rate_in_real_time() {
+    let said = requeue(&["demo", "--rate", "--messages", "30"]).succeeded();
+    let (first, last) = (said.lines().next().unwrap(), said.lines().last().unwrap());
+    assert!(first.contains("4 execution environments share a limit of 20 calls"), "{said}");
+    let numbers: Vec<f64> = last
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let [calls, messages, seconds, most, ..] = numbers[..] else { panic!("{said}") };
+    assert_eq!((calls, messages), (30.0, 30.0), "{said}");
+    // A busy machine calls late, and then the next call comes sooner after it.
+    assert!((1.3..10.0).contains(&seconds) && most <= 24.0, "{said}");
+}
+
 /// How many messages of each event remain with SQS, by the documents' word on the file.
 const REMAINING: [(&str, usize); 15] = [
     ("article-in-flight.json", 0),

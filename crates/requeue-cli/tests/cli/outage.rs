@@ -102,3 +102,24 @@ fn a_service_that_answers_some_of_its_calls_keeps_its_throughput() {
         assert_eq!(number("with", "deadLetters"), 0.0, "{availability} %: {said}");
     }
 }
+
+#[test]
+fn environments_that_share_a_table_keep_the_limit_after_an_outage() {
+    let size = ["simulate", "outage", "--messages", "500", "--outage", "20", "--rate", "20"];
+    let options = ["--environments", "20", "--limit", "20"];
+    let said = requeue(&[&size[..], &options, &["--json"]].concat()).succeeded();
+    let figures: Value = serde_json::from_str(&said).unwrap();
+    let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
+    assert_eq!(number("withTable", "refused"), 0.0, "{said}");
+    assert!(number("withTable", "peakCallsPerSecond") <= 21.0, "{said}");
+    assert!(number("withoutTable", "peakCallsPerSecond") > 21.0, "{said}");
+    assert!(number("withTable", "storeRequestsPerMessage") > 0.0, "{said}");
+    assert!(figures["withoutTable"]["storeRequestsPerMessage"].is_null(), "{said}");
+    for run in ["withTable", "withoutTable"] {
+        assert_eq!(number(run, "deadLetters"), 0.0, "{said}");
+    }
+    let said = requeue(&[&size[..], &options].concat()).succeeded();
+    for line in ["20 execution environments, with pause and", " requests to the table for each "] {
+        assert!(said.contains(line), "{said}");
+    }
+}
