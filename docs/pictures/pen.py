@@ -198,6 +198,12 @@ class Picture:
             corners = "L".join(pair(point) for point in (points[-1], *sides))
             self.parts.append(f'<path class="{kind}-head" d="M{corners}z"/>')
 
+    def area(self, points, kind):
+        """A filled area, such as that below a curve."""
+        self.kinds.add(kind)
+        path = "L".join(pair(point) for point in points)
+        self.parts.append(f'<path class="{kind}-head" fill-opacity=".65" d="M{path}z"/>')
+
     def mark(self, x, y, words, kind):
         """A disc with a number in it."""
         self.kinds.add(kind)

@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=3_600))]
     pub(super) skew: u32,
-    /// The policy document, whose `rateLimit` is replaced; `-` is the standard input. [default: the
-    /// policy standard]
+    /// The policy document; `-` is the standard input. Only `maxSlotWaitSeconds` of its `rateLimit`
+    /// has an effect. [default: the policy standard]
     #[arg(long)]
     pub(super) policy: Option<PathBuf>,
     /// The seed of all random numbers: the same seed gives the same run.

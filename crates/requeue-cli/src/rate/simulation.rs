@@ -152,8 +152,15 @@ fn settings(
     store: Option<Arc<SimulatedStore>>,
 ) -> Settings {
     let mut settings = Settings::default();
+    let own = policy.limit;
     settings.policy = policy;
-    settings.policy.limit = (sharing != Sharing::None).then(|| arguments.rate_limit());
+    settings.policy.limit = (sharing != Sharing::None).then(|| {
+        let mut limit = arguments.rate_limit();
+        if let Some(own) = own {
+            limit.max_slot_wait = own.max_slot_wait;
+        }
+        limit
+    });
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
     settings.coordination = store.map(|store| {

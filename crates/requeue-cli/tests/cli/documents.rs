@@ -351,3 +351,32 @@ fn the_calls_with_scopes_in_an_outage_are_those_of_the_command() {
         assert!(page.contains(&row), "the page lacks: {row}");
     }
 }
+
+#[test]
+fn the_picture_of_a_rate_limit_and_its_guide_are_those_of_the_command() {
+    let command = ["simulate", "rate", "--messages", "3000", "--environments", "20"];
+    shows(&requeue(&command).succeeded());
+
+    let figures = requeue(&[&command[..], &["--json"]].concat()).succeeded();
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    let path = "docs/pictures/rate_limit_fleet.json";
+    if std::env::var_os("REQUEUE_TEST_WRITE_PICTURES").is_some() {
+        let calls = |run: &str| figures[run]["callsBySecond"].to_string();
+        let [alone, shared] = ["withoutTable", "withTable"].map(calls);
+        let written = format!("{{\n  \"withoutTable\": {alone},\n  \"withTable\": {shared}\n}}\n");
+        fs::write(repository(path), written).unwrap();
+    }
+    // Small changes of the rules move single calls.
+    let drawn: Value = serde_json::from_str(&text(path)).unwrap();
+    for run in ["withoutTable", "withTable"] {
+        let [drawn, played] = [&drawn[run], &figures[run]["callsBySecond"]].map(|calls| {
+            let calls = calls.as_array().unwrap();
+            calls.iter().map(|calls| calls.as_f64().unwrap()).collect::<Vec<_>>()
+        });
+        let [most, most_played] =
+            [&drawn, &played].map(|calls| calls.iter().copied().fold(0.0, f64::max));
+        assert_eq!(drawn.iter().sum::<f64>(), 3_000.0, "{run}");
+        assert!(drawn.len().abs_diff(played.len()) <= 1, "{run}: {drawn:?} {played:?}");
+        assert!((most - most_played).abs() <= 0.2 * most, "{run}: {drawn:?} {played:?}");
+    }
+}
