@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     seed: u64,
     /// Show a rate limit instead, in real time: four execution environments share 20 calls in a
     /// second, and a target on 127.0.0.1 counts them. 300 messages take 15 s.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "seed")]
     rate: bool,
 }
 
