@@ -8,10 +8,10 @@ use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
-use requeue::QueueConfig;
 use requeue::aws::{self, SdkConfig};
 use requeue::policy::RetryPolicy;
 use requeue::queue::QueueUrl;
+use requeue::{QueueConfig, Variables};
 use requeue_lambda::Config;
 
 use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
@@ -299,10 +299,9 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
             if let Some(policy) = policy {
                 config.settings.policy = policy.clone();
             }
-            let table = std::env::var_os("REQUEUE_TABLE").and_then(|name| name.into_string().ok());
             FunctionSettings::Valid(Box::new(Valid {
                 config: config.settings,
-                table: table.filter(|name| !name.is_empty()),
+                table: Variables::from_env().get("TABLE"),
                 ..Valid::default()
             }))
         }
