@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Fleet, SILENCE, UNUSED};
+use super::{ANSWER, FIRST_ANSWER, Fleet, SILENCE, UNUSED};
 use crate::clock::epoch_millis;
 use crate::disposition::OnceNotes;
 use crate::policy::Once;
@@ -53,8 +53,8 @@ pub(crate) enum Acquired {
     Lease(Lease),
     /// The event is done.
     Done,
-    /// Another attempt may handle it until this time.
-    InProgress(SystemTime),
+    /// Another attempt may handle it for so long.
+    InProgress(Duration),
     /// The store took no request, for this number of times in a row.
     Throttled(u32),
 }
@@ -82,9 +82,9 @@ impl Events {
         &self.once
     }
 
-    /// The longest time of one request.
+    /// The longest time until an event is acquired, and until its end is noted.
     pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience()
+        if self.fleet.has_answered() { ANSWER } else { FIRST_ANSWER + ANSWER }
     }
 
     /// Acquires an event for so long. No two attempts have the same `owner`.
@@ -96,6 +96,13 @@ impl Events {
         lease: Duration,
     ) -> Acquired {
         let key = self.fleet.key("once", queue, event);
+        // A lease by a clock that is far off would end too early, or hold the event for too long.
+        // The first answer tells the time.
+        if !self.fleet.has_answered()
+            && let Err(error) = self.fleet.read(&key).await
+        {
+            return self.unanswered(&error, key, owner);
+        }
         let now = self.fleet.now();
         let (millis, end) = (epoch_millis(now), now + lease);
         let update = Update::new()
@@ -114,14 +121,20 @@ impl Events {
             }
             Ok(answer) if answer.before.get(DONE_UNTIL) > millis => Acquired::Done,
             Ok(answer) => {
-                let end = Duration::from_millis(answer.before.get(LEASE_END));
-                Acquired::InProgress(SystemTime::UNIX_EPOCH + end + MARGIN)
+                let left = answer.before.get(LEASE_END).saturating_sub(millis);
+                Acquired::InProgress(Duration::from_millis(left) + MARGIN)
             }
-            Err(StoreError::Throttled) => {
+            Err(error) => self.unanswered(&error, key, owner),
+        }
+    }
+
+    fn unanswered(&self, error: &StoreError, key: Key, owner: u64) -> Acquired {
+        match error {
+            StoreError::Throttled => {
                 Acquired::Throttled(self.throttled.fetch_add(1, Ordering::Relaxed) + 1)
             }
             // The request may have had its effect, so the lease may have to be given back.
-            Err(StoreError::Unavailable(_)) => {
+            StoreError::Unavailable(_) => {
                 Acquired::Lease(Lease { key, owner, is_confirmed: false })
             }
         }

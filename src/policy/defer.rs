@@ -134,12 +134,11 @@ pub(crate) fn put_off(why: Deferral, times: u32, now: SystemTime, sample: f64) -
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Defers a message about an event that another attempt handles until `end`. It uses no retry and
+/// Defers a message about an event that another attempt may handle for `rest`. It uses no retry and
 /// no deferral.
-pub(crate) fn in_progress(end: SystemTime, now: SystemTime) -> Disposition {
+pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     let longest = Duration::from_secs(u64::from(Delay::MAX.as_secs()));
-    let wait = end.duration_since(now).unwrap_or_default();
-    let wait = wait.clamp(Duration::from_secs(1), longest);
+    let wait = rest.clamp(Duration::from_secs(1), longest);
     Disposition::Defer { why: Deferral::InProgress, wait: Wait::from(wait, now) }
 }
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
@@ -52,8 +52,8 @@ pub(super) enum Handled {
     Limited(Admitted),
     /// The event is done.
     AlreadyDone,
-    /// Another attempt may handle the event until this time.
-    InProgress(SystemTime),
+    /// Another attempt may handle the event for so long.
+    InProgress(Duration),
     /// The store does not say whether the event is done.
     Unanswered,
     /// Other handlers blocked every thread: this one was not called, and will not be.
@@ -372,7 +372,7 @@ where
             ),
             Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
             Handled::Done | Handled::AlreadyDone => (Disposition::Complete, None),
-            Handled::InProgress(end) => (policy::in_progress(end, now), None),
+            Handled::InProgress(rest) => (policy::in_progress(rest, now), None),
             Handled::Unanswered => (
                 policy::defer(policy, Deferral::OnceUnavailable, delivery.deferrals(), now, sample),
                 None,

@@ -96,7 +96,7 @@ where
                 acquired.notes.is_already_done = true;
                 Err(Handled::AlreadyDone)
             }
-            Acquired::InProgress(end) => Err(Handled::InProgress(end)),
+            Acquired::InProgress(rest) => Err(Handled::InProgress(rest)),
             Acquired::Throttled(times) => {
                 Err(Handled::Limited(Admitted::PutOff { why: Deferral::StoreThrottled, times }))
             }

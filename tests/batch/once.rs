@@ -3,15 +3,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join, pending};
 use requeue::policy::{Once, WhenUnavailable};
 use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
 use requeue::{
-    BatchProcessor, Coordination, Deferral, Disposition, Failure, Mode, OnceNotes, Report, Sampler,
-    Strategy,
+    BatchProcessor, Clock, Coordination, Deferral, Disposition, Failure, Mode, OnceNotes, Report,
+    Sampler, Strategy,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -26,6 +26,8 @@ struct Told {
     next: Mutex<VecDeque<Case>>,
     requests: Mutex<Vec<Update>>,
     latency: Duration,
+    /// The time that it tells.
+    date: Option<SystemTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +76,11 @@ impl Store for Told {
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.items.read(key)
+        async move {
+            let answer = self.items.read(key).await?;
+            Ok(Answer { date: self.date, ..answer })
+        }
+        .boxed()
     }
 }
 
@@ -139,8 +145,8 @@ async fn two_environments_that_have_a_message_at_once_call_it_once() {
         };
         let (first, second) = Box::pin(join(world.report(&one, &event), later)).await;
         assert_eq!(deferrals(&first), [None]);
-        // The handler's 30 s, half of the reserve, three requests, and 5 s for the clocks.
-        assert_eq!(deferrals(&second), [Some((Deferral::InProgress, 40))], "{key}");
+        // The handler's 30 s, half of the reserve, the time of the store, and 5 s for the clocks.
+        assert_eq!(deferrals(&second), [Some((Deferral::InProgress, 41))], "{key}");
         assert_eq!(script.calls().len(), 1);
         // The copy of the second environment.
         world.sleep_until_due().await;
@@ -191,7 +197,7 @@ async fn done_is_in_the_store_before_the_response() {
     let mut item = requeue::store::Item::default();
     assert!(done.apply(&mut item));
     let until = item.get(requeue::store::Field::new("doneUntil"));
-    let now = world.clock.now().duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let now = world.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let ended = now.checked_sub(millis(200)).unwrap();
     assert_eq!(until, u64::try_from((ended + secs(1_209_600)).as_millis()).unwrap());
 }
@@ -208,10 +214,35 @@ async fn a_message_whose_environment_died_is_called_again_when_its_lease_is_over
     // A producer's second message about the same event comes too early.
     world.send_numbered(1).await;
     let report = next(&world, &script).await;
-    assert_eq!(deferrals(&report), [Some((Deferral::InProgress, 40))]);
+    assert_eq!(deferrals(&report), [Some((Deferral::InProgress, 41))]);
     sleep(VISIBILITY).await;
     let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
     assert_eq!((script.calls().len(), script.done().len()), (2, 1), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_environment_whose_clock_is_wrong_keeps_to_the_leases_of_the_others() {
+    for ahead in [-3_600_i64, 3_600] {
+        let world = World::new();
+        let date = Some(world.clock.now());
+        let (mut world, store) = with(world, by("/n"), Told { date, ..Told::default() });
+        world.send_numbered(1).await;
+        let script = Script::new(|_| Act::work(secs(2)));
+        let one = world.processor(script.clone());
+        let by = secs(ahead.unsigned_abs());
+        let wrong = if ahead < 0 { world.clock.now() - by } else { world.clock.now() + by };
+        world.settings.clock = Some(Clock::starting_at(wrong));
+        let other = world.processor(script.clone());
+        let event = world.receive().await;
+        for (first, second) in [(&one, &other), (&other, &one)] {
+            store.items.clear();
+            let both = join(world.report(first, &event), world.report(second, &event));
+            let (_, second) = Box::pin(both).await;
+            let waits = deferrals(&second);
+            assert!(matches!(waits[..], [Some((Deferral::InProgress, 30..=50))]), "{waits:?}");
+        }
+        assert_eq!(script.calls().len(), 2, "{ahead}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +287,7 @@ async fn a_handler_that_ran_out_of_time_may_still_work_so_its_lease_goes_on() {
     assert!(matches!(report.outcomes[0].disposition, Disposition::Requeue { .. }));
     world.sleep_until_due().await;
     let waits = deferrals(&next(&world, &script).await);
-    assert!(matches!(waits[..], [Some((Deferral::InProgress, 1..=10))]), "{waits:?}");
+    assert!(matches!(waits[..], [Some((Deferral::InProgress, 1..=12))]), "{waits:?}");
     world.run(&world.processor(script.clone())).await;
     assert_eq!(script.done().len(), 1);
     assert_eq!(script.calls()[1].attempt, 2, "the wait was no attempt");
