@@ -49,14 +49,15 @@ pub(crate) struct Lease {
 /// What an attempt gets that wants to handle an event.
 #[derive(Debug)]
 pub(crate) enum Acquired {
-    /// It may call the handler. If the store did not answer, so may another attempt.
+    /// It may call the handler.
     Lease(Lease),
+    /// The store did not answer, or took no request for this number of times in a row. If the
+    /// attempt calls the handler, so may another one.
+    Unanswered { lease: Lease, throttled: Option<u32> },
     /// The event is done.
     Done,
     /// Another attempt may handle it for so long.
     InProgress(Duration),
-    /// The store took no request, for this number of times in a row.
-    Throttled(u32),
 }
 
 /// The event of an attempt, once it is acquired.
@@ -64,13 +65,6 @@ pub(crate) enum Acquired {
 pub(crate) struct Acquisition {
     pub(crate) lease: Option<Lease>,
     pub(crate) notes: OnceNotes,
-}
-
-impl Lease {
-    /// Whether the store gave it.
-    pub(crate) fn is_confirmed(&self) -> bool {
-        self.is_confirmed
-    }
 }
 
 impl Events {
@@ -129,15 +123,12 @@ impl Events {
     }
 
     fn unanswered(&self, error: &StoreError, key: Key, owner: u64) -> Acquired {
-        match error {
-            StoreError::Throttled => {
-                Acquired::Throttled(self.throttled.fetch_add(1, Ordering::Relaxed) + 1)
-            }
-            // The request may have had its effect, so the lease may have to be given back.
-            StoreError::Unavailable(_) => {
-                Acquired::Lease(Lease { key, owner, is_confirmed: false })
-            }
-        }
+        let throttled = match error {
+            StoreError::Throttled => Some(self.throttled.fetch_add(1, Ordering::Relaxed) + 1),
+            StoreError::Unavailable(_) => None,
+        };
+        let lease = Lease { key, owner, is_confirmed: false };
+        Acquired::Unanswered { lease, throttled }
     }
 
     /// Notes that the event is done, whoever has its lease now. Returns whether the store confirmed

@@ -9,14 +9,15 @@ use tokio::time::{Instant, timeout_at};
 use super::attempt::{Attempts, Handled};
 use super::deadlines::Turn;
 use super::executor::Slot;
+use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{Deferral, OnceNotes};
+use crate::disposition::{Deferral, OnceNotes, Strategy};
 use crate::failure::Evidence;
 use crate::fleet::{Acquired, Acquisition, Admitted, Events};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::pointer;
-use crate::policy::WhenUnavailable;
+use crate::policy::{self, WhenUnavailable};
 use crate::queue::Queue;
 
 /// What the end of an attempt means for its event.
@@ -80,36 +81,55 @@ where
         };
         match answer.map_err(|_| Handled::NotStarted)? {
             Acquired::Lease(lease) => {
-                acquired.notes.is_unconfirmed = !lease.is_confirmed();
-                let waits = !lease.is_confirmed() && self.waits_for_answer(events, delivery);
                 acquired.lease = Some(lease);
-                if waits {
-                    acquired.notes.is_unconfirmed = false;
-                    return Err(Handled::Unanswered);
+                self.begin(delivery, slot)
+            }
+            Acquired::Unanswered { lease, throttled } => {
+                let waits = self.waits_for_answer(events, delivery, throttled.is_some());
+                // A request without an answer may have had its effect.
+                if !waits || throttled.is_none() {
+                    acquired.lease = Some(lease);
                 }
-                if self.processor.inner.settler.has_lapsed(delivery) {
-                    return Err(Handled::NotStarted);
+                match throttled {
+                    Some(times) if waits => {
+                        let why = Deferral::StoreThrottled;
+                        Err(Handled::Limited(Admitted::PutOff { why, times }))
+                    }
+                    None if waits => Err(Handled::Unanswered),
+                    _ => {
+                        acquired.notes.is_unconfirmed = true;
+                        self.begin(delivery, slot)
+                    }
                 }
-                Ok(slot.wait(Duration::ZERO))
             }
             Acquired::Done => {
                 acquired.notes.is_already_done = true;
                 Err(Handled::AlreadyDone)
             }
             Acquired::InProgress(rest) => Err(Handled::InProgress(rest)),
-            Acquired::Throttled(times) => {
-                Err(Handled::Limited(Admitted::PutOff { why: Deferral::StoreThrottled, times }))
-            }
         }
     }
 
-    /// Whether a message waits because the store does not answer.
-    fn waits_for_answer(&self, events: &Events, delivery: &Delivery) -> bool {
-        let max_deferrals = self.processor.inner.policy(delivery).policy.max_deferrals;
-        match events.once().when_unavailable {
-            WhenUnavailable::Call => false,
-            WhenUnavailable::Defer => delivery.deferrals() < max_deferrals,
+    /// The turn of a handler that begins now.
+    fn begin(&self, delivery: &Delivery, slot: &Slot<Self>) -> Result<Turn, Handled> {
+        if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
+            return Err(Handled::NotStarted);
         }
+        Ok(slot.wait(Duration::ZERO))
+    }
+
+    /// Whether a message waits because the store did not answer. In its place in the queue it uses
+    /// a receive for that, and keeps the last one for its call.
+    fn waits_for_answer(&self, events: &Events, delivery: &Delivery, is_throttled: bool) -> bool {
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        let may_wait =
+            delivery.strategy == Strategy::Copy || !policy::is_spent(policy, &delivery.usage());
+        may_wait
+            && match events.once().when_unavailable {
+                _ if is_throttled => true,
+                WhenUnavailable::Call => false,
+                WhenUnavailable::Defer => delivery.deferrals() < policy.max_deferrals,
+            }
     }
 
     /// Notes the end of an attempt. A success is in the store before the message is deleted.

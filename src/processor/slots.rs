@@ -89,13 +89,22 @@ where
             biased;
             () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),
             admitted = timeout_at(self.deadlines.cutoff, admitted) => match admitted {
-                Ok(_) if self.processor.inner.settler.has_lapsed(delivery) => {
+                Ok(_)
+                    if self.processor.inner.settler.has_lapsed(delivery)
+                        || self.has_expired(delivery) =>
+                {
                     Err(Handled::NotStarted)
                 }
                 Ok(admitted) => Ok(admitted),
                 Err(_) => Err(Handled::NotStarted),
             },
         }
+    }
+
+    /// Whether a message expired while it waited for an answer. Its next receive gives it up.
+    pub(super) fn has_expired(&self, delivery: &Delivery) -> bool {
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        expires(policy, delivery).is_some_and(|end| self.now() > end)
     }
 
     /// What a message asks of the rate limit, and how long it can wait for its slot. A message that

@@ -379,6 +379,23 @@ async fn a_message_waits_for_the_store_no_more_often_than_it_may_be_deferred() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_waits_in_its_place_keeps_a_receive_for_its_call() {
+    for case in [Case::Throttled, Case::Denied] {
+        let fifo = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
+        let mut once = by("/n");
+        once.when_unavailable = WhenUnavailable::Defer;
+        let (mut world, store) = with(fifo, once, Told::default());
+        world.settings.policy.max_retries = 2;
+        store.next(&[case; 100]);
+        world.send_as(&numbered(1), |message| message.message_group_id("one")).await;
+        let script = done();
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!((script.calls().len(), world.dead().len()), (1, 0), "{case:?}");
+        assert_eq!(script.calls()[0].receive_count, 3, "{case:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_throttled_store_puts_messages_off_without_a_deferral() {
     let (mut world, store) = world(by("/n"));
     world.settings.policy.max_deferrals = 1;

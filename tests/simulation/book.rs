@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::asked::Asked;
 use crate::history::History;
 use crate::life::Life;
+use crate::once::Event;
 use crate::producer::Product;
 use crate::system::World;
 use crate::wire::{Past, at};
@@ -127,6 +128,8 @@ pub struct Book {
     pub in_hand_twice: BTreeSet<usize>,
     /// The calls of each environment, by scope, as long as it lives.
     pub rated: BTreeMap<(usize, usize), Vec<Instant>>,
+    /// How many calls run for each event that is handled once.
+    pub at_work: BTreeMap<Event, usize>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
@@ -150,6 +153,7 @@ impl Book {
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             rated: BTreeMap::new(),
+            at_work: BTreeMap::new(),
             lives: BTreeMap::new(),
         }
     }

@@ -54,6 +54,9 @@ impl Book {
         if let Err(what) = self.check_call(world, message, n, id) {
             self.history.violate(Some(n), what);
         }
+        if let Err(what) = self.check_once(world, environment, message) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_rate(world, environment, n) {
             self.history.violate(Some(n), what);
         }
@@ -253,8 +256,11 @@ impl Book {
                     settled + all.done(n) + all.confirmed.get(&n).copied().unwrap_or(0),
                 )
             });
+            let all = self.invocations.iter().filter(|(other, all)| is_it(other, all));
+            let dropped: usize = all.map(|(_, all)| self.uncalled(world, all, n)).sum();
             self.history.note(Some(n), format!("deleted by {id}: {message}"));
-            if deleted > settled {
+            self.tracks[n].is_done |= (settled + 1..=settled + dropped).contains(&deleted);
+            if deleted > settled + dropped {
                 self.history.violate(Some(n), "deleted before a copy was confirmed");
             }
         }
@@ -314,16 +320,24 @@ impl Book {
         }
         let acknowledged = |member: &(&String, &Member)| !listed.contains(member.0.as_str());
         let numbers: BTreeSet<usize> = invocation.members.values().map(|member| member.n).collect();
+        let mut dropped = Vec::new();
         for n in numbers {
             let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
             let acknowledged = of_this.filter(acknowledged).count();
             let (done, copied) =
                 (invocation.done(n), invocation.confirmed.get(&n).copied().unwrap_or(0));
-            if acknowledged != done + copied {
+            let most = done + copied + self.uncalled(world, invocation, n);
+            if acknowledged > done + copied {
+                dropped.push(n);
+            }
+            if !(done + copied..=most).contains(&acknowledged) {
                 let what =
                     format!("{acknowledged} acknowledged, {done} done, {copied} copied by {id}");
                 self.history.violate(Some(n), what);
             }
+        }
+        for n in dropped {
+            self.tracks[n].is_done = true;
         }
         if world.plan.skew() > MAX_SKEW {
             self.excuse(id, "clocks are too far apart");

@@ -26,6 +26,7 @@ mod in_hand;
 mod invariants;
 mod letters;
 mod life;
+mod once;
 mod plan;
 mod poller;
 mod producer;

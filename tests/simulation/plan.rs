@@ -5,6 +5,7 @@ use std::time::Duration;
 use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
+use crate::once::once;
 use requeue_testkit::dice::Dice;
 
 pub const fn secs(secs: u64) -> Duration {
@@ -106,6 +107,7 @@ impl Plan {
         policy.limit = rate_limit(of_limit);
         let store = (policy.limit.is_some() && of_limit.happens(600))
             .then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
+        policy.once = (store.is_some() && of_limit.happens(500)).then(|| once(of_limit));
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
             if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use requeue::Clock;
-use requeue::store::{Answer, Item, Key, MemoryStore, Store, StoreError, Update};
+use requeue::store::{Answer, Field, Item, Key, MemoryStore, Store, StoreError, Update};
 use requeue_testkit::dice::Dice;
 use tokio::time::{Instant, sleep};
 
@@ -44,6 +44,13 @@ impl FaultyStore {
     pub fn new(clock: Clock, dice: Dice, faults: u64, calm: Duration) -> Self {
         let calm = Instant::now() + calm;
         Self { items: MemoryStore::default(), clock, dice, faults, calm }
+    }
+
+    /// Until when an event counts as done, in milliseconds since the epoch.
+    pub fn done_until(&self, queue: &str, id: &str) -> u64 {
+        let key = Key::of(["", "once", queue, &format!("id {id}")]);
+        let read = self.items.read(&key).now_or_never().expect("at once").expect("an item");
+        read.before.get(Field::new("doneUntil"))
     }
 
     fn fault(&self) -> Fault {

@@ -42,7 +42,7 @@ pub struct World {
     pub log: Log,
     /// Wakes who waits for messages.
     pub news: Notify,
-    store: Option<Arc<FaultyStore>>,
+    pub store: Option<Arc<FaultyStore>>,
     book: Mutex<Book>,
     /// Cancelled when an execution environment dies.
     lives: Mutex<Vec<CancellationToken>>,

@@ -1,0 +1,90 @@
+//! Events that are handled once: no call begins for one that the store has as done, or that another
+//! attempt holds.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::policy::{Once, WhenUnavailable};
+use requeue::{Message, Mode};
+use requeue_testkit::dice::Dice;
+
+use crate::book::{Book, Invocation};
+use crate::plan::secs;
+use crate::producer::Maker;
+use crate::system::World;
+
+/// A store that did not answer is left alone for a while.
+const REST: Duration = Duration::from_secs(2);
+/// Clocks of environments differ from that of the store by up to 2.5 s.
+const SKEW: Duration = Duration::from_secs(6);
+
+/// An event: its queue, and the id of the first delivery.
+pub type Event = (usize, String);
+
+pub fn once(dice: &Dice) -> Once {
+    let mut once = Once::default();
+    once.keep = secs(dice.pick(&[60, 3_600, 1_209_600]));
+    if dice.happens(300) {
+        once.when_unavailable = WhenUnavailable::Defer;
+    }
+    once
+}
+
+impl Book {
+    /// A call begins.
+    pub fn check_once(
+        &mut self,
+        world: &World,
+        environment: usize,
+        message: &Message,
+    ) -> Result<(), String> {
+        let Some(event) = event(world, environment, message) else { return Ok(()) };
+        let others = self.at_work.entry(event.clone()).or_default();
+        *others += 1;
+        let is_alone = *others == 1;
+        let faults = world.plan.store.unwrap_or_default();
+        if faults > 0 && world.started.elapsed() <= world.plan.calm + REST {
+            return Ok(());
+        }
+        if world.is_done_until(environment, &event.1) > world.clock.now() + SKEW {
+            return Err("called, though the store has it as done".to_owned());
+        }
+        // A call of which the store was not told may still run after the trouble.
+        if faults == 0 && !is_alone {
+            return Err("called by two at once".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The deliveries of a message that may have been completed without a call, since its event was
+    /// done.
+    pub fn uncalled(&self, world: &World, invocation: &Invocation, n: usize) -> usize {
+        let track = &self.tracks[n];
+        // A forged id is that of another event.
+        let may_be_dropped = world.plan.policy.once.is_some()
+            && (track.is_done || track.product.maker == Maker::Forger);
+        let uncalled = invocation.of(n).filter(|member| !member.is_called);
+        if may_be_dropped { uncalled.count() } else { 0 }
+    }
+
+    /// It ends.
+    pub fn leaves(&mut self, world: &World, environment: usize, message: &Message) {
+        let event = event(world, environment, message);
+        if let Some(at_work) = event.and_then(|event| self.at_work.get_mut(&event)) {
+            *at_work -= 1;
+        }
+    }
+}
+
+fn event(world: &World, environment: usize, message: &Message) -> Option<Event> {
+    let is_kept = world.plan.policy.once.is_some() && world.plan.mode == Mode::Requeue;
+    let id = message.original_id().filter(|_| is_kept)?;
+    Some((usize::from(world.plan.works_on_dead(environment)), id.to_owned()))
+}
+
+impl World {
+    fn is_done_until(&self, environment: usize, id: &str) -> SystemTime {
+        let queue = self.queues(environment).0.to_string();
+        let store = self.store.as_ref().expect("there is one");
+        SystemTime::UNIX_EPOCH + Duration::from_millis(store.done_until(&queue, id))
+    }
+}
