@@ -6,8 +6,9 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Notify;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::fallback::Fallback;
 use super::{Fleet, UNUSED};
@@ -21,8 +22,9 @@ use crate::store::{Field, StoreError};
 const MAX_SCOPES: usize = 10_000;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
-/// The other attempts of a batch begin while the first one yields so often.
-const YIELDS: u32 = 8;
+/// The other messages of a batch ask within this time after the first one, unless something else
+/// prevents their calls.
+const TOGETHER: Duration = Duration::from_millis(1);
 /// A slot may be so late when the answer comes, or later by one interval if that is longer.
 const LATEST: Duration = Duration::from_millis(100);
 
@@ -43,6 +45,10 @@ struct ScopeState {
     seen: LimitState,
     fallback: Fallback,
     waiting: Vec<Asker>,
+    /// How many are to ask together.
+    expected: usize,
+    /// Notified when so many wait.
+    complete: Arc<Notify>,
     /// Whether a task asks for the messages that wait.
     is_asked: bool,
     /// How often in a row the store took no requests.
@@ -81,13 +87,15 @@ impl SharedLimits {
         self.fleet.patience().saturating_mul(MAX_REQUESTS + 1)
     }
 
-    /// Admits one message, which can wait for its slot as long as `longest`.
+    /// Admits one message, which can wait for its slot as long as `longest`. So many `others` are
+    /// about to ask.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         scope: Scope,
         ask: Ask,
         longest: Duration,
         sample: f64,
+        others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
         {
@@ -97,6 +105,10 @@ impl SharedLimits {
             }
             let state = scopes.entry(scope).or_default();
             state.waiting.push(Asker { ask, longest, sample, answer });
+            state.expected = state.expected.max(state.waiting.len() + others);
+            if state.waiting.len() >= state.expected {
+                state.complete.notify_one();
+            }
             if !mem::replace(&mut state.is_asked, true) {
                 let asking = AskTask { limits: Arc::clone(self), scope, is_over: false };
                 tokio::spawn(asking.ask());
@@ -130,9 +142,7 @@ impl Drop for AskTask {
 impl AskTask {
     async fn ask(mut self) {
         loop {
-            for _ in 0..YIELDS {
-                yield_now().await;
-            }
+            let _ = timeout(TOGETHER, self.gathered()).await;
             let waiting = {
                 let mut scopes = self.limits.scopes();
                 let state = scopes.entry(self.scope).or_default();
@@ -142,9 +152,18 @@ impl AskTask {
                     self.is_over = true;
                     return;
                 }
+                state.expected = 0;
                 mem::take(&mut state.waiting)
             };
             self.round(waiting).await;
+        }
+    }
+
+    /// Waits until all ask that are expected to.
+    async fn gathered(&self) {
+        let complete = self.with(|state| Arc::clone(&state.complete));
+        while self.with(|state| state.waiting.len() < state.expected) {
+            complete.notified().await;
         }
     }
 

@@ -108,7 +108,10 @@ fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Arc<SharedLimits> {
 }
 
 async fn ask_all(limits: &Arc<SharedLimits>, ask: Ask, messages: u32) -> Vec<Admitted> {
-    let asks = (0..messages).map(|_| limits.admit(Scope::default(), ask, LONGEST, 0.5));
+    let asks = (0..messages).map(|number| {
+        let others = usize::try_from(messages - 1 - number).expect("few");
+        limits.admit(Scope::default(), ask, LONGEST, 0.5, others)
+    });
     join_all(asks).await
 }
 
@@ -305,7 +308,7 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "", Scope::of("tenant 7")),
     ] {
         let limits = Arc::new(SharedLimits::new(fleet(namespace), limit, queue.to_owned()));
-        let admitted = limits.admit(scope, Ask::Newcomer, LONGEST, 0.5).await;
+        let admitted = limits.admit(scope, Ask::Newcomer, LONGEST, 0.5, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
     }
 }

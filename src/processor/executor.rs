@@ -95,6 +95,7 @@ pub(super) async fn execute<R: Runner>(
         undecided: deliveries.len(),
         queued: deliveries.into_iter(),
         slots: Vec::with_capacity(count),
+        most: count,
         decided: Vec::new(),
         has_waited: false,
     };
@@ -187,6 +188,8 @@ struct Shared<R> {
 struct State {
     queued: vec::IntoIter<Arc<Delivery>>,
     slots: Vec<Option<Running>>,
+    /// Attempts at once.
+    most: usize,
     decided: Vec<Decision>,
     undecided: usize,
     /// Whether a handler had to wait while deliveries were queued.

@@ -48,7 +48,7 @@ where
                 Slots::Shared(shared) => {
                     // The handler's time begins after the answer.
                     later = Some(slot.wait(shared.patience()));
-                    self.admit(shared, scope, delivery, turn).await?
+                    self.admit(shared, scope, delivery, turn, slot.about_to_begin()).await?
                 }
             };
             let wait = match admitted {
@@ -82,9 +82,10 @@ where
         scope: Scope,
         delivery: &Delivery,
         turn: &Turn,
+        others: usize,
     ) -> Result<Admitted, Handled> {
         let (ask, longest) = self.ask(shared.limit(), delivery);
-        let admitted = shared.admit(scope, ask, longest, turn.sample);
+        let admitted = shared.admit(scope, ask, longest, turn.sample, others);
         tokio::select! {
             biased;
             () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),

@@ -113,6 +113,13 @@ impl<R: Runner> Slot<R> {
         }
     }
 
+    /// The attempts that are about to begin while this one waits.
+    pub(crate) fn about_to_begin(&self) -> usize {
+        let state = self.shared.state();
+        let free = state.most.saturating_sub(state.slots.iter().flatten().count());
+        state.queued.as_slice().len().min(free)
+    }
+
     /// The turn of the attempt in this slot; `None` if it was abandoned.
     pub(crate) fn turn(&self) -> Option<Turn> {
         self.shared.state().slots[self.number].as_ref().map(|running| running.turn)
