@@ -21,6 +21,8 @@ use crate::queue::Queue;
 
 /// A call may come so much later than its slot, or by one interval if that is longer.
 const LATEST: Duration = Duration::from_millis(100);
+/// A message that waits in its place asks again after so long, if the store did not decide.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl<H, Q, T> Attempts<H, Q, T>
 where
@@ -39,6 +41,7 @@ where
         slot: &Slot<Self>,
     ) -> Result<Option<Turn>, Handled> {
         let mut later = None;
+        let until = Instant::now() + self.half();
         loop {
             let admitted = match slots {
                 Slots::Own(limiter) => {
@@ -51,13 +54,20 @@ where
                     self.admit(shared, scope, delivery, turn, slot.about_to_begin()).await?
                 }
             };
-            let wait = match admitted {
-                Admitted::By(Admission::Slot(wait)) => wait,
+            let (wait, is_slot) = match admitted {
+                Admitted::By(Admission::Slot(wait)) if wait.is_zero() => {
+                    return Ok(later.map(|_| slot.wait(wait)));
+                }
+                Admitted::By(Admission::Slot(wait)) => (wait, true),
+                // Another receive would count as a retry, so it asks again.
+                Admitted::PutOff { .. }
+                    if delivery.strategy == Strategy::Visibility
+                        && Instant::now() + ASK_AGAIN < until =>
+                {
+                    (ASK_AGAIN, false)
+                }
                 refused => return Err(Handled::Limited(refused)),
             };
-            if wait.is_zero() {
-                return Ok(later.map(|_| slot.wait(wait)));
-            }
             let turn = slot.wait(wait);
             later = Some(turn);
             tokio::select! {
@@ -69,7 +79,7 @@ where
                 return Err(Handled::NotStarted);
             }
             // After a freeze, all slots that passed meanwhile would be used at once.
-            if turn.began.elapsed() <= LATEST.max(slots.limit().interval()) {
+            if is_slot && turn.began.elapsed() <= LATEST.max(slots.limit().interval()) {
                 return Ok(later);
             }
         }
@@ -108,13 +118,17 @@ where
         expires(policy, delivery).is_some_and(|end| self.now() > end)
     }
 
+    /// The longest wait for a slot. The other half of the time is for the handler.
+    fn half(&self) -> Duration {
+        self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
+    }
+
     /// What a message asks of the rate limit, and how long it can wait for its slot. A message that
     /// waits in its place in the queue cannot carry a place in the line, and each further receive
     /// counts as a retry. So it waits here for longer.
     fn ask(&self, limit: &RateLimit, delivery: &Delivery) -> (Ask, Duration) {
         let now = self.now();
-        // The other half is for the handler.
-        let half = self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2;
+        let half = self.half();
         let state = &delivery.state;
         let (ask, longest) = match (delivery.strategy, state.place) {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),

@@ -436,7 +436,8 @@ impl Book {
             let may_expire = plan.policy.message_ttl.is_some()
                 || plan.skew() > MAX_SKEW
                 || asked.may_never_be_called(plan)
-                || self.waited_behind_another(world, n);
+                || self.waited_behind_another(world, n)
+                || plan.store_uses_receives();
             let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
             if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was never handled");

@@ -232,6 +232,14 @@ impl Plan {
         self.dead_receives.is_some() && environment + 1 == self.clocks.len()
     }
 
+    /// Whether trouble of the store uses receives of a message, since it waits in its place.
+    pub fn store_uses_receives(&self) -> bool {
+        let waits_in_place = self.is_fifo
+            || self.strategy == Strategy::Visibility
+            || self.recursive_loop == RecursiveLoop::Terminate;
+        waits_in_place && self.store.is_some_and(|faults| faults > 0)
+    }
+
     /// How much sooner than by its rate limit a call may come where environments keep it together.
     pub fn looseness(&self) -> Duration {
         let (Some(faults), Some(limit)) = (self.store, self.policy.limit) else {
