@@ -180,6 +180,8 @@ impl AskTask {
             }
         }
         for _ in 0..MAX_REQUESTS {
+            // The others' attempts have ended.
+            waiting.retain(|one| !one.answer.is_closed());
             // Slots that pass before the answer would be lost.
             let at = fleet.now() + fleet.latency();
             let mut claim = Claim::new(limit, seen, at);
@@ -188,7 +190,7 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let expires = epoch_secs(claim.line_end() + UNUSED);
+                let expires = epoch_secs(claim.in_use_until() + UNUSED);
                 let update = claim.update().set(Field::EXPIRES, expires);
                 match fleet.update(&key, &update).await {
                     Ok(answer) => {
@@ -219,6 +221,10 @@ impl AskTask {
                     Admission::Slot(wait) => {
                         let wait = (at + wait).duration_since(now).unwrap_or_default();
                         one.answer(Admitted::By(Admission::Slot(wait)));
+                    }
+                    Admission::InLine(place, due) => {
+                        let due = fleet.local(due);
+                        one.answer(Admitted::By(Admission::InLine(place, due)));
                     }
                     refused => one.answer(Admitted::By(refused)),
                 }

@@ -21,10 +21,13 @@ mod tests;
 pub(crate) use limits::{Admitted, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};
 
-/// The longest time for the first answer, which needs credentials and a connection.
+/// The longest time for an answer that may need a new connection: the first one, one after a while
+/// without any, and one after a request without an answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
-/// The longest time for later answers.
+/// The longest time for an answer by a connection in use.
 const ANSWER: Duration = Duration::from_millis(250);
+/// A connection may have been closed so long after its last answer.
+const IDLE: Duration = Duration::from_secs(4);
 /// After several requests in a row without an answer, the store is not asked for so long.
 const REST: Duration = Duration::from_secs(1);
 /// A clock that differs by more is corrected. The store's date has whole seconds.
@@ -51,6 +54,8 @@ pub(crate) struct Fleet {
 
 #[derive(Debug, Default)]
 struct Trouble {
+    /// The time of the last request, if it was answered.
+    answered: Option<Instant>,
     /// Requests in a row without an answer.
     unanswered: u32,
     /// The store is not asked before this.
@@ -79,9 +84,15 @@ impl Fleet {
         shifted(self.clock.now(), self.offset.load(Ordering::Relaxed))
     }
 
+    /// A time by the clock of this execution environment.
+    pub(crate) fn local(&self, time: SystemTime) -> SystemTime {
+        shifted(time, self.offset.load(Ordering::Relaxed).saturating_neg())
+    }
+
     /// The longest time of one request.
     pub(crate) fn patience(&self) -> Duration {
-        if self.has_answered() { ANSWER } else { FIRST_ANSWER }
+        let is_in_use = self.trouble().answered.is_some_and(|at| at.elapsed() < IDLE);
+        if is_in_use { ANSWER } else { FIRST_ANSWER }
     }
 
     /// The time that an answer is expected to take.
@@ -117,16 +128,21 @@ impl Fleet {
         }
         let (asked, began) = (self.clock.now(), Instant::now());
         let answer = timeout(self.patience(), request).await;
+        let is_silent = answer.is_err();
         let answer = answer.unwrap_or(Err(StoreError::Unavailable(Cow::Borrowed("StoreTimedOut"))));
         match &answer {
             Ok(answer) => {
                 self.has_answered.store(true, Ordering::Relaxed);
-                self.trouble().unanswered = 0;
+                {
+                    let mut trouble = self.trouble();
+                    (trouble.answered, trouble.unanswered) = (Some(Instant::now()), 0);
+                    trouble.rests_until = None;
+                }
                 let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.latency.store(took, Ordering::Relaxed);
                 self.follow(answer.date, asked);
             }
-            Err(error) => self.note(error),
+            Err(error) => self.note(error, is_silent),
         }
         answer
     }
@@ -148,8 +164,9 @@ impl Fleet {
         }
     }
 
-    /// Notes trouble, and tells it if that was not done for a while.
-    fn note(&self, error: &StoreError) {
+    /// Notes trouble, and tells it if that was not done for a while. A store that refuses at once
+    /// need not be left alone.
+    fn note(&self, error: &StoreError, is_silent: bool) {
         let now = Instant::now();
         let mut trouble = self.trouble();
         let is_throttled = *error == StoreError::Throttled;
@@ -159,7 +176,8 @@ impl Fleet {
         if is_new {
             *told = Some(now);
         }
-        if !is_throttled {
+        if is_silent {
+            trouble.answered = None;
             trouble.unanswered = trouble.unanswered.saturating_add(1);
             if trouble.unanswered > 1 {
                 trouble.rests_until = Some(now + REST);

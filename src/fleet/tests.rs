@@ -194,19 +194,20 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
             assert_eq!(slots(&admitted).iter().flatten().count(), 4);
             sleep(Duration::from_secs(1)).await;
         }
-        store.next(&[case; 60]);
+        store.next(&[case; 5_000]);
         let (began, mut calls) = (Instant::now(), 0);
         ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(began.elapsed(), millis(patience), "{case:?}");
         ask_all(&one, Ask::Retry, 1).await;
         store.requests();
         ask_all(&one, Ask::Retry, 1).await;
-        assert_eq!(store.requests(), 0, "{case:?}: a store without an answer is left alone");
+        let asked = u32::from(patience == 0);
+        assert_eq!(store.requests(), asked, "{case:?}: a silent store is left alone");
         while began.elapsed() < Duration::from_secs(30) {
             calls += slots(&ask_all(&one, Ask::Retry, 1).await).iter().flatten().count();
             sleep(millis(20)).await;
         }
-        assert!((55..=121).contains(&calls), "{case:?}: {calls} calls");
+        assert!((35..=121).contains(&calls), "{case:?}: {calls} calls");
         store.next(&[]);
         sleep(Duration::from_secs(3)).await;
         let admitted = ask_all(&one, Ask::Retry, 1).await;

@@ -101,7 +101,8 @@ impl Claim {
 
     /// Takes the share of one message, which can wait for its slot as long as `longest`.
     pub(crate) fn take(&mut self, ask: Ask, longest: Duration) -> Share {
-        let longest = nanos(longest);
+        // A slot that is further away would count as lost.
+        let longest = nanos(longest.min(FURTHEST_SLOT));
         let has_line = self.line == Time::Ahead;
         match ask {
             Ask::Waited(place)
@@ -208,13 +209,12 @@ impl Claim {
         }
     }
 
-    /// The end of the line afterwards, as far as it is known; now, if nobody waits.
-    pub(crate) fn line_end(&self) -> SystemTime {
-        let LimitState { line_end, .. } = self.next(self.seen);
-        from_epoch_nanos(match self.line {
-            Time::Lost { .. } if self.joined == 0 => self.now,
-            Time::Ahead | Time::Over | Time::Lost { .. } => line_end.max(self.now),
-        })
+    /// The state says no more than a new one from then on.
+    pub(crate) fn in_use_until(&self) -> SystemTime {
+        let LimitState { tat, line_end, .. } = self.next(self.seen);
+        let kept = |time: Time, end| if matches!(time, Time::Lost { .. }) { self.now } else { end };
+        let end = kept(self.gate, tat).max(kept(self.line, line_end));
+        from_epoch_nanos(end.max(self.now))
     }
 
     fn places(&self, number: u64) -> u64 {

@@ -265,6 +265,9 @@ where
                         poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
                     match last.await {
                         Poll::Ready(handled) => handled,
+                        Poll::Pending if end == End::TimeOut && !slot.has_begun() => {
+                            Handled::NotStarted
+                        }
                         Poll::Pending => Handled::ended(end),
                     }
                 }

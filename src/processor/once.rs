@@ -17,7 +17,7 @@ use crate::fleet::{Acquired, Acquisition, Admitted, Events};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::pointer;
-use crate::policy::{self, WhenUnavailable};
+use crate::policy::WhenUnavailable;
 use crate::queue::Queue;
 
 /// What the end of an attempt means for its event.
@@ -119,11 +119,10 @@ where
     }
 
     /// Whether a message waits because the store did not answer. In its place in the queue it uses
-    /// a receive for that, and keeps the last one for its call.
+    /// a receive for that, and the next one may move it to the dead-letter queue without a call.
     fn waits_for_answer(&self, events: &Events, delivery: &Delivery, is_throttled: bool) -> bool {
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
-        let may_wait =
-            delivery.strategy == Strategy::Copy || !policy::is_spent(policy, &delivery.usage());
+        let may_wait = delivery.strategy == Strategy::Copy || delivery.receive_count < 2;
         may_wait
             && match events.once().when_unavailable {
                 _ if is_throttled => true,

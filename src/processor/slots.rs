@@ -66,6 +66,12 @@ where
                 {
                     (ASK_AGAIN, false)
                 }
+                // The next receive may move it to the dead-letter queue without a call.
+                Admitted::PutOff { .. }
+                    if delivery.strategy == Strategy::Visibility && delivery.receive_count > 1 =>
+                {
+                    return Ok(later.map(|_| slot.wait(Duration::ZERO)));
+                }
                 refused => return Err(Handled::Limited(refused)),
             };
             let turn = slot.wait(wait);

@@ -113,6 +113,12 @@ impl<R: Runner> Slot<R> {
         }
     }
 
+    /// Whether the handler was called.
+    pub(crate) fn has_begun(&self) -> bool {
+        let state = self.shared.state();
+        state.slots[self.number].as_ref().is_some_and(|running| running.permit.is_some())
+    }
+
     /// The attempts that are about to begin while this one waits.
     pub(crate) fn about_to_begin(&self) -> usize {
         let state = self.shared.state();
