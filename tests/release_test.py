@@ -172,7 +172,7 @@ class Files(unittest.TestCase):
         self.assertEqual(list(transforms(template)), ["AWS::Serverless-2016-10-31"])
         application = template["Metadata"][APPLICATION]
         # Those of the template in the Developer Guide's "List of Supported AWS Resources". Look a new one up.
-        supported = {"CloudWatch::Alarm", "CloudWatch::Dashboard", "IAM::Role", "Logs::LogGroup", "SNS::Subscription", "SNS::Topic", "SNS::TopicPolicy", "SQS::Queue", "SQS::QueuePolicy", "Serverless::Function"}
+        supported = {"CloudWatch::Alarm", "CloudWatch::Dashboard", "DynamoDB::Table", "IAM::Role", "Logs::LogGroup", "SNS::Subscription", "SNS::Topic", "SNS::TopicPolicy", "SQS::Queue", "SQS::QueuePolicy", "Serverless::Function"}
         self.assertEqual({resource["Type"].removeprefix("AWS::") for resource in template["Resources"].values()} - supported, set())
         self.assertEqual(application["SemanticVersion"], VERSION)
         # The limits that the SAM Developer Guide documents, in "AWS SAM template Metadata section properties".

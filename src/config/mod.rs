@@ -239,8 +239,11 @@ impl Variables {
         Some(coordination)
     }
 
+    #[cfg_attr(
+        feature = "fleet",
+        expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as without it")
+    )]
     #[cfg(feature = "fleet")]
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as without the feature")]
     fn store(&mut self, table: &str) -> Option<Arc<dyn Store>> {
         Some(Arc::new(DynamoStore::from_env(table)))
     }
