@@ -61,7 +61,8 @@ pub struct Settings {
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
-    /// What all execution environments share. Default: nothing, so each keeps rate limits alone.
+    /// The store that all execution environments share. Default: none, so each keeps rate limits
+    /// alone.
     pub coordination: Option<Coordination>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::fallback::Fallback;
-use super::{Fleet, UNUSED};
+use super::{Fleet, expires};
 use crate::disposition::Deferral;
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState};
@@ -25,8 +25,6 @@ const MAX_REQUESTS: u32 = 3;
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);
-/// A slot may be so late when the answer comes, or later by one interval if that is longer.
-const LATEST: Duration = Duration::from_millis(100);
 
 /// The rate limits of one policy, in the store.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ struct Asker {
     answer: oneshot::Sender<Admitted>,
 }
 
-/// What a message gets.
+/// The answer to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
     /// By the limit.
@@ -190,8 +188,7 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let expires = epoch_secs(claim.in_use_until() + UNUSED);
-                let update = claim.update().set(Field::EXPIRES, expires);
+                let update = claim.update().set(Field::EXPIRES, expires(claim.in_use_until()));
                 match fleet.update(&key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
@@ -212,12 +209,11 @@ impl AskTask {
                 }
             };
             let now = fleet.now();
-            let tolerance = LATEST.max(limit.interval());
             let mut late = Vec::new();
             for (one, share) in waiting.into_iter().zip(shares) {
                 match claim.admission(share, before) {
                     // Slots that passed meanwhile would all be used at once.
-                    Admission::Slot(wait) if at + wait + tolerance < now => late.push(one),
+                    Admission::Slot(wait) if at + wait + limit.tolerance() < now => late.push(one),
                     Admission::Slot(wait) => {
                         let wait = (at + wait).duration_since(now).unwrap_or_default();
                         one.answer(Admitted::By(Admission::Slot(wait)));
@@ -282,8 +278,4 @@ impl Asker {
     fn answer(self, admitted: Admitted) {
         let _ = self.answer.send(admitted);
     }
-}
-
-fn epoch_secs(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

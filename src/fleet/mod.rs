@@ -1,5 +1,6 @@
-//! What the execution environments of a function share, by way of a store: it asks the store in time,
-//! corrects the clock by it, and says so if the store does not answer. It knows no message.
+//! The state that the execution environments of a function share, by way of a store: it asks the
+//! store in time, corrects the clock by it, and says so if the store does not answer. It knows no
+//! message.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, epoch_millis};
 use crate::settings::Coordination;
 use crate::store::{Answer, Key, Store, StoreError, Update};
 
@@ -167,20 +168,16 @@ impl Fleet {
     /// Notes trouble, and tells it if that was not done for a while. A store that refuses at once
     /// need not be left alone.
     fn note(&self, error: &StoreError, is_silent: bool) {
-        let now = Instant::now();
         let mut trouble = self.trouble();
         let is_throttled = *error == StoreError::Throttled;
         let told =
             if is_throttled { &mut trouble.told_throttled } else { &mut trouble.told_unavailable };
-        let is_new = told.is_none_or(|told| now.duration_since(told) >= SILENCE);
-        if is_new {
-            *told = Some(now);
-        }
+        let is_new = is_to_be_told(told);
         if is_silent {
             trouble.answered = None;
             trouble.unanswered = trouble.unanswered.saturating_add(1);
             if trouble.unanswered > 1 {
-                trouble.rests_until = Some(now + REST);
+                trouble.rests_until = Some(Instant::now() + REST);
             }
         }
         drop(trouble);
@@ -200,6 +197,22 @@ impl Fleet {
     fn trouble(&self) -> std::sync::MutexGuard<'_, Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether trouble is to be logged that was logged last at this time. If so, it was logged now.
+fn is_to_be_told(told: &mut Option<Instant>) -> bool {
+    let now = Instant::now();
+    let is_due = told.is_none_or(|told| now.duration_since(told) >= SILENCE);
+    if is_due {
+        *told = Some(now);
+    }
+    is_due
+}
+
+/// The value of [`Field::EXPIRES`](crate::store::Field::EXPIRES) of an item in use until this time,
+/// rounded up.
+fn expires(in_use_until: SystemTime) -> u64 {
+    epoch_millis(in_use_until + UNUSED).div_ceil(1_000)
 }
 
 /// Milliseconds from one time to the other.

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{ANSWER, FIRST_ANSWER, Fleet, SILENCE, UNUSED};
+use super::{ANSWER, FIRST_ANSWER, Fleet, expires, is_to_be_told};
 use crate::clock::epoch_millis;
 use crate::disposition::OnceNotes;
 use crate::policy::Once;
@@ -46,7 +46,7 @@ pub(crate) struct Lease {
     is_confirmed: bool,
 }
 
-/// What an attempt gets that wants to handle an event.
+/// The answer to an attempt that wants to handle an event.
 #[derive(Debug)]
 pub(crate) enum Acquired {
     /// It may call the handler.
@@ -104,7 +104,7 @@ impl Events {
             .when(LEASE_END, 0..=epoch_millis(now - MARGIN))
             .set(OWNER, owner)
             .set(LEASE_END, epoch_millis(end))
-            .set(Field::EXPIRES, secs(end + UNUSED));
+            .set(Field::EXPIRES, expires(end));
         let answer = self.fleet.update(&key, &update).await;
         if answer.is_ok() {
             self.throttled.store(0, Ordering::Relaxed);
@@ -139,7 +139,7 @@ impl Events {
             .set(DONE_UNTIL, epoch_millis(end))
             .set(LEASE_END, 0)
             .set(OWNER, 0)
-            .set(Field::EXPIRES, secs(end + UNUSED));
+            .set(Field::EXPIRES, expires(end));
         let is_noted = timeout_at(until, self.note(lease, &update)).await.unwrap_or(false);
         if !is_noted {
             self.tell();
@@ -170,20 +170,13 @@ impl Events {
     }
 
     fn tell(&self) {
-        let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| now.duration_since(told) >= SILENCE) {
-            *told = Some(now);
-            drop(told);
+        let is_to_be_told =
+            is_to_be_told(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        if is_to_be_told {
             tracing::warn!(
                 "the table of REQUEUE_TABLE did not confirm that a message is done: a duplicate of \
                  it would be handled again"
             );
         }
     }
-}
-
-/// Rounded up.
-fn secs(time: SystemTime) -> u64 {
-    epoch_millis(time).div_ceil(1_000)
 }

@@ -30,7 +30,7 @@ fn millis(millis: u64) -> Duration {
 struct Told {
     items: MemoryStore,
     requests: AtomicU32,
-    /// What becomes of the next requests, the first one last.
+    /// The trouble of the next requests, the first one last.
     trouble: Mutex<Vec<Case>>,
     /// How long each answer takes.
     latency: Duration,

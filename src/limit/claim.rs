@@ -1,5 +1,6 @@
-//! What messages that ask together take of a limit. The state may have changed since it was seen, so
-//! a claim is a change and its conditions: while they are met, each message gets its share.
+//! A claim: the part of a limit that messages take which ask together. The state may have changed
+//! since it was seen, so a claim is a change and its conditions: while they are met, each message
+//! gets its share.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use super::{
 use crate::policy::RateLimit;
 use crate::store::Update;
 
-/// What messages that ask together take of a limit.
+/// The part of a limit that messages take which ask together.
 #[derive(Debug)]
 pub(crate) struct Claim {
     now: u64,
@@ -139,7 +140,7 @@ impl Claim {
         self.slots
     }
 
-    /// What a message gets by its share, if the state was this before.
+    /// The admission of a message by its share, if the state was this before.
     pub(crate) fn admission(&self, share: Share, before: LimitState) -> Admission {
         match share {
             Share::Slot(number) => {

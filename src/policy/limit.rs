@@ -49,4 +49,9 @@ impl RateLimit {
         let nanos = self.period.as_nanos().div_ceil(u128::from(self.limit.max(1)));
         u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
     }
+
+    /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.
+    pub(crate) fn tolerance(&self) -> Duration {
+        Duration::from_millis(100).max(self.interval())
+    }
 }

@@ -20,7 +20,7 @@ use crate::pointer;
 use crate::policy::WhenUnavailable;
 use crate::queue::Queue;
 
-/// What the end of an attempt means for its event.
+/// The meaning of an attempt's end for its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Done,
@@ -31,7 +31,7 @@ pub(super) enum Ended {
 }
 
 impl Handled {
-    /// What the end of an attempt means for its event.
+    /// The meaning of an attempt's end for its event.
     pub(super) fn end_of_event(&self) -> Ended {
         match self {
             Self::Done => Ended::Done,

@@ -19,8 +19,6 @@ use crate::message::Body;
 use crate::policy::{self, RateLimit};
 use crate::queue::Queue;
 
-/// A call may come so much later than its slot, or by one interval if that is longer.
-const LATEST: Duration = Duration::from_millis(100);
 /// A message that waits in its place asks again after so long, if the store did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -85,7 +83,7 @@ where
                 return Err(Handled::NotStarted);
             }
             // After a freeze, all slots that passed meanwhile would be used at once.
-            if is_slot && turn.began.elapsed() <= LATEST.max(slots.limit().interval()) {
+            if is_slot && turn.began.elapsed() <= slots.limit().tolerance() {
                 return Ok(later);
             }
         }
@@ -129,9 +127,9 @@ where
         self.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
     }
 
-    /// What a message asks of the rate limit, and how long it can wait for its slot. A message that
-    /// waits in its place in the queue cannot carry a place in the line, and each further receive
-    /// counts as a retry. So it waits here for longer.
+    /// The request of a message to the rate limit, and how long it can wait for its slot. A message
+    /// that waits in its place in the queue cannot carry a place in the line, and each further
+    /// receive counts as a retry. So it waits here for longer.
     fn ask(&self, limit: &RateLimit, delivery: &Delivery) -> (Ask, Duration) {
         let now = self.now();
         let half = self.half();

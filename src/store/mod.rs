@@ -122,7 +122,7 @@ pub struct Update {
     actions: Vec<(Field, Action)>,
 }
 
-/// What an update does to a field. A store has to know each action, so a third one would be a
+/// The action of an update on a field. A store has to know each action, so a third one would be a
 /// new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
