@@ -6,6 +6,7 @@ use std::future::Future;
 use crate::failure::Failure;
 use crate::gate::Scope;
 use crate::message::{Message, Raw};
+use crate::policy::RateLimit;
 
 tokio::task_local! {
     /// Set during the last poll of a handler whose time is over.
@@ -105,6 +106,36 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     fn scope(&self, _: &Message<T>) -> Scope {
         Scope::default()
     }
+
+    /// The rate limit of a scope, if it has one of its own. Default: `None`, so the policy's
+    /// [`limit`](crate::policy::RetryPolicy::limit) holds, if there is one.
+    ///
+    /// Requeue asks before each call, so a limit may change meanwhile. All execution environments
+    /// must give a scope the same limit. Any value is valid: see [`RateLimit`].
+    ///
+    /// ```
+    /// # use requeue::{Failure, Handler, Message, Scope};
+    /// use std::time::Duration;
+    /// use requeue::policy::RateLimit;
+    ///
+    /// # #[derive(serde::Deserialize)] struct Order { tenant: String }
+    /// # struct Charge;
+    /// impl Handler<Order> for Charge {
+    /// #   type Error = Failure;
+    /// #   async fn handle(&self, _: Message<Order>) -> Result<(), Failure> { Ok(()) }
+    ///     // …
+    ///     fn scope(&self, message: &Message<Order>) -> Scope {
+    ///         Scope::of(&message.body().tenant)
+    ///     }
+    ///
+    ///     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+    ///         (scope == Scope::of("acme")).then(|| RateLimit::new(200, Duration::from_secs(1)))
+    ///     }
+    /// }
+    /// ```
+    fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
+        None
+    }
 }
 
 // Without this, a compiler error about a wrong handler would name this impl and not `Handler`.
@@ -174,5 +205,9 @@ where
 
     fn scope(&self, message: &Message<T>) -> Scope {
         (self.scope)(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.handler.rate_limit(scope)
     }
 }

@@ -119,6 +119,8 @@ mod documents {
     struct Idempotency;
     #[doc = include_str!("../docs/concepts/protection.md")]
     struct Protection;
+    #[doc = include_str!("../docs/concepts/rate-limits.md")]
+    struct RateLimits;
     #[doc = include_str!("../docs/project/versioning.md")]
     struct Versioning;
 }

@@ -30,7 +30,6 @@ const TOGETHER: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct SharedLimits {
     fleet: Arc<Fleet>,
-    limit: RateLimit,
     /// The queue of the policy; empty for the policy of all other queues.
     queue: String,
     scopes: Mutex<HashMap<Scope, ScopeState>>,
@@ -56,6 +55,7 @@ struct ScopeState {
 /// A message that asks.
 #[derive(Debug)]
 struct Asker {
+    limit: RateLimit,
     ask: Ask,
     longest: Duration,
     sample: f64,
@@ -72,12 +72,8 @@ pub(crate) enum Admitted {
 }
 
 impl SharedLimits {
-    pub(crate) fn new(fleet: Arc<Fleet>, limit: RateLimit, queue: String) -> Self {
-        Self { fleet, limit, queue, scopes: Mutex::default() }
-    }
-
-    pub(crate) fn limit(&self) -> &RateLimit {
-        &self.limit
+    pub(crate) fn new(fleet: Arc<Fleet>, queue: String) -> Self {
+        Self { fleet, queue, scopes: Mutex::default() }
     }
 
     /// The longest time until a message is admitted.
@@ -90,6 +86,7 @@ impl SharedLimits {
     pub(crate) async fn admit(
         self: &Arc<Self>,
         scope: Scope,
+        limit: &RateLimit,
         ask: Ask,
         longest: Duration,
         sample: f64,
@@ -102,7 +99,7 @@ impl SharedLimits {
                 scopes.retain(|_, state| state.is_asked);
             }
             let state = scopes.entry(scope).or_default();
-            state.waiting.push(Asker { ask, longest, sample, answer });
+            state.waiting.push(Asker { limit: *limit, ask, longest, sample, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             if state.waiting.len() >= state.expected {
                 state.complete.notify_one();
@@ -167,7 +164,9 @@ impl AskTask {
 
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
-        let SharedLimits { fleet, limit, queue, .. } = &*self.limits;
+        let SharedLimits { fleet, queue, .. } = &*self.limits;
+        // If the limit changed a moment ago, the last one knows it.
+        let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let key = fleet.key("limit", queue, self.scope.bytes());
         let mut seen = self.with(|state| state.seen);
         if !fleet.has_answered() {
@@ -182,7 +181,7 @@ impl AskTask {
             waiting.retain(|one| !one.answer.is_closed());
             // Slots that pass before the answer would be lost.
             let at = fleet.now() + fleet.latency();
-            let mut claim = Claim::new(limit, seen, at);
+            let mut claim = Claim::new(&limit, seen, at);
             let shares: Vec<_> =
                 waiting.iter().map(|one| claim.take(one.ask, one.longest)).collect();
             let before = if claim.is_empty() {
@@ -253,13 +252,19 @@ impl AskTask {
 
     /// Admits messages without a store: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
-        let SharedLimits { fleet, limit, .. } = &*self.limits;
+        let fleet = &*self.limits.fleet;
         let now = fleet.now();
         self.with(|state| {
             for one in waiting {
                 let most = fleet.max_environments;
-                let admission =
-                    state.fallback.admit(limit, most, state.seen, one.longest, now, one.sample);
+                let admission = state.fallback.admit(
+                    &one.limit,
+                    most,
+                    state.seen,
+                    one.longest,
+                    now,
+                    one.sample,
+                );
                 one.answer(match admission {
                     Admission::Slot(_) => Admitted::By(admission),
                     _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },

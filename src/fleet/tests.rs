@@ -96,21 +96,23 @@ impl Store for Told {
     }
 }
 
-/// An execution environment.
-fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Arc<SharedLimits> {
+/// The limits of an execution environment, and the limit of its scope.
+type Environment = (Arc<SharedLimits>, RateLimit);
+
+fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Environment {
     let limit = RateLimit { burst, ..RateLimit::new(calls, Duration::from_secs(1)) };
     let store = Arc::clone(store) as Arc<dyn Store>;
     let fleet = Fleet::new(
         Coordination { max_environments: 10, ..Coordination::by(store) },
         Clock::starting_at(epoch()),
     );
-    Arc::new(SharedLimits::new(Arc::new(fleet), limit, String::new()))
+    (Arc::new(SharedLimits::new(Arc::new(fleet), String::new())), limit)
 }
 
-async fn ask_all(limits: &Arc<SharedLimits>, ask: Ask, messages: u32) -> Vec<Admitted> {
+async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {
     let asks = (0..messages).map(|number| {
         let others = usize::try_from(messages - 1 - number).expect("few");
-        limits.admit(Scope::default(), ask, LONGEST, 0.5, others)
+        limits.admit(Scope::default(), limit, ask, LONGEST, 0.5, others)
     });
     join_all(asks).await
 }
@@ -308,8 +310,8 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "orders", Scope::default()),
         ("one", "", Scope::of("tenant 7")),
     ] {
-        let limits = Arc::new(SharedLimits::new(fleet(namespace), limit, queue.to_owned()));
-        let admitted = limits.admit(scope, Ask::Newcomer, LONGEST, 0.5, 0).await;
+        let limits = Arc::new(SharedLimits::new(fleet(namespace), queue.to_owned()));
+        let admitted = limits.admit(scope, &limit, Ask::Newcomer, LONGEST, 0.5, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
     }
 }

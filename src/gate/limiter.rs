@@ -13,8 +13,8 @@ use crate::policy::RateLimit;
 const MAX_SCOPES: usize = 10_000;
 
 /// The limits of all scopes.
+#[derive(Default)]
 pub(crate) struct Limiter {
-    limit: RateLimit,
     scopes: Mutex<Scopes>,
 }
 
@@ -25,24 +25,17 @@ struct Scopes {
 }
 
 impl Limiter {
-    pub(crate) fn new(limit: RateLimit) -> Self {
-        Self { limit, scopes: Mutex::default() }
-    }
-
     /// Admits one message, which can wait for its slot as long as `longest`.
     pub(crate) fn admit(
         &self,
         scope: Scope,
+        limit: &RateLimit,
         ask: Ask,
         longest: Duration,
         now: SystemTime,
     ) -> Admission {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.of(scope, now).admit(&self.limit, ask, longest, now)
-    }
-
-    pub(crate) fn limit(&self) -> &RateLimit {
-        &self.limit
+        scopes.of(scope, now).admit(limit, ask, longest, now)
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// A rarer call is a matter of a schedule. In nanoseconds.
+const LONGEST_INTERVAL: u64 = 86_400 * 1_000_000_000;
+
 /// The calls that a downstream service takes. Requeue makes no more: a message that finds no room
 /// waits for its place, and uses no retry.
 ///
@@ -38,7 +41,7 @@ impl RateLimit {
         Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2) }
     }
 
-    /// The time between two calls at the limit, rounded up.
+    /// The time between two calls at the limit, rounded up; a day at most.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval_nanos())
@@ -47,7 +50,7 @@ impl RateLimit {
     /// The same in nanoseconds; at least one.
     pub(crate) fn interval_nanos(&self) -> u64 {
         let nanos = self.period.as_nanos().div_ceil(u128::from(self.limit.max(1)));
-        u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
+        u64::try_from(nanos).unwrap_or(u64::MAX).clamp(1, LONGEST_INTERVAL)
     }
 
     /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.

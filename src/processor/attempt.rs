@@ -145,10 +145,8 @@ where
         let mut acquired = Acquisition::default();
         let handled = self.handle(delivery, turn, slot, &mut acquired).await;
         // If it waited for a slot of the rate limit, or for the store, its handler began later.
-        let QueuePolicy { slots, events, .. } = self.processor.inner.policy(delivery);
-        let has_waited = slots.is_some() || events.is_some();
-        let later = has_waited.then(|| slot.turn()).flatten();
-        let turn = &later.unwrap_or(*turn);
+        let QueuePolicy { events, .. } = self.processor.inner.policy(delivery);
+        let turn = &slot.later_turn().unwrap_or(*turn);
         let (reply, ended) =
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
         let mut decision = self.decide(delivery, turn, handled);
@@ -293,8 +291,7 @@ where
         acquired: &mut Acquisition,
     ) -> Handled {
         let Inner { handler, mode, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, protection, slots, events } =
-            self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, protection, events, .. } = self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
         let mut message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
@@ -313,8 +310,9 @@ where
             Err(held) => return Handled::Held(held),
         };
         let mut permit = permit;
-        if let Some(slots) = slots.as_ref().filter(|_| *mode == Mode::Requeue) {
-            match self.wait_for_slot(slots, scope, delivery, turn, slot).await {
+        let limit = handler.rate_limit(scope).or(policy.limit);
+        if let Some(limit) = limit.filter(|_| *mode == Mode::Requeue) {
+            match self.wait_for_slot(&limit, scope, delivery, turn, slot).await {
                 Ok(None) => {}
                 Ok(Some(later)) => {
                     message.set_deadline(later.limit);

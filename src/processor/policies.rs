@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::fleet::{Events, Fleet, SharedLimits};
 use crate::gate::{Limiter, Protection};
-use crate::policy::{RateLimit, RetryPolicy};
+use crate::policy::RetryPolicy;
 use crate::queue::QueueArn;
 
 /// The policies of a processor.
@@ -18,35 +18,28 @@ pub(super) struct Policies {
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
-    /// The slots of the rate limit, if the policy has one.
-    pub(super) slots: Option<Slots>,
+    /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
+    pub(super) slots: Slots,
     /// The events that are handled once, if the policy says so.
     pub(super) events: Option<Events>,
 }
 
-/// The slots of a rate limit.
+/// The slots of rate limits.
 pub(super) enum Slots {
-    /// This execution environment keeps the limit alone.
+    /// This execution environment keeps the limits alone.
     Own(Limiter),
     /// All execution environments keep it together.
     Shared(Arc<SharedLimits>),
 }
 
 impl Slots {
-    pub(super) fn new(limit: RateLimit, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+    fn new(queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
         match fleet {
-            None => Self::Own(Limiter::new(limit)),
+            None => Self::Own(Limiter::default()),
             Some(fleet) => {
-                let shared = SharedLimits::new(Arc::clone(fleet), limit, queue.to_owned());
+                let shared = SharedLimits::new(Arc::clone(fleet), queue.to_owned());
                 Self::Shared(Arc::new(shared))
             }
-        }
-    }
-
-    pub(super) fn limit(&self) -> &RateLimit {
-        match self {
-            Self::Own(limiter) => limiter.limit(),
-            Self::Shared(shared) => shared.limit(),
         }
     }
 }
@@ -55,7 +48,7 @@ impl QueuePolicy {
     /// `queue` is empty for the policy of all queues without their own.
     fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
         let protection = Protection::new(&policy);
-        let slots = policy.limit.map(|limit| Slots::new(limit, queue, fleet));
+        let slots = Slots::new(queue, fleet);
         let events = fleet.zip(policy.once.clone());
         let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
         Self { policy, protection, slots, events }

@@ -32,24 +32,25 @@ where
     /// expected.
     pub(super) async fn wait_for_slot(
         &self,
-        slots: &Slots,
+        limit: &RateLimit,
         scope: Scope,
         delivery: &Delivery,
         turn: &Turn,
         slot: &Slot<Self>,
     ) -> Result<Option<Turn>, Handled> {
+        let QueuePolicy { slots, .. } = self.processor.inner.policy(delivery);
         let mut later = None;
         let until = Instant::now() + self.half();
         loop {
             let admitted = match slots {
                 Slots::Own(limiter) => {
-                    let (ask, longest) = self.ask(slots.limit(), delivery);
-                    Admitted::By(limiter.admit(scope, ask, longest, self.now()))
+                    let (ask, longest) = self.ask(limit, delivery);
+                    Admitted::By(limiter.admit(scope, limit, ask, longest, self.now()))
                 }
                 Slots::Shared(shared) => {
                     // The handler's time begins after the answer.
                     later = Some(slot.wait(shared.patience()));
-                    self.admit(shared, scope, delivery, turn, slot.about_to_begin()).await?
+                    self.admit(shared, limit, scope, delivery, turn, slot.about_to_begin()).await?
                 }
             };
             let (wait, is_slot) = match admitted {
@@ -83,7 +84,7 @@ where
                 return Err(Handled::NotStarted);
             }
             // After a freeze, all slots that passed meanwhile would be used at once.
-            if is_slot && turn.began.elapsed() <= slots.limit().tolerance() {
+            if is_slot && turn.began.elapsed() <= limit.tolerance() {
                 return Ok(later);
             }
         }
@@ -93,13 +94,14 @@ where
     async fn admit(
         &self,
         shared: &Arc<SharedLimits>,
+        limit: &RateLimit,
         scope: Scope,
         delivery: &Delivery,
         turn: &Turn,
         others: usize,
     ) -> Result<Admitted, Handled> {
-        let (ask, longest) = self.ask(shared.limit(), delivery);
-        let admitted = shared.admit(scope, ask, longest, turn.sample, others);
+        let (ask, longest) = self.ask(limit, delivery);
+        let admitted = shared.admit(scope, limit, ask, longest, turn.sample, others);
         tokio::select! {
             biased;
             () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),

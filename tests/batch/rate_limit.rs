@@ -2,12 +2,13 @@
 //! and none is lost, given up or charged a retry for that.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::policy::RateLimit;
 use requeue::store::MemoryStore;
-use requeue::{Coordination, Deferral, Failure, Mode, Scope, Strategy};
+use requeue::{Coordination, Deferral, Failure, Message, Mode, Scope, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
@@ -184,10 +185,7 @@ async fn each_scope_has_its_limit() {
     for kept in BOTH {
         let world = world(kept, 1, 1);
         world.send_numbered(4).await;
-        let script = Script::new(|_| Act::Done).scoped(|message| {
-            let body: serde_json::Value = serde_json::from_str(message.body()).unwrap();
-            Scope::of((body["n"].as_u64().unwrap() % 2).to_string())
-        });
+        let script = Script::new(|_| Act::Done).scoped(parity);
         let began = Instant::now();
         world.invoke(&world.processor(script.clone())).await.unwrap();
         // The messages of one scope wait a moment for those of the other to ask with them.
@@ -197,6 +195,64 @@ async fn each_scope_has_its_limit() {
         };
         let expected = [0, 0, 1_000, 1_000].map(|at| millis(at + moment));
         assert_eq!(since(began, &script.calls()), expected);
+    }
+}
+
+/// The scope of a numbered message: even or odd.
+fn parity(message: &Message) -> Scope {
+    let body: serde_json::Value = serde_json::from_str(message.body()).unwrap();
+    Scope::of((body["n"].as_u64().unwrap() % 2).to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_gives_a_scope_a_limit_of_its_own_and_the_others_have_that_of_the_policy() {
+    fn even(scope: Scope) -> Option<RateLimit> {
+        let mut limit = RateLimit::new(4, secs(1));
+        limit.burst = 2;
+        (scope == Scope::of("0")).then_some(limit)
+    }
+    for kept in BOTH {
+        for has_policy in [true, false] {
+            let mut world = world(kept, 2, 1);
+            if !has_policy {
+                world.settings.policy.limit = None;
+            }
+            world.send_numbered(10).await;
+            let script = Script::new(|_| Act::Done).scoped(parity).limited(even);
+            // It passes the limits of its handler on.
+            let wrapped = requeue::scoped(script.clone(), parity);
+            let invocation = world.invoke(&world.processor(wrapped)).await.unwrap();
+            assert!(invocation.failed().is_empty());
+            let calls = |parity| {
+                let calls = script.calls().into_iter().filter(|seen| seen.n() % 2 == parity);
+                let calls: Vec<_> = calls.collect();
+                since(calls[0].at, &calls)
+            };
+            assert_eq!(calls(0), [0, 0, 250, 500, 750].map(millis), "{kept:?}");
+            let expected = if has_policy { [0, 500, 1_000, 1_500, 2_000] } else { [0; 5] };
+            assert_eq!(calls(1), expected.map(millis), "{kept:?}, {has_policy}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_the_handler_changes_holds_from_the_next_call_on() {
+    static CALLS: AtomicU32 = AtomicU32::new(1);
+    fn changing(_: Scope) -> Option<RateLimit> {
+        Some(RateLimit::new(CALLS.load(Ordering::Relaxed), secs(1)))
+    }
+    for kept in BOTH {
+        let world = world(kept, 100, 1);
+        let script = Script::new(|_| Act::Done).limited(changing);
+        let processor = world.processor(script.clone());
+        let began = Instant::now();
+        for calls in [1, 2, 4] {
+            CALLS.store(calls, Ordering::Relaxed);
+            world.send_numbered(2).await;
+            world.invoke(&processor).await.unwrap();
+        }
+        let expected = [0, 1_000, 2_000, 2_500, 3_000, 3_250].map(millis);
+        assert_eq!(since(began, &script.calls()), expected, "{kept:?}");
     }
 }
 

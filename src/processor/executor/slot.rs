@@ -1,6 +1,7 @@
 //! A slot: one of the tasks that make attempts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,12 +18,14 @@ use crate::plan::Decision;
 pub(crate) struct Slot<R: Runner> {
     shared: Arc<Shared<R>>,
     number: usize,
+    /// Whether the attempt in this slot has waited, so that its turn is later than it was.
+    has_waited: AtomicBool,
 }
 
 impl<R: Runner> Slot<R> {
     pub(super) fn new(shared: Arc<Shared<R>>) -> Self {
         let number = shared.new_slot();
-        Self { shared, number }
+        Self { shared, number, has_waited: AtomicBool::new(false) }
     }
 
     /// Takes delivery after delivery, until none is left or this one has been abandoned.
@@ -61,6 +64,7 @@ impl<R: Runner> Slot<R> {
             waker: None,
         };
         state.slots[self.number] = Some(running);
+        self.has_waited.store(false, Ordering::Relaxed);
         Some((delivery, turn))
     }
 
@@ -89,6 +93,7 @@ impl<R: Runner> Slot<R> {
 
     /// Notes that the handler begins only after `wait`, and returns its turn then.
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
+        self.has_waited.store(true, Ordering::Relaxed);
         let mut state = self.shared.state();
         let began = Instant::now() + wait;
         let limit = self.shared.deadlines.limit(began);
@@ -126,9 +131,11 @@ impl<R: Runner> Slot<R> {
         state.queued.as_slice().len().min(free)
     }
 
-    /// The turn of the attempt in this slot; `None` if it was abandoned.
-    pub(crate) fn turn(&self) -> Option<Turn> {
-        self.shared.state().slots[self.number].as_ref().map(|running| running.turn)
+    /// The turn of the attempt in this slot, if it has waited and was not abandoned.
+    pub(crate) fn later_turn(&self) -> Option<Turn> {
+        let has_waited = self.has_waited.load(Ordering::Relaxed);
+        let turn = || self.shared.state().slots[self.number].as_ref().map(|running| running.turn);
+        has_waited.then(turn).flatten()
     }
 
     /// Whether a handler that waits is to end.

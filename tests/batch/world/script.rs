@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use requeue::policy::RateLimit;
 use requeue::queue::Attribute;
 use requeue::{DeadLetterInfo, Failure, Handler, Message, Scope};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 pub struct Script {
     act: Arc<dyn Fn(&Seen) -> Act + Send + Sync>,
     scope: fn(&Message) -> Scope,
+    limit: fn(Scope) -> Option<RateLimit>,
     calls: Arc<Mutex<Vec<Seen>>>,
     done: Arc<Mutex<Vec<String>>>,
     running: Arc<()>,
@@ -75,6 +77,7 @@ impl Script {
         Self {
             act: Arc::new(act),
             scope: |_| Scope::default(),
+            limit: |_| None,
             calls,
             done,
             running: Arc::default(),
@@ -83,6 +86,11 @@ impl Script {
 
     pub fn scoped(self, scope: fn(&Message) -> Scope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// Scopes have these rate limits.
+    pub fn limited(self, limit: fn(Scope) -> Option<RateLimit>) -> Self {
+        Self { limit, ..self }
     }
 
     pub fn always(failure: Failure) -> Self {
@@ -126,6 +134,10 @@ impl Handler for Script {
 
     fn scope(&self, message: &Message) -> Scope {
         (self.scope)(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        (self.limit)(scope)
     }
 
     fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send {
