@@ -61,8 +61,8 @@ pub struct Settings {
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
-    /// The store that all execution environments share. Default: none, so each keeps rate limits
-    /// alone.
+    /// The store that all execution environments share. Default: none, so each keeps rate limits,
+    /// pauses and circuits alone.
     pub coordination: Option<Coordination>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
@@ -159,7 +159,7 @@ impl Default for Limits {
     }
 }
 
-/// How the execution environments of a function share rate limits: by a store.
+/// How the execution environments of a function share rate limits, pauses and circuits: by a store.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -103,6 +103,14 @@ impl RetryState {
         }
     }
 
+    /// The message waits in the line of its rate limit until `end`, since its service is held.
+    pub(crate) fn note_held_in_line(&mut self, place: SystemTime, end: Option<SystemTime>) {
+        self.place = Some(place);
+        if !self.was_called() {
+            self.age_from = end;
+        }
+    }
+
     /// Nobody could say whether the rate limit had room. The message keeps its place in line.
     pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
         self.note_hop();

@@ -4,19 +4,19 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::fallback::Fallback;
-use super::{Fleet, expires};
+use super::{Fleet, SharedHolds, expires};
 use crate::disposition::Deferral;
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState};
 use crate::policy::RateLimit;
-use crate::store::{Field, StoreError};
+use crate::store::{Field, Item, StoreError};
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -32,6 +32,8 @@ pub(crate) struct SharedLimits {
     fleet: Arc<Fleet>,
     /// The queue of the policy; empty for the policy of all other queues.
     queue: String,
+    /// They are in the same items, so each answer tells of them.
+    holds: Option<Arc<SharedHolds>>,
     scopes: Mutex<HashMap<Scope, ScopeState>>,
 }
 
@@ -73,7 +75,12 @@ pub(crate) enum Admitted {
 
 impl SharedLimits {
     pub(crate) fn new(fleet: Arc<Fleet>, queue: String) -> Self {
-        Self { fleet, queue, scopes: Mutex::default() }
+        Self { fleet, queue, holds: None, scopes: Mutex::default() }
+    }
+
+    /// Tells these holds of each answer.
+    pub(crate) fn telling(self, holds: Option<&Arc<SharedHolds>>) -> Self {
+        Self { holds: holds.map(Arc::clone), ..self }
     }
 
     /// The longest time until a message is admitted.
@@ -167,12 +174,15 @@ impl AskTask {
         let SharedLimits { fleet, queue, .. } = &*self.limits;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
-        let key = fleet.key("limit", queue, self.scope.bytes());
+        let key = fleet.scope_key(queue, self.scope);
         let mut seen = self.with(|state| state.seen);
         if !fleet.has_answered() {
             // A clock that is off is corrected before it decides anything.
             match fleet.read(&key).await {
-                Ok(answer) => seen = LimitState::of(&answer.before),
+                Ok(answer) => {
+                    self.tell(&answer.before);
+                    seen = LimitState::of(&answer.before);
+                }
                 Err(error) => return self.without_answer(&error, waiting),
             }
         }
@@ -187,19 +197,23 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let update = claim.update().set(Field::EXPIRES, expires(claim.in_use_until()));
+                let in_use_until = claim.in_use_until().max(self.held_until());
+                let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
                 match fleet.update(&key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
-                        seen = if answer.is_changed { claim.next(before) } else { before };
+                        let mut item = answer.before;
+                        let is_changed = answer.is_changed && update.apply(&mut item);
+                        self.tell(&item);
+                        seen = if is_changed { claim.next(before) } else { before };
                         self.with(|state| {
                             state.seen = seen;
-                            if answer.is_changed {
+                            if is_changed {
                                 state.throttled = 0;
                                 state.fallback.note(claim.slots(), at);
                             }
                         });
-                        if !answer.is_changed {
+                        if !is_changed {
                             continue;
                         }
                         before
@@ -271,6 +285,19 @@ impl AskTask {
                 });
             }
         });
+    }
+
+    /// An answer tells of the pause and of the circuit too.
+    fn tell(&self, item: &Item) {
+        if let Some(holds) = &self.limits.holds {
+            holds.note(self.scope, item);
+        }
+    }
+
+    /// The end of the hold in the same item, as last seen.
+    fn held_until(&self) -> SystemTime {
+        let holds = self.limits.holds.as_ref();
+        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.held_until(self.scope))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {

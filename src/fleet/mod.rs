@@ -10,15 +10,18 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, timeout};
 
 use crate::clock::{Clock, epoch_millis};
+use crate::gate::Scope;
 use crate::settings::Coordination;
 use crate::store::{Answer, Key, Store, StoreError, Update};
 
 mod fallback;
+mod holds;
 mod limits;
 mod once;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use holds::{SharedHolds, Ticket};
 pub(crate) use limits::{Admitted, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};
 
@@ -103,6 +106,11 @@ impl Fleet {
 
     fn key(&self, kind: &str, queue: &str, value: &[u8]) -> Key {
         Key::of([self.namespace.as_bytes(), kind.as_bytes(), queue.as_bytes(), value])
+    }
+
+    /// The key of the item of a scope: its limit, its pause and its circuit.
+    fn scope_key(&self, queue: &str, scope: Scope) -> Key {
+        self.key("scope", queue, scope.bytes())
     }
 
     fn has_answered(&self) -> bool {

@@ -15,6 +15,8 @@ use crate::limit::{Admission, Ask};
 use crate::policy::RateLimit;
 use crate::store::MemoryStore;
 
+mod holds;
+
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn epoch() -> SystemTime {

@@ -52,6 +52,10 @@ pub(crate) enum Change {
     Opened,
     /// The call closed the circuit.
     Closed,
+    /// The call opened the circuit of all execution environments.
+    OpenedForAll,
+    /// The call closed that circuit.
+    ClosedForAll,
 }
 
 impl Reply {

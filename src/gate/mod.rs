@@ -14,6 +14,7 @@ mod protection;
 mod limiter;
 mod health;
 mod hold;
+mod shared;
 mod call;
 mod scope;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub(crate) use call::{Caller, Change, Held, Reply};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
 pub use scope::Scope;
+pub(crate) use shared::{HoldStanding, ProbeLease, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

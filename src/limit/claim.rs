@@ -32,6 +32,8 @@ pub(crate) struct Claim {
     joined: u64,
     /// The first place of a new line.
     begins: u64,
+    /// Time without a place at the end of a line that ends before a hold.
+    gap: u64,
 }
 
 /// Where a time of the state is.
@@ -97,6 +99,7 @@ impl Claim {
             displaced: 0,
             joined: 0,
             begins: 0,
+            gap: 0,
         }
     }
 
@@ -122,9 +125,10 @@ impl Claim {
                 self.displaced += u64::from(has_line && share != Share::Full);
                 share
             }
-            Ask::Newcomer if has_line || self.joined > 0 => self.join(),
+            Ask::Held(until) => self.join(epoch_nanos(until)),
+            Ask::Newcomer if has_line || self.joined > 0 => self.join(self.now),
             Ask::Newcomer | Ask::Returned => match self.pass(longest) {
-                Share::Full => self.join(),
+                Share::Full => self.join(self.now),
                 slot => slot,
             },
         }
@@ -150,7 +154,10 @@ impl Claim {
             Share::Joined(number) => {
                 let (first, held_back) = match self.line {
                     Time::Ahead => (
-                        before.line_end.saturating_add(self.places(self.displaced)),
+                        before
+                            .line_end
+                            .saturating_add(self.places(self.displaced))
+                            .saturating_add(self.gap),
                         before.held_back.saturating_add(self.places(self.displaced)),
                     ),
                     Time::Over | Time::Lost { .. } => (self.begins, 0),
@@ -200,7 +207,10 @@ impl Claim {
             0 => u64::MAX,
             _ => self.now.saturating_add(nanos(LONGEST_LINE)).saturating_add(self.interval),
         };
-        update = update.when(LINE_END, self.line.range(self.now, furthest.saturating_sub(more)));
+        // The gap depends on the end that was seen.
+        let latest = furthest.saturating_sub(more);
+        let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
+        update = update.when(LINE_END, self.line.range(self.now, latest));
         match self.line {
             Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
             Time::Over | Time::Lost { .. } if self.joined > 0 => {
@@ -255,15 +265,21 @@ impl Claim {
         Share::Slot(number)
     }
 
-    /// Joins the line at its end. A new line begins where the gate has its next slot.
-    fn join(&mut self) -> Share {
+    /// Joins the line at its end, for a turn at `earliest` or later. A new line begins where the
+    /// gate has its next slot.
+    fn join(&mut self, earliest: u64) -> Share {
         let number = self.joined;
         let first = match self.line {
-            Time::Ahead => self.seen.line_end.saturating_add(self.places(self.displaced)),
+            Time::Ahead => {
+                let end = self.seen.line_end.saturating_add(self.places(self.displaced));
+                self.gap = self.gap.max(earliest.saturating_sub(end));
+                end.saturating_add(self.gap)
+            }
             Time::Over | Time::Lost { .. } => {
                 if number == 0 {
                     self.begins = self.slot(self.seen.tat, self.slots);
                 }
+                self.begins = self.begins.max(earliest);
                 self.begins
             }
         };
@@ -278,7 +294,8 @@ impl Claim {
     /// The times by which a line is held back and becomes longer.
     fn line_grows(&self) -> (u64, u64) {
         let held_back = self.places(self.displaced);
-        (held_back, held_back.saturating_add(self.places(self.joined)))
+        let joined = self.places(self.joined).saturating_add(self.gap);
+        (held_back, held_back.saturating_add(joined))
     }
 
     fn new_line_end(&self) -> u64 {

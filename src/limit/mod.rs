@@ -23,7 +23,7 @@ mod tests;
 pub(crate) use claim::Claim;
 
 /// The furthest turn that is given out. Later newcomers ask again.
-const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
+pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
 /// A message is called so long before its turn, since SQS delays by whole seconds.
 const EARLY: Duration = Duration::from_secs(1);
 /// No slot is further away than this and the burst, since an invocation is shorter. If one is, the
@@ -67,6 +67,9 @@ pub(crate) enum Ask {
     Waited(Place),
     /// A message that was called before, and does not wait in line.
     Retry,
+    /// A message whose service is held until this time. It joins the line, and its turn is not
+    /// before.
+    Held(SystemTime),
     /// A message that waited in its place in the queue, and cannot carry a place in the line.
     Returned,
 }
@@ -123,7 +126,8 @@ impl LimitState {
     }
 }
 
-fn epoch_nanos(time: SystemTime) -> u64 {
+/// Nanoseconds since the epoch, the unit of times in items.
+pub(crate) fn epoch_nanos(time: SystemTime) -> u64 {
     nanos(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
@@ -131,6 +135,6 @@ fn from_epoch_nanos(nanos: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

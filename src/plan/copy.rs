@@ -133,7 +133,12 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
             | Deferral::NoTimeLeft
             | Deferral::Unreportable
             | Deferral::SenderUnknown,
-        ) => state.note_deferral(),
+        ) => {
+            state.note_deferral();
+            if let Some(place) = place {
+                state.note_held_in_line(place.time(), at.checked_add(wait.total()));
+            }
+        }
     }
     state
 }

@@ -110,14 +110,12 @@ pub(crate) fn defer(
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Defers a message that waits in the line of a rate limit until `due`. A slot is only waited for in
+/// Defers a message that waits in the line of a rate limit until `due`, there for itself or for the
+/// end of a hold. A slot is only waited for in
 /// whole seconds, so the wait is rounded down.
-pub(crate) fn in_line(due: SystemTime, now: SystemTime) -> Disposition {
+pub(crate) fn in_line(why: Deferral, due: SystemTime, now: SystemTime) -> Disposition {
     let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
-    Disposition::Defer {
-        why: Deferral::RateLimited,
-        wait: Wait::from(Duration::from_secs(wait), now),
-    }
+    Disposition::Defer { why, wait: Wait::from(Duration::from_secs(wait), now) }
 }
 
 /// Defers a message for which the line of a rate limit is too long: it asks again later.

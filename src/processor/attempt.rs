@@ -17,12 +17,12 @@ use tracing::{Instrument, Span};
 use super::BatchProcessor;
 use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
+use super::handled::{Handled, Taken};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
-use crate::failure::{Evidence, Failure, FailureClass};
-use crate::fleet::{Acquisition, Admitted};
+use crate::fleet::{Admitted, Ticket};
 use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
 use crate::limit::Admission;
@@ -40,80 +40,6 @@ pub(super) struct Attempts<H, Q, T> {
     pub(super) deadlines: Deadlines,
     /// The span of the log lines.
     invocation: Span,
-}
-
-/// How a call of the handler ended.
-pub(super) enum Handled {
-    Done,
-    Failed(Failure),
-    /// A pause or an open circuit prevented the call.
-    Held(Held),
-    /// The rate limit has no slot soon enough.
-    Limited(Admitted),
-    /// The event is done.
-    AlreadyDone,
-    /// Another attempt may handle the event for so long.
-    InProgress(Duration),
-    /// The store does not say whether the event is done.
-    Unanswered,
-    /// Other handlers blocked every thread: this one was not called, and will not be.
-    NotStarted,
-    /// The host ends.
-    Interrupted,
-    /// The handler blocks its thread. It may still work on the message, so no other handler may
-    /// yet.
-    Abandoned,
-}
-
-impl Handled {
-    fn ended(why: End) -> Self {
-        match why {
-            End::TimeOut => Self::Failed(Failure::new(
-                FailureClass::Temporary,
-                Evidence::TimeOut,
-                "the handler ran out of time",
-            )),
-            End::Stop => Self::Interrupted,
-            End::Abandoned => Self::Abandoned,
-        }
-    }
-
-    fn panicked() -> Self {
-        Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
-    }
-
-    fn was_called(&self) -> bool {
-        match self {
-            Self::Done | Self::Failed(_) | Self::Interrupted | Self::Abandoned => true,
-            Self::Held(_)
-            | Self::Limited(_)
-            | Self::AlreadyDone
-            | Self::InProgress(_)
-            | Self::Unanswered
-            | Self::NotStarted => false,
-        }
-    }
-
-    /// The evidence that the end of a call gives of the downstream service. A call that the end of
-    /// the invocation cut short says nothing.
-    fn reply(&self, had_its_time: bool) -> Reply {
-        match self {
-            Self::Done => Reply::Alive,
-            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
-                Reply::of(failure)
-            }
-            Self::Abandoned if had_its_time => Reply::Down,
-            Self::Failed(_)
-            | Self::Abandoned
-            | Self::Held(_)
-            | Self::Limited(_)
-            | Self::AlreadyDone
-            | Self::InProgress(_)
-            | Self::Unanswered
-            | Self::NotStarted
-            | Self::Interrupted => Reply::Silent,
-        }
-    }
 }
 
 impl<H, Q, T> executor::Runner for Attempts<H, Q, T>
@@ -142,16 +68,20 @@ where
         if let Some(decision) = self.gate(delivery, turn) {
             return (decision, Reply::Silent);
         }
-        let mut acquired = Acquisition::default();
-        let handled = self.handle(delivery, turn, slot, &mut acquired).await;
+        let mut taken = Taken::default();
+        let handled = self.handle(delivery, turn, slot, &mut taken).await;
         // If it waited for a slot of the rate limit, or for the store, its handler began later.
         let QueuePolicy { events, .. } = self.processor.inner.policy(delivery);
         let turn = &slot.later_turn().unwrap_or(*turn);
         let (reply, ended) =
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
         let mut decision = self.decide(delivery, turn, handled);
+        let Taken { event, ticket } = taken;
         if let Some(events) = events {
-            decision.once = self.conclude(events, acquired, ended, slot).await;
+            decision.once = self.conclude(events, event, ended, slot).await;
+        }
+        if let Some(ticket) = &ticket {
+            self.tell_holds(ticket, reply, delivery).await;
         }
         (decision, reply)
     }
@@ -173,17 +103,7 @@ where
     }
 
     fn announce(&self, change: Change) {
-        match (change, self.processor.inner.mode) {
-            (Change::Opened, Mode::Report) => tracing::warn!(
-                parent: &self.invocation,
-                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
-            ),
-            (Change::Opened, Mode::Requeue) => tracing::warn!(
-                parent: &self.invocation,
-                "circuit opened: deferring messages, probing with a few of them"
-            ),
-            (Change::Closed, _) => tracing::info!(parent: &self.invocation, "circuit closed"),
-        }
+        self.announce_change(change);
     }
 }
 
@@ -198,6 +118,29 @@ where
             processor: processor.clone(),
             deadlines: deadlines.clone(),
             invocation: Span::current(),
+        }
+    }
+
+    pub(super) fn announce_change(&self, change: Change) {
+        match (change, self.processor.inner.mode) {
+            (Change::Opened, Mode::Report) => tracing::warn!(
+                parent: &self.invocation,
+                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
+            ),
+            (Change::Opened, Mode::Requeue) => tracing::warn!(
+                parent: &self.invocation,
+                "circuit opened: deferring messages, probing with a few of them"
+            ),
+            (Change::Closed, _) => tracing::info!(parent: &self.invocation, "circuit closed"),
+            (Change::OpenedForAll, _) => tracing::warn!(
+                parent: &self.invocation,
+                "circuit of all execution environments opened: \
+                 deferring messages, probing with one at a time"
+            ),
+            (Change::ClosedForAll, _) => tracing::info!(
+                parent: &self.invocation,
+                "circuit of all execution environments closed"
+            ),
         }
     }
 
@@ -242,12 +185,12 @@ where
         delivery: &Arc<Delivery>,
         turn: &Turn,
         slot: &Slot<Self>,
-        acquired: &mut Acquisition,
+        taken: &mut Taken,
     ) -> Handled {
         let called = async {
             // The user's rules apply first if the handler classifies a response or an error.
             let mut called =
-                pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot, acquired)));
+                pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot, taken)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
                 Poll::Ready(handled) => Poll::Ready(Ok(handled)),
                 Poll::Pending => slot.poll_end(context).map(Err),
@@ -288,16 +231,19 @@ where
         delivery: &Arc<Delivery>,
         turn: &Turn,
         slot: &Slot<Self>,
-        acquired: &mut Acquisition,
+        taken: &mut Taken,
     ) -> Handled {
         let Inner { handler, mode, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, protection, events, .. } = self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, protection, holds, events, .. } =
+            self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
         let mut message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };
         let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
+        let limit = handler.rate_limit(scope).or(policy.limit);
+        let limit = limit.as_ref().filter(|_| *mode == Mode::Requeue);
         let may_be_held = *mode == Mode::Requeue
             && policy::may_be_held(policy, &delivery.usage(), delivery.deferrals(), at);
         let admitted = if may_be_held {
@@ -307,20 +253,44 @@ where
         };
         let permit = match admitted {
             Ok(permit) => permit,
-            Err(held) => return Handled::Held(held),
+            Err(held) => return self.held(held, scope, limit, delivery, turn, slot).await,
         };
         let mut permit = permit;
-        let limit = handler.rate_limit(scope).or(policy.limit);
-        if let Some(limit) = limit.filter(|_| *mode == Mode::Requeue) {
-            match self.wait_for_slot(&limit, scope, delivery, turn, slot).await {
+        let holds = holds.as_ref().filter(|_| *mode == Mode::Requeue);
+        if let Some(holds) = holds {
+            taken.ticket = if may_be_held {
+                match self.ask_holds(holds, scope, limit, delivery, turn, slot).await {
+                    Ok(ticket) => Some(ticket),
+                    Err(handled) => return handled,
+                }
+            } else {
+                holds.unheld(scope, caller)
+            };
+            message.set_deadline(slot.wait(Duration::ZERO).limit);
+        }
+        if let Some(by) = limit {
+            match self.wait_for_slot(by, scope, delivery, turn, slot).await {
                 Ok(None) => {}
                 Ok(Some(later)) => {
                     message.set_deadline(later.limit);
                     // A pause may have begun meanwhile, or the circuit may have opened.
+                    if let Some(holds) = holds
+                        && may_be_held
+                        && !taken.ticket.as_ref().is_some_and(Ticket::is_probe)
+                    {
+                        taken.ticket = match holds.look(scope, caller) {
+                            Ok(ticket) => Some(ticket),
+                            Err(held) => {
+                                return self.held(held, scope, limit, delivery, turn, slot).await;
+                            }
+                        };
+                    }
                     if may_be_held && !permit.is_probe() {
                         permit = match protection.admit(scope, caller, self.now()) {
                             Ok(permit) => permit,
-                            Err(held) => return Handled::Held(held),
+                            Err(held) => {
+                                return self.held(held, scope, limit, delivery, turn, slot).await;
+                            }
                         };
                     }
                 }
@@ -328,7 +298,7 @@ where
             }
         }
         if let Some(events) = events.as_ref().filter(|_| *mode == Mode::Requeue) {
-            match self.acquire(events, delivery, turn, slot, acquired).await {
+            match self.acquire(events, delivery, turn, slot, &mut taken.event).await {
                 Ok(later) => message.set_deadline(later.limit),
                 Err(handled) => return handled,
             }
@@ -355,7 +325,8 @@ where
         let now = settler.clock.now();
         let elapsed = handled.was_called().then(|| began.elapsed());
         let place = match &handled {
-            Handled::Limited(Admitted::By(Admission::InLine(place, _))) => Some(*place),
+            Handled::Limited(Admitted::By(Admission::InLine(place, _)))
+            | Handled::HeldInLine(_, place, _) => Some(*place),
             _ => None,
         };
         let (disposition, failure) = match handled {
@@ -371,6 +342,7 @@ where
                 ),
                 None,
             ),
+            Handled::HeldInLine(why, _, due) => (policy::in_line(why, due, now), None),
             Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
             Handled::Done | Handled::AlreadyDone => (Disposition::Complete, None),
             Handled::InProgress(rest) => (policy::in_progress(rest, now), None),

@@ -62,6 +62,8 @@ mod decode;
 mod rounds;
 mod groups;
 mod attempt;
+mod handled;
+mod holds;
 mod slots;
 mod once;
 mod executor;

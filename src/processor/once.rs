@@ -6,9 +6,10 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-use super::attempt::{Attempts, Handled};
+use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
+use super::handled::Handled;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, OnceNotes, Strategy};
@@ -39,6 +40,7 @@ impl Handled {
             Self::Interrupted | Self::Abandoned => Ended::Unknown,
             Self::Failed(_)
             | Self::Held(_)
+            | Self::HeldInLine(..)
             | Self::Limited(_)
             | Self::NotStarted
             | Self::AlreadyDone

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::fleet::{Events, Fleet, SharedLimits};
+use crate::fleet::{Events, Fleet, SharedHolds, SharedLimits};
 use crate::gate::{Limiter, Protection};
 use crate::policy::RetryPolicy;
 use crate::queue::QueueArn;
@@ -18,6 +18,8 @@ pub(super) struct Policies {
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
+    /// The pauses and circuits of all execution environments, if they share a store.
+    pub(super) holds: Option<Arc<SharedHolds>>,
     /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
     pub(super) slots: Slots,
     /// The events that are handled once, if the policy says so.
@@ -33,12 +35,12 @@ pub(super) enum Slots {
 }
 
 impl Slots {
-    fn new(queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+    fn new(queue: &str, fleet: Option<&Arc<Fleet>>, holds: Option<&Arc<SharedHolds>>) -> Self {
         match fleet {
             None => Self::Own(Limiter::default()),
             Some(fleet) => {
                 let shared = SharedLimits::new(Arc::clone(fleet), queue.to_owned());
-                Self::Shared(Arc::new(shared))
+                Self::Shared(Arc::new(shared.telling(holds)))
             }
         }
     }
@@ -48,10 +50,11 @@ impl QueuePolicy {
     /// `queue` is empty for the policy of all queues without their own.
     fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
         let protection = Protection::new(&policy);
-        let slots = Slots::new(queue, fleet);
+        let holds = fleet.and_then(|fleet| SharedHolds::new(fleet, &policy, queue));
+        let slots = Slots::new(queue, fleet, holds.as_ref());
         let events = fleet.zip(policy.once.clone());
         let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
-        Self { policy, protection, slots, events }
+        Self { policy, protection, holds, slots, events }
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::attempt::{Attempts, Handled};
+use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
+use super::handled::Handled;
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, Strategy};
@@ -162,7 +163,9 @@ where
     ) -> Disposition {
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         match admitted {
-            Admitted::By(Admission::InLine(_, due)) => policy::in_line(due, now),
+            Admitted::By(Admission::InLine(_, due)) => {
+                policy::in_line(Deferral::RateLimited, due, now)
+            }
             Admitted::By(Admission::LineFull) => policy::line_full(now),
             Admitted::By(Admission::Full | Admission::Slot(_)) => {
                 policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample)

@@ -28,6 +28,7 @@ mod once;
 mod patience;
 mod producer_limits;
 mod protection;
+mod protection_shared;
 mod queues;
 mod rate_limit;
 mod receives;

@@ -1,0 +1,360 @@
+//! Pauses and circuits that several execution environments share.
+
+use requeue_testkit::dice::Dice;
+
+use super::*;
+use crate::gate::{Caller, Change, Held, Reply};
+use crate::policy::RetryPolicy;
+use crate::store::Field;
+
+const LASTS: Duration = Duration::from_secs(30);
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn caller(message: u64) -> Caller {
+    Caller { message, has_failed: false }
+}
+
+/// The holds of so many execution environments.
+fn environments(store: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
+    let policy = RetryPolicy::default();
+    let one = || {
+        let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
+        let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
+        SharedHolds::new(&fleet, &policy, "").expect("a circuit breaker")
+    };
+    (0..count).map(|_| one()).collect()
+}
+
+async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, Held> {
+    admit_by(holds, None, message).await
+}
+
+async fn admit_by(
+    holds: &SharedHolds,
+    limit: Option<&RateLimit>,
+    message: u64,
+) -> Result<Ticket, Held> {
+    holds.admit(Scope::default(), caller(message), limit, LASTS).await
+}
+
+/// A call of this message, with this result. `None` if it was held.
+async fn call(holds: &SharedHolds, message: u64, reply: Reply) -> Option<Option<Change>> {
+    let ticket = admit(holds, message).await.ok()?;
+    Some(holds.tell(&ticket, reply).await)
+}
+
+/// Opens the circuit by a failure in each of the first environments.
+async fn open(all: &[Arc<SharedHolds>]) {
+    for (message, one) in (0..5).zip(all.iter().cycle()) {
+        let change = call(one, message, Reply::Down).await.expect("not held yet");
+        assert_eq!(change, (message == 4).then_some(Change::OpenedForAll), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_one_environment_is_asked_for_holds_all() {
+    for limit in [None, Some(&RateLimit::new(50, secs(1)))] {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 3);
+        call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not held");
+        let held = Held { why: Deferral::Paused, rest: secs(19) };
+        sleep(secs(1)).await;
+        assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("held"), held);
+        if limit.is_some() {
+            // The answer about the limit tells of it.
+            let fleet = Fleet::new(
+                Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
+                Clock::starting_at(epoch()),
+            );
+            let item = store.items.read(&fleet.scope_key("", Scope::default())).await;
+            all[1].note(Scope::default(), &item.expect("in memory").before);
+            store.requests();
+        }
+        assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("held"), held);
+        assert_eq!(store.requests() > 0, limit.is_none(), "with a limit nothing is asked");
+        assert_eq!(admit_by(&all[1], limit, 3).await.expect_err("held"), held);
+        assert_eq!(store.requests(), 0, "the hold is known");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_many_environments_open_one_circuit() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 50);
+    open(&all).await;
+    sleep(millis(500)).await;
+    // The first four may know an answer of this second.
+    for one in &all[4..] {
+        let held = Held { why: Deferral::CircuitOpen, rest: millis(500) };
+        assert_eq!(admit(one, 9).await.expect_err("held"), held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_that_fails_in_many_environments_opens_no_circuit() {
+    let store = Arc::new(Told::default());
+    for one in &environments(&store, 50) {
+        assert_eq!(call(one, 7, Reply::Down).await, Some(None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
+    let store = Arc::new(Told::default());
+    let limit = RateLimit::new(50, secs(1));
+    let all = environments(&store, 2);
+    for message in 0..100 {
+        let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
+        assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
+    }
+    assert_eq!(store.requests(), 0);
+    for message in 0..40 {
+        let one = &all[usize::from(message % 4 == 0)];
+        let reply = if message % 4 == 3 { Reply::Alive } else { Reply::Down };
+        assert_eq!(call(one, message, reply).await, Some(None), "{message}");
+    }
+    // The record is clean again after sixteen responses in a row.
+    for message in 0..16 {
+        call(&all[0], message, Reply::Alive).await.expect("not held");
+    }
+    store.requests();
+    let ticket = admit_by(&all[0], Some(&limit), 0).await.expect("free");
+    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
+    assert_eq!(store.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_message_of_all_environments_probes_at_a_time() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 50);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let kinds = [false, false, true].map(|has_failed| Caller { message: 9, has_failed });
+    // Three rounds of three probes, after 1, 3 and 9 s. They are not all of one kind.
+    for rest in [secs(3), secs(9), secs(27)] {
+        for caller in kinds {
+            let asked = all.iter().map(|one| one.admit(Scope::default(), caller, None, LASTS));
+            let mut admitted = Vec::new();
+            for (ticket, one) in join_all(asked).await.into_iter().zip(&all) {
+                match ticket {
+                    Ok(ticket) => admitted.push((ticket, one)),
+                    Err(held) => assert_eq!(held.rest, Duration::ZERO),
+                }
+            }
+            let [(ticket, prober)] = &admitted[..] else { panic!("{} probes", admitted.len()) };
+            assert!(ticket.is_probe());
+            assert_eq!(prober.tell(ticket, Reply::Down).await, None);
+            if caller.has_failed {
+                let held = admit(prober, 4).await.expect_err("held");
+                assert_eq!(held, Held { why: Deferral::CircuitOpen, rest });
+            }
+            // The others learn of it.
+            sleep(secs(1)).await;
+        }
+        sleep(rest.saturating_sub(secs(1))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_probe_that_gets_a_response_closes_the_circuit_for_all() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 10);
+    open(&all).await;
+    sleep(secs(1)).await;
+    assert_eq!(call(&all[7], 8, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
+    sleep(secs(1)).await;
+    for one in &all {
+        assert!(!admit(one, 9).await.expect("free").is_probe());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_counts() {
+    for generation_changes in [false, true] {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 3);
+        open(&all).await;
+        sleep(secs(1)).await;
+        let late = admit(&all[0], 5).await.expect("the probe");
+        sleep(LASTS + secs(4)).await;
+        assert_eq!(admit(&all[1], 6).await.expect_err("held").rest, Duration::ZERO);
+        sleep(secs(1)).await;
+        let next = admit(&all[1], 6).await.expect("the next probe");
+        assert!(next.is_probe());
+        assert!(admit(&all[2], 7).await.is_err());
+        if generation_changes {
+            assert_eq!(
+                all[1].tell(&next, Reply::Paused(secs(60))).await,
+                Some(Change::ClosedForAll)
+            );
+            assert_eq!(all[0].tell(&late, Reply::Alive).await, None, "it probed an earlier hold");
+            assert!(admit(&all[2], 7).await.is_err());
+        } else {
+            assert_eq!(all[0].tell(&late, Reply::Alive).await, Some(Change::ClosedForAll));
+            sleep(secs(1)).await;
+            assert!(!admit(&all[2], 7).await.expect("free").is_probe());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_failure_does_not_free_the_lease_of_the_next_probe() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 3);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let late = admit(&all[0], 5).await.expect("the probe");
+    sleep(LASTS + secs(5)).await;
+    let next = admit(&all[1], 6).await.expect("the next probe");
+    assert!(next.is_probe());
+    for reply in [Reply::Down, Reply::Silent] {
+        all[0].tell(&late, reply).await;
+        sleep(secs(1)).await;
+        assert!(admit(&all[2], 7).await.is_err(), "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 5);
+    let early = admit(&all[4], 9).await.expect("free");
+    open(&all).await;
+    for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
+        assert_eq!(all[4].tell(&early, reply).await, None);
+        let held = admit(&all[4], 9).await.expect_err("held");
+        assert_eq!(held, Held { why: Deferral::CircuitOpen, rest: secs(1) }, "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_lapses_if_nobody_probes_for_as_long_as_it_lasted() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 2);
+    call(&all[0], 0, Reply::Paused(secs(10))).await;
+    sleep(secs(19)).await;
+    let probe = admit(&all[1], 1).await.expect("after the pause");
+    assert!(probe.is_probe());
+    all[1].tell(&probe, Reply::Silent).await;
+    sleep(secs(1)).await;
+    for one in &all {
+        assert!(!admit(one, 1).await.expect("free").is_probe());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_each_environment_is_left_to_its_own_protection() {
+    let trouble = [Case::Throttled, Case::Lost, Case::Unsaid, Case::Denied];
+    for case in trouble {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 6);
+        open(&all).await;
+        store.next(&[case; 60]);
+        let held = admit(&all[4], 1).await.expect_err("held");
+        assert_eq!(held.rest, secs(1), "{case:?}: a hold that is known goes on");
+        assert!(admit(&all[5], 1).await.is_ok(), "{case:?}: it knows of no hold");
+        sleep(secs(1)).await;
+        let after = admit(&all[4], 2).await;
+        assert_eq!(after.is_err(), matches!(case, Case::Throttled), "{case:?}");
+        if let Ok(ticket) = after {
+            assert_eq!(all[4].tell(&ticket, Reply::Down).await, None, "{case:?}");
+        }
+        store.next(&[]);
+        sleep(LASTS + secs(8)).await;
+        assert_eq!(
+            call(&all[4], 3, Reply::Alive).await,
+            Some(Some(Change::ClosedForAll)),
+            "{case:?}: it answers again"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_lost_its_items_holds_nobody() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 2);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let late = admit(&all[0], 5).await.expect("the probe");
+    store.items.clear();
+    sleep(secs(1)).await;
+    assert!(!admit(&all[1], 6).await.expect("free").is_probe());
+    assert_eq!(all[0].tell(&late, Reply::Down).await, None);
+    sleep(secs(1)).await;
+    assert!(!admit(&all[0], 6).await.expect("free").is_probe());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
+    let daily = RateLimit { burst: 5, ..RateLimit::new(1, secs(86_400)) };
+    for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
+        let store = Arc::new(Told::default());
+        let policy = RetryPolicy::default();
+        let coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
+        let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
+        let holds = SharedHolds::new(&fleet, &policy, "").expect("a circuit breaker");
+        let slots = SharedLimits::new(Arc::clone(&fleet), String::new());
+        let slots = Arc::new(slots.telling(Some(&holds)));
+        let key = fleet.scope_key("", Scope::default());
+        let lives = async || {
+            let item = store.items.read(&key).await.expect("in memory").before;
+            let ends = ["tat", "lineEnd", "heldUntil"].map(|name| item.get(Field::new(name)));
+            let used = ends.into_iter().max().expect("three").div_ceil(1_000_000_000);
+            let end = item.get(Field::EXPIRES);
+            assert!(end >= used + 86_400, "{end} after {used}, {limit:?}");
+            end
+        };
+        for _ in 0..4 {
+            slots.admit(Scope::default(), &limit, Ask::Newcomer, Duration::ZERO, 0.5, 0).await;
+        }
+        let before = lives().await;
+        let ticket = holds.unheld(Scope::default(), caller(0)).expect("free");
+        holds.tell(&ticket, Reply::Paused(secs(60))).await;
+        assert!(lives().await >= before, "{limit:?}");
+        slots.admit(Scope::default(), &limit, Ask::Newcomer, Duration::ZERO, 0.5, 0).await;
+        lives().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
+    let store = Arc::new(Told::default());
+    let mut policy = RetryPolicy { circuit_breaker: None, ..RetryPolicy::default() };
+    let coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
+    let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
+    let holds = SharedHolds::new(&fleet, &policy, "").expect("a pause");
+    for message in 0..50 {
+        assert_eq!(call(&holds, message, Reply::Down).await, Some(None));
+    }
+    call(&holds, 0, Reply::Paused(secs(10))).await;
+    assert!(admit(&holds, 1).await.is_err());
+    sleep(secs(10)).await;
+    call(&holds, 1, Reply::Down).await.expect("the probe");
+    assert!(!admit(&holds, 2).await.expect("free").is_probe());
+    policy.max_pause = None;
+    assert!(SharedHolds::new(&fleet, &policy, "").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughput() {
+    for (rate, answered) in [(50, 50), (50, 80), (1_000, 50), (1_000, 80)] {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 50);
+        let dice = Dice::of(7, 0);
+        let (mut calls, offered) = (0, rate * 120);
+        for _ in 0..offered {
+            sleep(secs(1) / rate).await;
+            let one = &all[dice.roll(0, all.len() - 1)];
+            let is_answered = dice.happens(answered * 10);
+            let caller = Caller { message: dice.roll(0, u64::MAX), has_failed: dice.happens(500) };
+            if let Ok(ticket) = one.admit(Scope::default(), caller, None, LASTS).await {
+                calls += 1;
+                one.tell(&ticket, if is_answered { Reply::Alive } else { Reply::Down }).await;
+            }
+        }
+        assert!(calls * 5 >= offered * 4, "{calls} of {offered} calls, {answered} % of {rate}/s");
+    }
+}

@@ -1,0 +1,298 @@
+//! The pause and the circuit that all execution environments share: the numbers of a scope's item, and
+//! their changes. It decides by its arguments alone: it reads no clock and calls no store.
+//!
+//! The rules are those of [`health`](super::health) and [`hold`](super::hold), with these differences:
+//!
+//! - One message at a time probes, so that three probes of a hold come one after the other.
+//! - Environments do not report each response of a service that works. They report each failure, and
+//!   after a failure each result, until 16 responses came in a row.
+//! - A service that responds to some calls must fail for a while besides, since so many environments
+//!   may have a long row in a moment.
+
+use std::time::{Duration, SystemTime};
+
+use super::call::{Caller, Held};
+use crate::disposition::Deferral;
+use crate::limit::{epoch_nanos, nanos};
+use crate::policy::CircuitBreaker;
+use crate::store::{Field, Item, Update};
+
+mod evidence;
+
+use evidence::CallRecord;
+pub(crate) use evidence::Results;
+
+/// The end of the hold, in nanoseconds since the epoch as all times here.
+const UNTIL: Field = Field::new("heldUntil");
+const WHY: Field = Field::new("heldWhy");
+const LENGTH: Field = Field::new("holdLength");
+/// A number that differs from that of each hold before, and of each time between two holds.
+const GENERATION: Field = Field::new("generation");
+/// The end of the lease of the message that probes; 0 if none does.
+const PROBE_UNTIL: Field = Field::new("probeUntil");
+/// Probes of this hold that failed: of messages that never failed before, and of those that did.
+const PROBED: [Field; 2] = [Field::new("probedNew"), Field::new("probedFailed")];
+/// How often in a row all probes failed.
+const ROUNDS: Field = Field::new("holdRounds");
+
+/// The values of `WHY`.
+const NOT_HELD: u64 = 0;
+const PAUSED: u64 = 1;
+const OPEN: u64 = 2;
+
+/// As in [`hold`](super::hold).
+const FIRST_OPEN: Duration = Duration::from_secs(1);
+const OPEN_GROWTH: u32 = 3;
+const PROBES: u64 = 3;
+
+/// No lease and no hold is longer. If one is, a clock was set back.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// The health of a service, as all execution environments know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SharedHealth {
+    until: u64,
+    why: u64,
+    length: u64,
+    generation: u64,
+    probe_until: u64,
+    probed: [u64; 2],
+    rounds: u64,
+    record: CallRecord,
+}
+
+/// What a message may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldStanding {
+    /// Its service is not held.
+    Free,
+    /// It waits.
+    Held(Held),
+    /// The hold is over, and it may ask for the lease to probe.
+    MayProbe(Deferral),
+}
+
+/// The lease of a message that probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProbeLease(u64);
+
+impl SharedHealth {
+    pub(crate) fn of(item: &Item) -> Self {
+        Self {
+            until: item.get(UNTIL),
+            why: item.get(WHY),
+            length: item.get(LENGTH),
+            generation: item.get(GENERATION),
+            probe_until: item.get(PROBE_UNTIL),
+            probed: PROBED.map(|field| item.get(field)),
+            rounds: item.get(ROUNDS),
+            record: CallRecord::of(item),
+        }
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether calls that get a response say nothing new.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.why == NOT_HELD && self.record.is_clean()
+    }
+
+    /// Whether the hold goes on, whatever other environments did since.
+    pub(crate) fn lasts(&self, now: SystemTime) -> bool {
+        !self.rest(epoch_nanos(now)).is_zero()
+    }
+
+    /// The end of the hold; now if it is over.
+    pub(crate) fn end(&self, now: SystemTime) -> SystemTime {
+        now + self.rest(epoch_nanos(now))
+    }
+
+    /// What a message may do now.
+    pub(crate) fn standing(
+        &self,
+        caller: Caller,
+        breaker: Option<&CircuitBreaker>,
+        now: SystemTime,
+    ) -> HoldStanding {
+        let now = epoch_nanos(now);
+        let why = match self.why {
+            NOT_HELD => return HoldStanding::Free,
+            PAUSED if self.has_lapsed(now) => return HoldStanding::Free,
+            PAUSED => Deferral::Paused,
+            _ => Deferral::CircuitOpen,
+        };
+        let held = |rest| HoldStanding::Held(Held { why, rest });
+        let rest = self.rest(now);
+        if !rest.is_zero() {
+            return held(rest);
+        }
+        if self.is_probed(now) {
+            return held(Duration::ZERO);
+        }
+        let kind = usize::from(caller.has_failed);
+        let (_, shares) = self.permits(breaker);
+        let patience = self.until.saturating_add(self.length);
+        if self.probed[kind] >= shares[kind] && now < patience {
+            return held(Duration::from_nanos(patience - now));
+        }
+        HoldStanding::MayProbe(why)
+    }
+
+    /// Takes the lease to probe, if nobody has it.
+    pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLease) {
+        let now = epoch_nanos(now);
+        let end = now.saturating_add(nanos(lasts));
+        let free = if self.probe_until > now.saturating_add(nanos(LONGEST)) {
+            self.probe_until..=self.probe_until
+        } else {
+            0..=now
+        };
+        (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, end), ProbeLease(end))
+    }
+
+    /// Gives the lease back, without evidence.
+    pub(crate) fn release(&self, lease: ProbeLease) -> Update {
+        self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0).set(PROBE_UNTIL, 0)
+    }
+
+    /// A pause of this length. `None` if the service is held for about as long already.
+    pub(crate) fn pause(
+        &self,
+        lease: Option<ProbeLease>,
+        length: Duration,
+        now: SystemTime,
+    ) -> Option<Update> {
+        let (at, length) = (epoch_nanos(now), nanos(length));
+        let until = at.saturating_add(length);
+        let update = match lease {
+            Some(_) => self.unchanged(),
+            None if self.until.saturating_add(length / 10) >= until && self.lasts(now) => {
+                return None;
+            }
+            None => {
+                let furthest = at.saturating_add(nanos(LONGEST));
+                let replaced = if self.until > furthest { furthest..=u64::MAX } else { 0..=until };
+                Update::new().when(UNTIL, replaced)
+            }
+        };
+        Some(self.record.answer_once(self.hold(update, PAUSED, until, length, 0, at), at))
+    }
+
+    /// Whether the circuit is to open.
+    pub(crate) fn opens(&self, breaker: &CircuitBreaker, now: SystemTime) -> bool {
+        let now = epoch_nanos(now);
+        (self.why == NOT_HELD || self.why == PAUSED && self.has_lapsed(now))
+            && self.record.opens(breaker, now)
+    }
+
+    /// Opens the circuit for the first time.
+    pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> Update {
+        let (at, length) = (epoch_nanos(now), nanos(FIRST_OPEN.min(breaker.reset_timeout)));
+        self.hold(self.unchanged(), OPEN, at.saturating_add(length), length, 0, at)
+    }
+
+    /// Ends the hold, since its probe got a response.
+    pub(crate) fn close(&self, now: SystemTime) -> Update {
+        let at = epoch_nanos(now);
+        let update = self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at);
+        if self.why == OPEN && self.record.is_down() {
+            CallRecord::begin_anew(update, at)
+        } else {
+            self.record.answer_once(update, at)
+        }
+    }
+
+    /// Whether the hold is an open circuit.
+    pub(crate) fn is_open(&self) -> bool {
+        self.why == OPEN
+    }
+
+    /// Notes a probe that failed.
+    pub(crate) fn fail(
+        &self,
+        lease: ProbeLease,
+        caller: Caller,
+        breaker: &CircuitBreaker,
+        now: SystemTime,
+    ) -> Update {
+        let at = epoch_nanos(now);
+        let (permits, _) = self.permits(Some(breaker));
+        let update = if self.why == PAUSED {
+            self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at)
+        } else if self.probed.iter().sum::<u64>() + 1 >= permits {
+            let longest = if self.record.is_down() {
+                breaker.reset_timeout
+            } else {
+                breaker.reset_timeout / OPEN_GROWTH
+            };
+            let length = self.length.saturating_mul(u64::from(OPEN_GROWTH)).min(nanos(longest));
+            let until = at.saturating_add(length);
+            self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
+        } else {
+            // A late result must not free the lease of another.
+            self.release(lease).add(PROBED[usize::from(caller.has_failed)], 1)
+        };
+        CallRecord::fail_once(update, caller.message, at)
+    }
+
+    /// Notes results of calls that began when the service was not held.
+    pub(crate) fn evidence(&self, evidence: &Results, now: SystemTime) -> Update {
+        self.record.add(self.unchanged(), evidence, epoch_nanos(now))
+    }
+
+    fn unchanged(&self) -> Update {
+        Update::new().when(GENERATION, self.generation..=self.generation)
+    }
+
+    /// The next generation: a hold, or the time after one.
+    fn hold(
+        &self,
+        update: Update,
+        why: u64,
+        until: u64,
+        length: u64,
+        rounds: u64,
+        now: u64,
+    ) -> Update {
+        update
+            // Not even a new item has a generation of an earlier one.
+            .set(GENERATION, self.generation.saturating_add(1).max(now))
+            .set(WHY, why)
+            .set(UNTIL, until)
+            .set(LENGTH, length)
+            .set(PROBE_UNTIL, 0)
+            .set(PROBED[0], 0)
+            .set(PROBED[1], 0)
+            .set(ROUNDS, rounds)
+    }
+
+    /// The rest of the hold. A clock that was set back makes it no longer than it was meant.
+    fn rest(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.until.saturating_sub(now).min(self.length))
+    }
+
+    fn is_probed(&self, now: u64) -> bool {
+        now < self.probe_until && self.probe_until <= now.saturating_add(nanos(LONGEST))
+    }
+
+    /// As for the hold of one execution environment.
+    fn has_lapsed(&self, now: u64) -> bool {
+        self.probe_until == 0
+            && self.probed == [0, 0]
+            && now >= self.until.saturating_add(self.length)
+    }
+
+    /// The probes of this hold, and those of either kind.
+    fn permits(&self, breaker: Option<&CircuitBreaker>) -> (u64, [u64; 2]) {
+        if self.why == PAUSED {
+            return (1, [1, 1]);
+        }
+        let longest = breaker.map_or(0, |breaker| nanos(breaker.reset_timeout));
+        if self.rounds == 0 || self.length < longest || !self.record.is_down() {
+            return (PROBES, [PROBES - 1; 2]);
+        }
+        (1, if self.rounds.is_multiple_of(2) { [1, 0] } else { [0, 1] })
+    }
+}

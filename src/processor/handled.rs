@@ -1,0 +1,95 @@
+//! How a call of the handler ended, and what that says.
+
+use std::time::{Duration, SystemTime};
+
+use super::executor::End;
+use crate::disposition::Deferral;
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::fleet::{Acquisition, Admitted, Ticket};
+use crate::gate::{Held, Reply};
+use crate::limit::Place;
+
+/// What a message took of the store for its call.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) event: Acquisition,
+    pub(super) ticket: Option<Ticket>,
+}
+
+/// How a call of the handler ended.
+pub(super) enum Handled {
+    Done,
+    Failed(Failure),
+    /// A pause or an open circuit prevented the call.
+    Held(Held),
+    /// So it did, and the message waits in the line of the rate limit until this time.
+    HeldInLine(Deferral, Place, SystemTime),
+    /// The rate limit has no slot soon enough.
+    Limited(Admitted),
+    /// The event is done.
+    AlreadyDone,
+    /// Another attempt may handle the event for so long.
+    InProgress(Duration),
+    /// The store does not say whether the event is done.
+    Unanswered,
+    /// Other handlers blocked every thread: this one was not called, and will not be.
+    NotStarted,
+    /// The host ends.
+    Interrupted,
+    /// The handler blocks its thread. It may still work on the message, so no other handler may
+    /// yet.
+    Abandoned,
+}
+
+impl Handled {
+    pub(super) fn ended(why: End) -> Self {
+        match why {
+            End::TimeOut => Self::Failed(Failure::new(
+                FailureClass::Temporary,
+                Evidence::TimeOut,
+                "the handler ran out of time",
+            )),
+            End::Stop => Self::Interrupted,
+            End::Abandoned => Self::Abandoned,
+        }
+    }
+
+    pub(super) fn panicked() -> Self {
+        Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
+    }
+
+    pub(super) fn was_called(&self) -> bool {
+        match self {
+            Self::Done | Self::Failed(_) | Self::Interrupted | Self::Abandoned => true,
+            Self::Held(_)
+            | Self::HeldInLine(..)
+            | Self::Limited(_)
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered
+            | Self::NotStarted => false,
+        }
+    }
+
+    /// The evidence that the end of a call gives of the downstream service. A call that the end of
+    /// the invocation cut short says nothing.
+    pub(super) fn reply(&self, had_its_time: bool) -> Reply {
+        match self {
+            Self::Done => Reply::Alive,
+            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
+                Reply::of(failure)
+            }
+            Self::Abandoned if had_its_time => Reply::Down,
+            Self::Failed(_)
+            | Self::Abandoned
+            | Self::Held(_)
+            | Self::HeldInLine(..)
+            | Self::Limited(_)
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered
+            | Self::NotStarted
+            | Self::Interrupted => Reply::Silent,
+        }
+    }
+}

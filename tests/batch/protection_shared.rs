@@ -1,0 +1,164 @@
+//! Execution environments with one store leave a downstream service alone together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::future::join_all;
+use requeue::policy::RateLimit;
+use requeue::queue::SqsQueue;
+use requeue::store::MemoryStore;
+use requeue::{BatchProcessor, Coordination, Deferral, Failure, Sampler};
+use tokio::time::Instant;
+
+use crate::protection::deferrals;
+use crate::world::{Act, Log, Script, Seen, World, epoch_millis, numbered, secs, state};
+
+/// Protection as it is by default, and a store.
+fn world(limit: Option<u32>) -> World {
+    let mut world = World::new();
+    world.protect();
+    world.settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+    world.settings.policy.limit = limit.map(|calls| RateLimit::new(calls, secs(1)));
+    world.settings.sampler = Sampler::seeded(7);
+    world.settings.policy.max_retries = 1_000;
+    world.function_timeout = secs(60);
+    world
+}
+
+fn environments(
+    world: &World,
+    script: &Script,
+    count: usize,
+) -> Vec<BatchProcessor<Script, SqsQueue>> {
+    (0..count).map(|_| world.processor(script.clone())).collect()
+}
+
+/// Hands each batch to the next environment, side by side, until the queue is empty.
+async fn run(world: &World, all: &[BatchProcessor<Script, SqsQueue>]) {
+    let next = AtomicU64::new(0);
+    let poll = async |_| {
+        while world.sleep_until_due().await {
+            let turn = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
+            if let Some(invocation) = world.invoke(&all[turn % all.len()]).await {
+                invocation.answer.as_ref().expect("the invocation succeeded");
+            }
+        }
+    };
+    join_all((0..10).map(poll)).await;
+}
+
+fn down() -> Act {
+    Act::Fail(Failure::temporary("down"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_one_environment_defers_the_messages_of_all() {
+    for limit in [None, Some(50)] {
+        let world = world(limit);
+        let script = Script::new(|seen| match seen.n() {
+            0 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(30))),
+            _ => Act::Done,
+        });
+        let all = environments(&world, &script, 5);
+        world.send(&numbered(0)).await;
+        world.invoke(&all[0]).await.unwrap();
+        for (n, one) in all.iter().enumerate().skip(1) {
+            world.send(&numbered(n)).await;
+            let report = world.report(one, &world.receive().await).await;
+            let why = deferrals(&report)[0].map(|(why, _)| why);
+            // The first one that waits in line begins a line, which the others join.
+            let expected =
+                if n > 1 && limit.is_some() { Deferral::RateLimited } else { Deferral::Paused };
+            assert_eq!(why, Some(expected), "{n}, {limit:?}");
+        }
+        assert_eq!(script.calls().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_environments_hardly_ask_a_service_that_is_down() {
+    let world = world(Some(5));
+    world.send_numbered(100).await;
+    let (began, outage) = (Instant::now(), secs(300));
+    let script = Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+    let log = Log::default();
+    let _listening = log.listen();
+    run(&world, &environments(&world, &script, 50)).await;
+    for line in ["environments opened", "environments closed"] {
+        assert_eq!(log.text().matches(line).count(), 1, "{line}");
+    }
+    let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
+    // Five open it, and up to ten others have begun; twelve probe in the first 40 s, and one each
+    // 30 s.
+    assert!((15..=5 + 10 + 12 + 300 / 30).contains(&during), "{during} calls");
+    assert_eq!(script.calls().len(), during + 100, "each is called once when it works again");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_messages_of_all_environments_probe_at_the_same_time() {
+    let world = world(None);
+    world.send_numbered(300).await;
+    let (began, outage) = (Instant::now(), secs(300));
+    let script = Script::new(move |seen| match seen.at - began {
+        since if since < secs(1) => down(),
+        since if since < outage => Act::after(secs(3), down()),
+        _ => Act::Done,
+    });
+    run(&world, &environments(&world, &script, 50)).await;
+    let probes: Vec<Instant> = script
+        .calls()
+        .iter()
+        .map(|seen| seen.at)
+        .filter(|at| (secs(1)..outage).contains(&(*at - began)))
+        .collect();
+    assert!(probes.len() > 10, "{probes:?}");
+    assert!(probes.is_sorted_by(|one, next| *next - *one >= secs(3)), "{probes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_messages_wait_in_line_and_come_in_order_as_fast_as_the_limit_allows() {
+    let world = world(Some(10));
+    let (began, outage) = (Instant::now(), secs(60));
+    let script = Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+    let all = environments(&world, &script, 20);
+    world.send_numbered(600).await;
+    run(&world, &all).await;
+    let calls = script.calls();
+    let after: Vec<&Seen> = calls.iter().filter(|seen| seen.at - began >= outage).collect();
+    assert_eq!(after.len(), 600);
+    let called: BTreeSet<usize> = after.iter().map(|seen| seen.n()).collect();
+    assert_eq!(called.len(), 600);
+    let took = after.last().unwrap().at - after[0].at;
+    assert!(took <= secs(75), "{took:?}: 60 s are the least");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_message_has_its_place_not_before_the_end_of_the_hold() {
+    let mut world = world(Some(10));
+    world.settings.sampler = Sampler::always(0.0);
+    let script = Script::always(Failure::rate_limit("slowly").retry_after(secs(40)));
+    let all = environments(&world, &script, 2);
+    world.send(&numbered(0)).await;
+    world.invoke(&all[0]).await.unwrap();
+    let now = world.clock.now();
+    for n in 1..=10 {
+        world.send(&numbered(n)).await;
+    }
+    world.invoke(&all[1]).await.unwrap();
+    let mut turns: Vec<u64> = world
+        .messages()
+        .iter()
+        .filter_map(|copy| {
+            let state = &state(copy)["retryState"];
+            assert!(state["deferrals"] == 1 || state["place"].is_null());
+            state["place"].as_u64()
+        })
+        .collect();
+    turns.sort_unstable();
+    let end = u64::try_from(epoch_millis(now + secs(40))).unwrap();
+    assert!((end..end + 1_000).contains(&turns[0]), "{end}: {turns:?}");
+    assert!(turns.windows(2).all(|two| two[1] == two[0] + 100), "{turns:?}");
+    assert_eq!(turns.len(), 10);
+}
