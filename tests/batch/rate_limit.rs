@@ -238,6 +238,7 @@ async fn the_handler_gives_a_scope_a_limit_of_its_own_and_the_others_have_that_o
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_the_handler_changes_holds_from_the_next_call_on() {
     static CALLS: AtomicU32 = AtomicU32::new(1);
+    #[expect(clippy::unnecessary_wraps, reason = "as a handler gives it")]
     fn changing(_: Scope) -> Option<RateLimit> {
         Some(RateLimit::new(CALLS.load(Ordering::Relaxed), secs(1)))
     }
