@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use crate::arrivals::Arrivals;
@@ -51,6 +51,8 @@ pub(crate) struct Delivery {
     /// Receives that were used up by waiting for its time, or behind a message that waited for its
     /// time.
     waits: u32,
+    /// Attempts before this one, if the store counted them.
+    counted: OnceLock<u32>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
     /// When this copy was first received in this queue, if that is known.
@@ -210,6 +212,7 @@ impl Delivery {
             receive_count,
             receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
             waits: limits.receives(here),
+            counted: OnceLock::new(),
             first_sent,
             first_received: state.first_received.unwrap_or(here),
             copy_first_received,
@@ -289,6 +292,22 @@ impl Delivery {
         self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
     }
 
+    /// Whether the store may count its attempts: it waits in its place, and was received before.
+    pub(crate) fn may_count_attempts(&self) -> bool {
+        // Other deliveries of a message that ends its row are copies.
+        let waits_in_place = self.is_fifo() || !self.ends_its_row();
+        waits_in_place && self.usage().receives_are_retries && self.receives() > 1
+    }
+
+    /// Notes the attempts before this one, as the store counted them from the second receive on. The
+    /// first receive counts as one, since a message that succeeds there is to cost no request.
+    pub(crate) fn note_counted(&self, later: u32) {
+        // A message has at most one attempt for each receive.
+        let before = later.saturating_add(1).min(self.receives() - 1);
+        // A delivery has one attempt.
+        let _ = self.counted.set(before);
+    }
+
     /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
     /// count instead.
     pub(crate) fn deferrals(&self) -> u32 {
@@ -306,6 +325,7 @@ impl Delivery {
                 .map_or(first_received, |due| due.max(first_received)),
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives(),
+            counted: self.counted.get().copied(),
             strategy: self.strategy,
             // A message that waits because of others, or for STS, may otherwise wait in a copy. So
             // its receives prove nothing.

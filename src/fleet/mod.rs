@@ -14,6 +14,7 @@ use crate::gate::Scope;
 use crate::settings::Coordination;
 use crate::store::{Answer, Key, Store, StoreError, Update};
 
+mod attempts;
 mod fallback;
 mod holds;
 mod limits;
@@ -21,6 +22,7 @@ mod once;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attempts::AttemptCounts;
 pub(crate) use holds::{SharedHolds, Ticket};
 pub(crate) use limits::{Admitted, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};

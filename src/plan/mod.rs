@@ -144,6 +144,16 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Whether the dead letter of a message is sent, so that SQS need not move the message.
+    pub(crate) fn sends_dead_letter(&self, delivery: &Delivery, now: SystemTime) -> bool {
+        match self.dead_letter {
+            DeadLetterMode::Direct(url) => {
+                delivery.defect.is_none() && self.fits(delivery, url, now)
+            }
+            DeadLetterMode::Redrive | DeadLetterMode::Annotate => false,
+        }
+    }
+
     /// The disposition that can be carried out for this record. A copy needs a queue, and a message
     /// that no other receiver has. Without an id, SQS cannot be told to keep a message.
     fn feasible(

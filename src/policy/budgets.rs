@@ -56,6 +56,13 @@ pub(crate) fn given_up(
     left.is_zero().then_some(DeadLetterReason::TooOld)
 }
 
+/// Whether the attempts that a store counted used all retries. The first receive counts as an
+/// attempt and may have been none, so one attempt at least was certainly made.
+pub(crate) fn has_no_attempt_left(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
+    usage.counted.is_some_and(|attempts| attempts > 1)
+        && usage.retries() > max_retries(policy, usage)
+}
+
 pub(super) fn no_retry_left(
     policy: &RetryPolicy,
     class: &ClassPolicy,

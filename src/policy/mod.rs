@@ -19,7 +19,7 @@ mod backoff;
 mod tests;
 
 pub use backoff::Backoff;
-pub(crate) use budgets::{given_up, is_spent, is_stuck, max_retries};
+pub(crate) use budgets::{given_up, has_no_attempt_left, is_spent, is_stuck, max_retries};
 pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;

@@ -51,6 +51,8 @@ pub(crate) struct Usage<'a> {
     pub(crate) first_received: SystemTime,
     /// How often SQS delivered this copy; 1 the first time.
     pub(crate) receive_count: u32,
+    /// Attempts before this one, if a store counted them.
+    pub(crate) counted: Option<u32>,
     /// Most retries that the message's producer allows.
     pub(crate) max_retries: u32,
     /// How it waits for its next attempt.
@@ -66,10 +68,14 @@ impl Usage<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
-    /// Receives of this copy before this one. Each counts as a failed attempt of any class, though
-    /// some may have ended without a call.
+    /// Attempts at this copy before this one, or else its receives before this one. Each counts as a
+    /// failed attempt of any class, though some receives may have ended without a call.
     fn unnoted(&self) -> u32 {
-        if self.receives_are_retries { self.receive_count.saturating_sub(1) } else { 0 }
+        match self.counted {
+            _ if !self.receives_are_retries => 0,
+            Some(attempts) => attempts,
+            None => self.receive_count.saturating_sub(1),
+        }
     }
 
     pub(super) fn history(&self, policy: &RetryPolicy, class: FailureClass) -> History {

@@ -21,7 +21,7 @@ use super::handled::{Handled, Taken};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::fleet::{Admitted, Ticket};
 use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
@@ -233,7 +233,7 @@ where
         slot: &Slot<Self>,
         taken: &mut Taken,
     ) -> Handled {
-        let Inner { handler, mode, .. } = &*self.processor.inner;
+        let Inner { handler, mode, counts, .. } = &*self.processor.inner;
         let QueuePolicy { policy, protection, holds, events, .. } =
             self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
@@ -303,6 +303,13 @@ where
                 Err(handled) => return handled,
             }
         }
+        if let Some(counts) = counts {
+            match self.count(counts, delivery, slot).await {
+                Ok(None) => {}
+                Ok(Some(later)) => message.set_deadline(later.limit),
+                Err(handled) => return handled,
+            }
+        }
         if !slot.hold(permit) {
             // The slot knows why.
             return pending().await;
@@ -353,6 +360,7 @@ where
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.usage(), &failure, now, sample), Some(failure))
             }
+            Handled::Spent => (Disposition::DeadLetter(DeadLetterReason::RetriesExhausted), None),
             Handled::NotStarted => (
                 policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
                 None,

@@ -32,6 +32,8 @@ pub(super) enum Handled {
     InProgress(Duration),
     /// The store does not say whether the event is done.
     Unanswered,
+    /// The store says that all attempts were made.
+    Spent,
     /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
     /// The host ends.
@@ -67,6 +69,7 @@ impl Handled {
             | Self::AlreadyDone
             | Self::InProgress(_)
             | Self::Unanswered
+            | Self::Spent
             | Self::NotStarted => false,
         }
     }
@@ -88,6 +91,7 @@ impl Handled {
             | Self::AlreadyDone
             | Self::InProgress(_)
             | Self::Unanswered
+            | Self::Spent
             | Self::NotStarted
             | Self::Interrupted => Reply::Silent,
         }

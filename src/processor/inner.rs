@@ -9,7 +9,7 @@ use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::Strategy;
-use crate::fleet::Fleet;
+use crate::fleet::{AttemptCounts, Fleet};
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
@@ -30,6 +30,8 @@ pub(super) struct Inner<H, Q> {
     pub(super) mode: Mode,
     pub(super) wrap: Wrap,
     pub(super) given_up: GivenUp,
+    /// The counts of attempts, if the settings have a store and dead letters are sent.
+    pub(super) counts: Option<AttemptCounts>,
     pub(super) metrics: Option<Metrics>,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
@@ -65,6 +67,8 @@ impl<H, Q: Queue> Inner<H, Q> {
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
         let fleet = coordination.map(|shared| Arc::new(Fleet::new(shared, clock.clone())));
+        let counts = fleet.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
+        let counts = counts.map(AttemptCounts::new);
         let settler =
             Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
@@ -91,6 +95,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             mode,
             wrap,
             given_up: GivenUp::default(),
+            counts,
             metrics,
             handlers,
             said: Once::new(),

@@ -43,6 +43,7 @@ impl Handled {
             | Self::HeldInLine(..)
             | Self::Limited(_)
             | Self::NotStarted
+            | Self::Spent
             | Self::AlreadyDone
             | Self::InProgress(_)
             | Self::Unanswered => Ended::Free,
@@ -113,7 +114,7 @@ where
     }
 
     /// The turn of a handler that begins now.
-    fn begin(&self, delivery: &Delivery, slot: &Slot<Self>) -> Result<Turn, Handled> {
+    pub(super) fn begin(&self, delivery: &Delivery, slot: &Slot<Self>) -> Result<Turn, Handled> {
         if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
             return Err(Handled::NotStarted);
         }

@@ -100,6 +100,11 @@ pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     )
 }
 
+/// Corrects the count in the span of a message, which is the current one.
+pub(crate) fn correct_count(delivery: &Delivery) {
+    Span::current().record("retryCount", delivery.retries());
+}
+
 fn observe_message(outcome: &Outcome) {
     macro_rules! line {
         ($level:expr) => {

@@ -5,6 +5,7 @@
 mod world;
 
 mod answers;
+mod attempts;
 mod budgets;
 mod calls;
 mod conservation;

@@ -22,18 +22,18 @@ use crate::world::{Act, Log, SEND, Script, VISIBILITY, World, millis, numbered, 
 
 /// A store that answers as it is told.
 #[derive(Debug, Default)]
-struct Told {
-    items: MemoryStore,
+pub struct Told {
+    pub items: MemoryStore,
     /// The fates of the next requests.
-    next: Mutex<VecDeque<Case>>,
-    requests: Mutex<Vec<Update>>,
-    latency: Duration,
+    pub next: Mutex<VecDeque<Case>>,
+    pub requests: Mutex<Vec<Update>>,
+    pub latency: Duration,
     /// The time that it tells.
-    date: Option<SystemTime>,
+    pub date: Option<SystemTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Case {
+pub enum Case {
     Answers,
     Throttled,
     /// The request has no effect and no answer.
@@ -44,11 +44,11 @@ enum Case {
 }
 
 impl Told {
-    fn next(&self, cases: &[Case]) {
+    pub fn next(&self, cases: &[Case]) {
         *self.next.lock().unwrap() = cases.iter().copied().collect();
     }
 
-    fn requests(&self) -> usize {
+    pub fn requests(&self) -> usize {
         std::mem::take(&mut *self.requests.lock().unwrap()).len()
     }
 }

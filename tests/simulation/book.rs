@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::asked::Asked;
+use crate::counted::Counted;
 use crate::history::History;
 use crate::life::Life;
 use crate::once::Event;
@@ -128,6 +129,8 @@ pub struct Book {
     pub in_hand_twice: BTreeSet<usize>,
     /// The calls of each environment, by scope, as long as it lives.
     pub rated: BTreeMap<(usize, usize), Vec<Instant>>,
+    /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
+    pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls run for each event that is handled once.
     pub at_work: BTreeMap<Event, usize>,
     /// Of the workers, by environment.
@@ -153,6 +156,7 @@ impl Book {
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             rated: BTreeMap::new(),
+            counted: BTreeMap::new(),
             at_work: BTreeMap::new(),
             lives: BTreeMap::new(),
         }

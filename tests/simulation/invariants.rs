@@ -54,6 +54,10 @@ impl Book {
         if let Err(what) = self.check_call(world, message, n, id) {
             self.history.violate(Some(n), what);
         }
+        let member = self.invocations[&id].members[message.id().unwrap_or_default()].clone();
+        if let Err(what) = self.check_attempt(world, message, environment, &member) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }
@@ -137,14 +141,7 @@ impl Book {
             message.original_id() == Some(&member.past.original),
             "the original id has changed",
         )?;
-        letters::check_call(world, invocation, product, member, message)?;
-        let (count, most) = (
-            u64::from(message.retry_count()),
-            copies::retries(plan, member).min(u64::from(u32::MAX)),
-        );
-        let is_known = !member.past.is_moved && !member.may_wait_more;
-        let least = if is_known { most } else { member.past.count };
-        ensure((least..=most).contains(&count), "a wrong attempt")
+        letters::check_call(world, invocation, product, member, message)
     }
 
     /// Those before it in its group are done, or will not be handled any more.

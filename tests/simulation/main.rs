@@ -19,6 +19,7 @@
 mod asked;
 mod book;
 mod copies;
+mod counted;
 mod faults;
 mod handler;
 mod history;

@@ -13,7 +13,7 @@ use crate::producer::Maker;
 use crate::system::World;
 
 /// A store that did not answer is left alone for a while.
-const REST: Duration = Duration::from_secs(2);
+pub const REST: Duration = Duration::from_secs(2);
 /// Clocks of environments differ from that of the store by up to 2.5 s.
 const SKEW: Duration = Duration::from_secs(6);
 

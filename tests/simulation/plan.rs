@@ -107,6 +107,10 @@ impl Plan {
         policy.limit = rate_limit(of_limit);
         let store = (policy.limit.is_some() && of_limit.happens(600))
             .then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
+        // The attempts at messages that wait in their place are counted without a limit too.
+        let store = store.or_else(|| {
+            (is_fifo && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 0, 100, 500]))
+        });
         policy.once = (store.is_some() && of_limit.happens(500)).then(|| once(of_limit));
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
@@ -172,7 +176,14 @@ impl Plan {
             redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
             host: Host::Mapping,
         };
-        if dice.happens(200) { plan.of_workers(dice) } else { plan }
+        let plan = if dice.happens(200) { plan.of_workers(dice) } else { plan };
+        // SQS moves messages by their receives long after their attempts.
+        let max_receive_count = if plan.counts_attempts() && of_limit.happens(700) {
+            plan.max_receive_count.max(100)
+        } else {
+            plan.max_receive_count
+        };
+        Self { max_receive_count, ..plan }
     }
 
     /// The same without what only Lambda does: it cuts loops, ends invocations, refuses some, and
@@ -238,6 +249,15 @@ impl Plan {
             || self.strategy == Strategy::Visibility
             || self.recursive_loop == RecursiveLoop::Terminate;
         waits_in_place && self.store.is_some_and(|faults| faults > 0)
+    }
+
+    /// Whether the store counts the attempts at messages.
+    pub fn counts_attempts(&self) -> bool {
+        // Whether Lambda's loop detection makes a message of a standard queue wait is not known here.
+        let waits_in_place = self.is_fifo
+            || self.strategy == Strategy::Visibility && self.recursive_loop == RecursiveLoop::Allow;
+        let is_direct = self.dead_letters == DeadLetters::Direct && self.mode == Mode::Requeue;
+        self.store.is_some() && is_direct && waits_in_place
     }
 
     /// How much sooner than by its rate limit a call may come where environments keep it together.

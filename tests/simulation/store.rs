@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, pending};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
@@ -22,6 +23,8 @@ pub struct FaultyStore {
     faults: u64,
     /// When faults end.
     calm: Instant,
+    /// How often it lost everything.
+    wiped: AtomicU64,
 }
 
 impl fmt::Debug for FaultyStore {
@@ -43,14 +46,28 @@ enum Fault {
 impl FaultyStore {
     pub fn new(clock: Clock, dice: Dice, faults: u64, calm: Duration) -> Self {
         let calm = Instant::now() + calm;
-        Self { items: MemoryStore::default(), clock, dice, faults, calm }
+        let wiped = AtomicU64::default();
+        Self { items: MemoryStore::default(), clock, dice, faults, calm, wiped }
     }
 
     /// Until when an event counts as done, in milliseconds since the epoch.
     pub fn done_until(&self, queue: &str, id: &str) -> u64 {
-        let key = Key::of(["", "once", queue, &format!("id {id}")]);
-        let read = self.items.read(&key).now_or_never().expect("at once").expect("an item");
-        read.before.get(Field::new("doneUntil"))
+        self.number(&Key::of(["", "once", queue, &format!("id {id}")]), "doneUntil")
+    }
+
+    /// The attempts at a message from its second receive on.
+    pub fn attempts(&self, queue: &str, id: &str) -> u64 {
+        self.number(&Key::of(["", "attempts", queue, id]), "attempts")
+    }
+
+    /// How often it lost everything.
+    pub fn wiped(&self) -> u64 {
+        self.wiped.load(Ordering::Relaxed)
+    }
+
+    fn number(&self, key: &Key, name: &'static str) -> u64 {
+        let read = self.items.read(key).now_or_never().expect("at once").expect("an item");
+        read.before.get(Field::new(name))
     }
 
     fn fault(&self) -> Fault {
@@ -82,7 +99,10 @@ impl FaultyStore {
                 return pending().await;
             }
             Fault::Slow(time) => sleep(time).await,
-            Fault::Wiped => self.items.clear(),
+            Fault::Wiped => {
+                self.items.clear();
+                self.wiped.fetch_add(1, Ordering::Relaxed);
+            }
         }
         let answer = request.await?;
         // The date of a response has whole seconds.

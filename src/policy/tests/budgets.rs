@@ -117,6 +117,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
             state: &state,
             first_received: received(),
             receive_count,
+            counted: None,
             strategy: Strategy::Copy,
             receives_are_retries: false,
             max_retries: u32::MAX,
@@ -137,6 +138,7 @@ fn in_place(state: &RetryState, receive_count: u32) -> Usage<'_> {
         state,
         first_received: received(),
         receive_count,
+        counted: None,
         strategy: Strategy::Visibility,
         receives_are_retries: true,
         max_retries: u32::MAX,
@@ -161,6 +163,40 @@ fn a_postponement_uses_up_a_receive_of_what_waits_in_its_place() {
             "{receive_count}"
         );
         assert!(is_postponed || decided == EXHAUSTED);
+    }
+}
+
+#[test]
+fn attempts_that_a_store_counted_are_the_retries_and_receives_are_none() {
+    let policy = |max_retries| RetryPolicy { max_retries, ..RetryPolicy::default() };
+    // most retries, attempts counted, retries in the body → retries, whether they are used up, and
+    // whether the message may have one more attempt
+    for (most, counted, retry_count, retries, is_spent_now, may_be_called) in [
+        (3, 1, 0, 1, false, true),
+        (3, 2, 0, 2, false, true),
+        (3, 3, 0, 3, true, true),
+        (3, 4, 0, 4, true, false),
+        (3, u32::MAX, 0, u32::MAX, true, false),
+        // The first receive may have been no attempt.
+        (0, 1, 0, 1, true, true),
+        (0, 2, 0, 2, true, false),
+        (1, 1, 0, 1, true, true),
+        (1, 2, 0, 2, true, false),
+        (3, 1, 3, 4, true, true),
+        (3, 2, 2, 4, true, false),
+        (3, 2, 1, 3, true, true),
+    ] {
+        let state = RetryState { retry_count, ..RetryState::default() };
+        let usage = Usage { counted: Some(counted), ..in_place(&state, 900) };
+        let policy = policy(most);
+        let what = format!("{most} {counted} {retry_count}");
+        assert_eq!(usage.retries(), retries, "{what}");
+        assert_eq!(is_spent(&policy, &usage), is_spent_now, "{what}");
+        assert_eq!(has_no_attempt_left(&policy, &usage), !may_be_called, "{what}");
+        let unknown = Usage { counted: None, ..usage };
+        assert!(!has_no_attempt_left(&policy, &unknown), "receives prove no attempt");
+        let copied = Usage { receives_are_retries: false, ..usage };
+        assert_eq!(copied.retries(), retry_count, "a copy has its retries in its body");
     }
 }
 
@@ -298,6 +334,7 @@ fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_befor
             state: &state,
             first_received: received(),
             receive_count: 1,
+            counted: None,
             strategy: Strategy::Copy,
             receives_are_retries: false,
             max_retries: u32::MAX,

@@ -162,6 +162,7 @@ fn another_class_begins_its_own_curve() {
         state: &state,
         first_received: received(),
         receive_count: 1,
+        counted: None,
         strategy: Strategy::Copy,
         receives_are_retries: false,
         max_retries: u32::MAX,

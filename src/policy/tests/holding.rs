@@ -17,6 +17,7 @@ fn first_receive(state: &RetryState, strategy: Strategy) -> Usage<'_> {
         state,
         first_received: received(),
         receive_count: 1,
+        counted: None,
         strategy,
         receives_are_retries,
         max_retries: u32::MAX,

@@ -104,7 +104,7 @@ proptest! {
         let offset = Duration::from_millis(age_millis.unsigned_abs());
         let now = if age_millis < 0 { received() - offset } else { received() + offset };
         let strategy = if in_place { Waits::Visibility } else { Waits::Copy };
-        let usage = Usage { state: &state, first_received: received(), receive_count, strategy, receives_are_retries: in_place, max_retries: u32::MAX };
+        let usage = Usage { state: &state, first_received: received(), receive_count, counted: None, strategy, receives_are_retries: in_place, max_retries: u32::MAX };
         let age = now.duration_since(received()).unwrap_or_default();
 
         match decide(&policy, &usage, &failure, now, sample) {
