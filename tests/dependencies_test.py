@@ -14,7 +14,24 @@ def linked(package):
     return set(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split())
 
 
+def features(edges):
+    """The features of each crate in a build of the whole workspace: a set of name, version and feature."""
+    command = ["cargo", "tree", "--locked", "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"]
+    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    # A crate that was shown already ends with an asterisk.
+    crates = dict(line.removesuffix(" (*)").replace(" (proc-macro)", "").split("|") for line in lines if line)
+    return {(crate, feature) for crate, names in crates.items() for feature in names.split(",")}
+
+
 class Walls(unittest.TestCase):
+    maxDiff = None
+
+    def test_a_build_compiles_the_dependencies_as_the_tests_do(self):
+        built, tested = features("normal,build"), features("normal,build,dev")
+        crates = {crate for crate, _ in built}
+        missing = {(crate, feature) for crate, feature in tested - built if crate in crates}
+        self.assertEqual(missing, set(), "add these to crates/requeue-same-features")
+
     def test_the_lambda_links_neither_the_embedded_queue_nor_the_command_line(self):
         # With a crate that only the embedded queue needs.
         laptop = {"requeue_embedded", "md5", "clap", "comfy_table", "plotters", "roxmltree"}

@@ -1,0 +1,1 @@
+//! Nothing. Only the features of this package's dependencies matter.
