@@ -28,6 +28,12 @@ use crate::delay::Wait;
 /// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
 /// the `maxReceiveCount` that the policy needs. `docs/concepts/strategies.md` compares them.
 ///
+/// With a store ([`Settings::coordination`](crate::Settings::coordination)) and
+/// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.
+/// The first receive counts as one attempt, since a message that succeeds there is to cost no
+/// request. Each later attempt is written right before its call. While the store does not respond,
+/// receives count.
+///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
 /// ```

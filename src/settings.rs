@@ -159,7 +159,8 @@ impl Default for Limits {
     }
 }
 
-/// How the execution environments of a function share rate limits, pauses and circuits: by a store.
+/// How the execution environments of a function share rate limits, pauses, circuits and counts of
+/// attempts: by a store.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -222,7 +222,8 @@ impl<T> Message<T> {
         self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
 
-    /// The number of this attempt: 1 the first time.
+    /// The number of this attempt: 1 the first time. If a store counts attempts, it is exact only in
+    /// [`handle`](crate::Handler::handle): [`Strategy`](crate::Strategy) tells when that is so.
     pub fn attempt(&self) -> Attempt {
         Attempt::MIN.saturating_add(self.delivery.retries())
     }

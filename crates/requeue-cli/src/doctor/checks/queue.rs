@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use requeue::QueueConfig;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
+use requeue::{DeadLetterMode, Mode, QueueConfig};
 
 use super::super::check::Check;
 use super::super::context::Context;
@@ -57,6 +57,12 @@ pub(super) const CHECKS: &[Check] = &[
         why: "With visibility, every receive counts as a retry. If `maxReceiveCount` is too low, \
               SQS dead-letters the message before its retries are used up.",
         look: receives_for_retries,
+    },
+    Check {
+        id: "exact-attempts",
+        why: "With a table, a receive without a call uses no retry. For that the function has to \
+              send its dead letters, and SQS must not move a message before.",
+        look: exact_attempts,
     },
     Check {
         id: "fifo-strategy",
@@ -324,6 +330,42 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
         format!("{compared}, so at least {needed} receives are needed")
     };
     Ok(Diagnosis::warning(found, remedies))
+}
+
+fn exact_attempts(context: &Context<'_>) -> Checked {
+    let (arn, config) = (&context.source()?.arn, context.config()?);
+    let has_table = context.deployment.table.is_some() && config.mode == Mode::Requeue;
+    let redrive = context.queue()?.redrive.as_ref();
+    let redrive = redrive.filter(|_| has_table && arn.is_fifo()).ok_or(Skip::NotApplicable)?;
+    let count = redrive.max_receive_count;
+    let is_direct = matches!(config.dead_letter, DeadLetterMode::Direct(_));
+    let mut remedies = Vec::new();
+    if !is_direct {
+        remedies.push(format!(
+            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`, with sqs:SendMessage on it",
+            remedy::variable("DEAD_LETTER", "direct")
+        ));
+    }
+    if count < MOST_RECEIVES {
+        remedies.push(remedy::redrive_policy(arn, &redrive.target, MOST_RECEIVES));
+    }
+    Ok(match (is_direct, count) {
+        (true, MOST_RECEIVES..) => Diagnosis::ok(format!(
+            "the table counts attempts, and SQS moves a message at its receive {count}"
+        )),
+        (true, _) => Diagnosis::warning(
+            format!(
+                "the table counts attempts, but SQS moves a message at its receive {count}, even \
+                 if no handler was called"
+            ),
+            remedies,
+        ),
+        (false, _) => Diagnosis::warning(
+            "REQUEUE_DEAD_LETTER is not direct, so each receive counts as a retry, even one \
+             without a call",
+            remedies,
+        ),
+    })
 }
 
 fn fifo_strategy(context: &Context<'_>) -> Checked {

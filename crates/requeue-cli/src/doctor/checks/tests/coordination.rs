@@ -59,6 +59,18 @@ fn environments(d: &mut Deployment, most: u32) {
     d.valid().config.coordination.as_mut().unwrap().max_environments = most;
 }
 
+/// A FIFO queue whose function has a table.
+fn ordered(d: &mut Deployment, receives: u32) {
+    shared(d);
+    d.fifo();
+    d.receives(receives);
+}
+
+fn exact(d: &mut Deployment, receives: u32) {
+    ordered(d, receives);
+    d.direct(14 * DAY);
+}
+
 pub(super) const ROWS: &[Row] = &[
     ("table", |_| {}, None),
     (
@@ -128,6 +140,34 @@ pub(super) const ROWS: &[Row] = &[
         "table-key-permissions",
         |d| keyed(d, AccessDecision::Allowed).key.as_mut().unwrap().state = "Disabled".to_owned(),
         Some(Danger),
+    ),
+    ("exact-attempts", |_| {}, None),
+    (
+        "exact-attempts",
+        |d| {
+            shared(d);
+        },
+        None,
+    ),
+    ("exact-attempts", |d| d.fifo(), None),
+    ("exact-attempts", |d| ordered(d, 1_000), Some(Warning)),
+    ("exact-attempts", |d| exact(d, 999), Some(Warning)),
+    ("exact-attempts", |d| exact(d, 1_000), Some(Fine)),
+    (
+        "exact-attempts",
+        |d| {
+            ordered(d, 5);
+            d.valid().config.mode = Mode::Report;
+        },
+        None,
+    ),
+    (
+        "exact-attempts",
+        |d| {
+            exact(d, 5);
+            d.queue().redrive = None;
+        },
+        None,
     ),
     ("rate-limit", |_| {}, None),
     ("rate-limit", |d| limited(d, 49), Some(Fine)),
