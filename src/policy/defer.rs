@@ -111,8 +111,7 @@ pub(crate) fn defer(
 }
 
 /// Defers a message that waits in the line of a rate limit until `due`, there for itself or for the
-/// end of a hold. A slot is only waited for in
-/// whole seconds, so the wait is rounded down.
+/// end of a hold. SQS delays by whole seconds, so the wait is rounded down.
 pub(crate) fn in_line(why: Deferral, due: SystemTime, now: SystemTime) -> Disposition {
     let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
     Disposition::Defer { why, wait: Wait::from(Duration::from_secs(wait), now) }
