@@ -14,7 +14,7 @@ use super::fallback::Fallback;
 use super::{Fleet, SharedHolds, expires};
 use crate::disposition::Deferral;
 use crate::gate::Scope;
-use crate::limit::{Admission, Ask, Claim, LimitState};
+use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState};
 use crate::policy::RateLimit;
 use crate::store::{Field, Item, StoreError};
 
@@ -43,6 +43,8 @@ struct ScopeState {
     /// The store's state, as last seen.
     seen: LimitState,
     fallback: Fallback,
+    /// The limit, and since when it is known.
+    known: Option<KnownLimit>,
     waiting: Vec<Asker>,
     /// How many are to ask together.
     expected: usize,
@@ -57,7 +59,7 @@ struct ScopeState {
 /// A message that asks.
 #[derive(Debug)]
 struct Asker {
-    limit: RateLimit,
+    limit: KnownLimit,
     ask: Ask,
     longest: Duration,
     sample: f64,
@@ -106,7 +108,8 @@ impl SharedLimits {
                 scopes.retain(|_, state| state.is_asked);
             }
             let state = scopes.entry(scope).or_default();
-            state.waiting.push(Asker { limit: *limit, ask, longest, sample, answer });
+            let limit = state.known(limit, &self.fleet);
+            state.waiting.push(Asker { limit, ask, longest, sample, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             if state.waiting.len() >= state.expected {
                 state.complete.notify_one();
@@ -118,6 +121,41 @@ impl SharedLimits {
         }
         // The task ends without an answer if its runtime does.
         admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 })
+    }
+
+    /// Tells all execution environments that the service refused a call.
+    pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
+        let fleet = &self.fleet;
+        let asked = fleet.shared(asked);
+        let key = fleet.scope_key(&self.queue, scope);
+        for _ in 0..MAX_REQUESTS {
+            let now = fleet.now();
+            let (seen, next, end) = {
+                let mut scopes = self.scopes();
+                let state = scopes.entry(scope).or_default();
+                let (known, seen) = (state.known(limit, fleet), state.seen);
+                let Some(next) = seen.refused(&known, asked, now) else { return };
+                // Further refused calls of this environment need not be told.
+                state.seen = next;
+                (seen, next, Claim::new(&known, next, now).in_use_until())
+            };
+            let end = end.max(self.held_until(scope));
+            let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
+            // If the store does not know of this one, it will of the next one.
+            let Ok(answer) = fleet.update(&key, &update).await else { return };
+            let before = LimitState::of(&answer.before);
+            let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
+            self.scopes().entry(scope).or_default().seen = seen;
+            if answer.is_changed {
+                return;
+            }
+        }
+    }
+
+    /// The end of the hold in the same item, as last seen.
+    fn held_until(&self, scope: Scope) -> SystemTime {
+        let holds = self.holds.as_ref();
+        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.held_until(scope))
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {
@@ -138,6 +176,18 @@ impl Drop for AskTask {
         if !self.is_over {
             self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
         }
+    }
+}
+
+impl ScopeState {
+    /// This limit, and since when it is known.
+    fn known(&mut self, limit: &RateLimit, fleet: &Fleet) -> KnownLimit {
+        let since = match self.known {
+            Some(known) if known.limit == *limit => return known,
+            Some(_) => fleet.now(),
+            None => fleet.started,
+        };
+        *self.known.insert(KnownLimit::new(*limit, since))
     }
 }
 
@@ -197,7 +247,7 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let in_use_until = claim.in_use_until().max(self.held_until());
+                let in_use_until = claim.in_use_until().max(self.limits.held_until(self.scope));
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
                 match fleet.update(&key, &update).await {
                     Ok(answer) => {
@@ -226,7 +276,9 @@ impl AskTask {
             for (one, share) in waiting.into_iter().zip(shares) {
                 match claim.admission(share, before) {
                     // Slots that passed meanwhile would all be used at once.
-                    Admission::Slot(wait) if at + wait + limit.tolerance() < now => late.push(one),
+                    Admission::Slot(wait) if at + wait + limit.limit.tolerance() < now => {
+                        late.push(one);
+                    }
                     Admission::Slot(wait) => {
                         let wait = (at + wait).duration_since(now).unwrap_or_default();
                         one.answer(Admitted::By(Admission::Slot(wait)));
@@ -272,7 +324,7 @@ impl AskTask {
             for one in waiting {
                 let most = fleet.max_environments;
                 let admission = state.fallback.admit(
-                    &one.limit,
+                    &one.limit.limit,
                     most,
                     state.seen,
                     one.longest,
@@ -292,12 +344,6 @@ impl AskTask {
         if let Some(holds) = &self.limits.holds {
             holds.note(self.scope, item);
         }
-    }
-
-    /// The end of the hold in the same item, as last seen.
-    fn held_until(&self) -> SystemTime {
-        let holds = self.limits.holds.as_ref();
-        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.held_until(self.scope))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {

@@ -50,6 +50,8 @@ pub(crate) struct Fleet {
     namespace: String,
     max_environments: u32,
     clock: Clock,
+    /// The time at which this execution environment started, by its clock.
+    started: SystemTime,
     /// Milliseconds by which the time of the store is later than the clock.
     offset: AtomicI64,
     has_answered: AtomicBool,
@@ -77,6 +79,7 @@ impl Fleet {
             store,
             namespace,
             max_environments,
+            started: clock.now(),
             clock,
             offset: AtomicI64::default(),
             has_answered: AtomicBool::default(),
@@ -87,7 +90,12 @@ impl Fleet {
 
     /// The time of day, as all execution environments have it.
     pub(crate) fn now(&self) -> SystemTime {
-        shifted(self.clock.now(), self.offset.load(Ordering::Relaxed))
+        self.shared(self.clock.now())
+    }
+
+    /// A time of this execution environment's clock, as all have it.
+    fn shared(&self, time: SystemTime) -> SystemTime {
+        shifted(time, self.offset.load(Ordering::Relaxed))
     }
 
     /// A time by the clock of this execution environment.

@@ -77,6 +77,19 @@ impl Reply {
     }
 }
 
+/// Whether the service refused a call since it takes no more for now.
+pub(crate) fn is_refused(failure: &Failure) -> bool {
+    let is_said = match failure.evidence() {
+        Evidence::Handler | Evidence::Rule | Evidence::Typed | Evidence::Text => true,
+        Evidence::Unrecognised
+        | Evidence::Body
+        | Evidence::Connection
+        | Evidence::Panic
+        | Evidence::TimeOut => false,
+    };
+    is_said && failure.class() == FailureClass::RateLimit && !failure.is_postponed()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;

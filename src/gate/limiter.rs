@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::scope::Scope;
-use crate::limit::{Admission, Ask, LimitState};
+use crate::limit::{Admission, Ask, KnownLimit, LimitState};
 use crate::policy::RateLimit;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
@@ -36,6 +36,21 @@ impl Limiter {
     ) -> Admission {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.of(scope, now).admit(limit, ask, longest, now)
+    }
+}
+
+impl Limiter {
+    /// Notes that the service refused a call.
+    pub(crate) fn refused(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        asked: SystemTime,
+        now: SystemTime,
+    ) {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = scopes.of(scope, now);
+        *state = state.refused(&KnownLimit::own(limit), asked, now).unwrap_or(*state);
     }
 }
 

@@ -5,18 +5,33 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
+use super::pace::{LEAST, Pace, WHOLE, longer, slower};
 use super::{
-    Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, LINE_END, LONGEST_LINE, LimitState, Place,
-    TAT, epoch_nanos, from_epoch_nanos, nanos,
+    Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, KnownLimit, LINE_END, LONGEST_LINE,
+    LimitState, Place, TAT, epoch_nanos, from_epoch_nanos, nanos,
 };
-use crate::policy::RateLimit;
 use crate::store::Update;
+
+/// The longest time by which a message is called later than at the whole pace, before it asks again.
+const LATER: u64 = 300 * 1_000_000_000;
 
 /// The part of a limit that messages take which ask together.
 #[derive(Debug)]
 pub(crate) struct Claim {
     now: u64,
+    /// The time by the line's clock.
+    line_now: u64,
+    /// The time between two calls, and that between two places of the line by its clock.
     interval: u64,
+    place_interval: u64,
+    /// The pace now, and the one that is likely to last.
+    part: u64,
+    lasting_part: u64,
+    is_adaptive: bool,
+    /// The pace in the store.
+    unchanged: Pace,
+    /// The pace of a limit that is newer than that in the state.
+    restarted: Option<Pace>,
     /// How far the gate lets calls run ahead of the interval.
     ahead: u64,
     seen: LimitState,
@@ -34,6 +49,8 @@ pub(crate) struct Claim {
     begins: u64,
     /// Time without a place at the end of a line that ends before a hold.
     gap: u64,
+    /// A hold ends then, so nobody who joins returns earlier.
+    not_before: u64,
 }
 
 /// Where a time of the state is.
@@ -81,25 +98,42 @@ pub(crate) enum Share {
 
 impl Claim {
     /// A claim of nothing, by the state as it was last seen.
-    pub(crate) fn new(limit: &RateLimit, seen: LimitState, now: SystemTime) -> Self {
-        let (now, interval) = (epoch_nanos(now), limit.interval_nanos());
-        let ahead = interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
+    pub(crate) fn new(known: &KnownLimit, mut seen: LimitState, now: SystemTime) -> Self {
+        let (limit, now) = (&known.limit, epoch_nanos(now));
+        let restarted = seen.pace.restarted(known, now);
+        let unchanged = seen.pace;
+        seen.pace = restarted.unwrap_or(seen.pace);
+        let line_now = now.saturating_sub(seen.pace.behind_at(limit, now));
+        let part = if limit.adaptive { seen.pace.part_at(limit, now) } else { WHOLE };
+        let place_interval = seen.pace.interval(limit);
+        let interval = longer(place_interval, part);
+        // A slower pace must not let more calls through at once.
+        let ahead = place_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
+        let slowest = if limit.adaptive { longer(place_interval, LEAST) } else { interval };
         let furthest =
-            now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(ahead).saturating_add(interval);
+            now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(ahead).saturating_add(slowest);
         let furthest_end = furthest.saturating_add(nanos(LONGEST_LINE));
         Self {
             now,
+            line_now,
             interval,
+            place_interval,
+            part,
+            lasting_part: if limit.adaptive { seen.pace.lasting_part(limit, now) } else { WHOLE },
+            is_adaptive: limit.adaptive,
+            unchanged,
+            restarted,
             ahead,
             seen,
             gate: Time::of(seen.tat, now, furthest),
-            line: Time::of(seen.line_end, now, furthest_end),
+            line: Time::of(seen.line_end, line_now, furthest_end),
             slots: 0,
             latest: furthest,
             displaced: 0,
             joined: 0,
             begins: 0,
             gap: 0,
+            not_before: 0,
         }
     }
 
@@ -110,7 +144,7 @@ impl Claim {
         let has_line = self.line == Time::Ahead;
         match ask {
             Ask::Waited(place)
-                if has_line && self.called_at(place) >= self.now.saturating_add(nanos(EARLY)) =>
+                if has_line && self.real_wait(self.called_at(place)) >= nanos(EARLY) =>
             {
                 Share::Waits(place, self.called_at(place))
             }
@@ -156,16 +190,20 @@ impl Claim {
                     Time::Ahead => (
                         before
                             .line_end
-                            .saturating_add(self.places(self.displaced))
+                            .saturating_add(self.line_places(self.displaced))
                             .saturating_add(self.gap),
-                        before.held_back.saturating_add(self.places(self.displaced)),
+                        before.held_back.saturating_add(self.line_places(self.displaced)),
                     ),
                     Time::Over | Time::Lost { .. } => (self.begins, 0),
                 };
-                let at = first.saturating_add(self.places(number));
-                Admission::InLine(Place(at.saturating_sub(held_back)), from_epoch_nanos(at))
+                let at = first.saturating_add(self.line_places(number));
+                let turn = self.turn(at).max(from_epoch_nanos(self.not_before));
+                Admission::InLine(Place(at.saturating_sub(held_back)), turn)
             }
-            Share::Waits(place, at) => Admission::InLine(place, from_epoch_nanos(at)),
+            Share::Waits(place, at) => {
+                let earliest = self.now.saturating_add(nanos(EARLY));
+                Admission::InLine(place, self.turn(at).max(from_epoch_nanos(earliest)))
+            }
             Share::Full => Admission::Full,
             Share::LineFull => Admission::LineFull,
         }
@@ -174,6 +212,7 @@ impl Claim {
     /// The state afterwards, if it was this before.
     pub(crate) fn next(&self, before: LimitState) -> LimitState {
         let mut next = before;
+        next.pace = self.restarted.unwrap_or(before.pace);
         if self.slots > 0 {
             next.tat = self.free_from(before.tat).saturating_add(self.places(self.slots));
         }
@@ -194,6 +233,12 @@ impl Claim {
     /// The same change in a store, and its conditions.
     pub(crate) fn update(&self) -> Update {
         let mut update = Update::new();
+        if self.is_adaptive {
+            update = self.unchanged.unchanged(update);
+        }
+        if let Some(pace) = &self.restarted {
+            update = pace.written(update);
+        }
         if self.slots > 0 {
             let slots = self.places(self.slots);
             update = update.when(TAT, self.gate.range(self.now, self.latest));
@@ -205,12 +250,15 @@ impl Claim {
         let (held_back, more) = self.line_grows();
         let furthest = match self.joined {
             0 => u64::MAX,
-            _ => self.now.saturating_add(nanos(LONGEST_LINE)).saturating_add(self.interval),
+            _ => self
+                .line_now
+                .saturating_add(nanos(LONGEST_LINE))
+                .saturating_add(self.place_interval),
         };
         // The gap depends on the end that was seen.
         let latest = furthest.saturating_sub(more);
         let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
-        update = update.when(LINE_END, self.line.range(self.now, latest));
+        update = update.when(LINE_END, self.line.range(self.line_now, latest));
         match self.line {
             Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
             Time::Over | Time::Lost { .. } if self.joined > 0 => {
@@ -224,6 +272,7 @@ impl Claim {
     pub(crate) fn in_use_until(&self) -> SystemTime {
         let LimitState { tat, line_end, .. } = self.next(self.seen);
         let kept = |time: Time, end| if matches!(time, Time::Lost { .. }) { self.now } else { end };
+        let line_end = self.now.saturating_add(self.real_wait(line_end));
         let end = kept(self.gate, tat).max(kept(self.line, line_end));
         from_epoch_nanos(end.max(self.now))
     }
@@ -232,9 +281,26 @@ impl Claim {
         self.interval.saturating_mul(number)
     }
 
+    fn line_places(&self, number: u64) -> u64 {
+        self.place_interval.saturating_mul(number)
+    }
+
+    /// The wait until a time of the line's clock, at the pace of now.
+    fn real_wait(&self, at: u64) -> u64 {
+        longer(at.saturating_sub(self.line_now), self.part)
+    }
+
+    /// When a message returns whose turn is at a time of the line's clock. The pace may grow
+    /// meanwhile, so it may return earlier than by the pace of now.
+    fn turn(&self, at: u64) -> SystemTime {
+        let wait = at.saturating_sub(self.line_now);
+        let later = (longer(wait, self.lasting_part) - wait).min(LATER);
+        from_epoch_nanos(self.now.saturating_add(wait).saturating_add(later))
+    }
+
     fn called_at(&self, Place(place): Place) -> u64 {
-        let held_back = self.seen.held_back.saturating_add(self.places(self.displaced));
-        let line_end = self.seen.line_end.saturating_add(self.places(self.displaced));
+        let held_back = self.seen.held_back.saturating_add(self.line_places(self.displaced));
+        let line_end = self.seen.line_end.saturating_add(self.line_places(self.displaced));
         // A forged place, or one of another line, is at most the last.
         place.saturating_add(held_back).min(line_end)
     }
@@ -269,22 +335,26 @@ impl Claim {
     /// gate has its next slot.
     fn join(&mut self, earliest: u64) -> Share {
         let number = self.joined;
+        self.not_before = self.not_before.max(earliest);
+        let wait = slower(earliest.saturating_sub(self.now), self.part);
+        let earliest = self.line_now.saturating_add(wait);
         let first = match self.line {
             Time::Ahead => {
-                let end = self.seen.line_end.saturating_add(self.places(self.displaced));
+                let end = self.seen.line_end.saturating_add(self.line_places(self.displaced));
                 self.gap = self.gap.max(earliest.saturating_sub(end));
                 end.saturating_add(self.gap)
             }
             Time::Over | Time::Lost { .. } => {
                 if number == 0 {
-                    self.begins = self.slot(self.seen.tat, self.slots);
+                    let wait = self.slot(self.seen.tat, self.slots) - self.now;
+                    self.begins = self.line_now.saturating_add(slower(wait, self.part));
                 }
                 self.begins = self.begins.max(earliest);
                 self.begins
             }
         };
-        if first.saturating_add(self.places(number)) > self.now.saturating_add(nanos(LONGEST_LINE))
-        {
+        let longest = self.line_now.saturating_add(nanos(LONGEST_LINE));
+        if first.saturating_add(self.line_places(number)) > longest {
             return Share::LineFull;
         }
         self.joined += 1;
@@ -293,12 +363,12 @@ impl Claim {
 
     /// The times by which a line is held back and becomes longer.
     fn line_grows(&self) -> (u64, u64) {
-        let held_back = self.places(self.displaced);
-        let joined = self.places(self.joined).saturating_add(self.gap);
+        let held_back = self.line_places(self.displaced);
+        let joined = self.line_places(self.joined).saturating_add(self.gap);
         (held_back, held_back.saturating_add(joined))
     }
 
     fn new_line_end(&self) -> u64 {
-        self.begins.saturating_add(self.places(self.joined))
+        self.begins.saturating_add(self.line_places(self.joined))
     }
 }

@@ -10,17 +10,22 @@
 //!   calls it to the gate. The line moves as fast as the limit allows.
 //! - Retries do not wait in line. A retry that takes a slot moves the whole line back by one place:
 //!   `held_back` grows. So a place is a time of the line, to which `held_back` is added.
+//!
+//! An adaptive limit has a [`Pace`] too. It slows the gate down, and the clock of the line.
 
 use std::time::{Duration, SystemTime};
 
 use crate::policy::RateLimit;
-use crate::store::{Field, Item};
+use crate::store::{Field, Item, Update};
 
 mod claim;
+mod pace;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use claim::Claim;
+pub(crate) use pace::KnownLimit;
+use pace::Pace;
 
 /// The furthest turn that is given out. Later newcomers ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -36,10 +41,11 @@ const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 pub(crate) struct LimitState {
     /// The gate: the theoretical arrival time of the next call.
     tat: u64,
-    /// The turn of the next newcomer; nobody waits if that is over.
+    /// The turn of the next newcomer, by the line's clock; nobody waits if that is over.
     line_end: u64,
     /// The time by which the line was held back so far.
     held_back: u64,
+    pace: Pace,
 }
 
 /// A message's place in the line: a time of the line.
@@ -95,7 +101,12 @@ const HELD_BACK: Field = Field::new("heldBack");
 impl LimitState {
     /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
-        Self { tat: item.get(TAT), line_end: item.get(LINE_END), held_back: item.get(HELD_BACK) }
+        Self {
+            tat: item.get(TAT),
+            line_end: item.get(LINE_END),
+            held_back: item.get(HELD_BACK),
+            pace: Pace::of(item),
+        }
     }
 
     /// A gate whose first slot comes so long after the slots that are taken, and nobody in line.
@@ -112,17 +123,40 @@ impl LimitState {
         longest: Duration,
         now: SystemTime,
     ) -> Admission {
-        let mut claim = Claim::new(limit, *self, now);
+        let mut claim = Claim::new(&KnownLimit::own(limit), *self, now);
         let share = claim.take(ask, longest);
         let admission = claim.admission(share, *self);
         *self = claim.next(*self);
         admission
     }
 
-    /// Whether the state says no more than a new one: the gate has its whole burst again, and nobody
-    /// waits in line.
+    /// The state after a refused call, if that changes an adaptive limit.
+    pub(crate) fn refused(
+        &self,
+        known: &KnownLimit,
+        asked: SystemTime,
+        now: SystemTime,
+    ) -> Option<Self> {
+        let pace = self.pace.refused(known, epoch_nanos(asked), epoch_nanos(now))?;
+        Some(Self { pace, ..*self })
+    }
+
+    /// The change of the pace to that of another state, if nobody else changes it meanwhile.
+    pub(crate) fn pace_update(&self, next: &Self) -> Update {
+        next.pace.written(self.pace.unchanged(Update::new()))
+    }
+
+    /// This state with the pace of another one.
+    pub(crate) fn at_pace_of(self, other: &Self) -> Self {
+        Self { pace: other.pace, ..self }
+    }
+
+    /// Whether the state says no more than a new one: the gate has its whole burst again, nobody
+    /// waits in line, and the pace is whole.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
-        self.tat.max(self.line_end) <= epoch_nanos(now)
+        let now = epoch_nanos(now);
+        let line_end = self.line_end.saturating_add(self.pace.behind_at_last());
+        self.tat.max(line_end) <= now && self.pace.is_over(now)
     }
 }
 

@@ -138,6 +138,49 @@ fn a_clock_that_was_set_back_stops_no_calls() {
 }
 
 #[test]
+fn an_adaptive_limit_slows_the_gate_and_the_line_down_at_once() {
+    let limit = RateLimit { adaptive: true, ..limit(10, 2) };
+    let mut state = LimitState::default();
+    let mut slots = Vec::new();
+    while let Admission::Slot(wait) = admit(&mut state, &limit, Ask::Newcomer, 0) {
+        slots.push(wait);
+    }
+    assert_eq!(slots.len(), 22);
+    // The first one in line is called after 2.1 s, and so are twenty more each 2 s.
+    for _ in 0..40 {
+        admit(&mut state, &limit, Ask::Newcomer, 0);
+    }
+    let last = Place::from_time(at(4_000));
+    let waits = |state: &LimitState, now| {
+        let mut state = *state;
+        match admit(&mut state, &limit, Ask::Waited(last), now) {
+            Admission::InLine(place, turn) => {
+                assert_eq!(place, last);
+                turn.duration_since(at(0)).expect("later")
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(waits(&state, 0), millis(4_000));
+    let lower = state.refused(&KnownLimit::own(&limit), at(0), at(0)).expect("a change");
+    // A pace that was refused once may soon be whole again.
+    assert_eq!(waits(&lower, 0), millis(4_000));
+    let lowest = (1..10).fold(lower, |state, second| {
+        state
+            .refused(&KnownLimit::own(&limit), at(second * 1_000), at(second * 1_000))
+            .expect("a change")
+    });
+    // The line's clock has gone on by 3 s at most, and the pace before was a seventh.
+    let turn = waits(&lowest, 9_000);
+    assert!((millis(18_000)..millis(29_000)).contains(&turn), "{turn:?}");
+    // Slots come at a tenth of the limit now.
+    let mut state = LimitState { line_end: 0, ..lowest };
+    let slots: Vec<_> = (0..3).map(|_| admit(&mut state, &limit, Ask::Retry, 9_000)).collect();
+    let waits = [0, 900, 1_900].map(|wait| Admission::Slot(millis(wait)));
+    assert_eq!(slots, waits, "an interval of a second, and a burst of less");
+}
+
+#[test]
 fn the_line_is_at_most_eleven_hours_long() {
     let limit = RateLimit::new(1, Duration::from_secs(3_600));
     let mut state = LimitState::default();
@@ -171,13 +214,17 @@ proptest! {
     fn no_window_has_more_calls_than_the_limit(
         calls in 1_u32..200,
         burst in 1_u32..20,
-        asks in prop::collection::vec((0_u64..300, 0_u8..3, 0_u64..9_000), 1..200),
+        adaptive in any::<bool>(),
+        asks in prop::collection::vec((0_u64..300, 0_u8..4, 0_u64..9_000), 1..200),
     ) {
-        let limit = limit(calls, burst);
+        let limit = RateLimit { adaptive, ..limit(calls, burst) };
         let mut state = LimitState::default();
         let (mut now, mut made) = (0, Vec::new());
         for (step, kind, place) in asks {
             now += step;
+            if kind == 3 {
+                state = state.refused(&KnownLimit::own(&limit), at(now), at(now)).unwrap_or(state);
+            }
             let ask = match kind {
                 0 => Ask::Newcomer,
                 1 => Ask::Retry,
@@ -197,17 +244,25 @@ proptest! {
     fn a_claim_changes_an_item_as_it_changes_the_state_whoever_was_faster(
         calls in 1_u32..50,
         burst in 1_u32..20,
-        asks in prop::collection::vec((0_u64..300, 0_u8..3, 0_u64..9_000, 0_u8..6), 1..200),
+        adaptive in any::<bool>(),
+        asks in prop::collection::vec((0_u64..300, 0_u8..4, 0_u64..9_000, 0_u8..6), 1..200),
     ) {
-        let limit = limit(calls, burst);
+        let limit = RateLimit { adaptive, ..limit(calls, burst) };
+        let known = KnownLimit::own(&limit);
         let (mut item, mut now, mut made) = (Item::default(), 0, Vec::new());
         // Three environments, each with the state as it has last seen it.
         let mut seen = [LimitState::default(); 3];
         for (number, (step, kind, place, together)) in asks.into_iter().enumerate() {
             now += step;
             let seen = &mut seen[number % 3];
+            if let Some(next) = seen.refused(&known, at(now), at(now)).filter(|_| kind == 3) {
+                let before = LimitState::of(&item);
+                let is_changed = seen.pace_update(&next).apply(&mut item);
+                *seen = if is_changed { before.at_pace_of(&next) } else { before };
+                prop_assert_eq!(LimitState::of(&item), *seen);
+            }
             for _ in 0..3 {
-                let mut claim = Claim::new(&limit, *seen, at(now));
+                let mut claim = Claim::new(&known, *seen, at(now));
                 let shares: Vec<_> = (0..=together).map(|_| {
                     let ask = match kind {
                         0 => Ask::Newcomer,

@@ -32,13 +32,17 @@ pub struct RateLimit {
     /// How long a message may wait in the handler's place for its call. A longer wait is a
     /// deferral. Default 2 s.
     pub max_slot_wait: Duration,
+    /// Whether the limit adapts to a service that takes less: refused calls lower it at once, to a
+    /// tenth at least, and time without any raises it again. A refused call is a failure of the
+    /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
+    pub adaptive: bool,
 }
 
 impl RateLimit {
     /// So many calls in each period, with the default burst.
     #[must_use]
     pub const fn new(limit: u32, period: Duration) -> Self {
-        Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2) }
+        Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2), adaptive: false }
     }
 
     /// The time between two calls at the limit, rounded up; a day at most.

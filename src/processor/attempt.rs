@@ -20,6 +20,7 @@ use super::executor::{self, End, Slot};
 use super::handled::{Handled, Taken};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
+use super::slots::Refused;
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::fleet::{Admitted, Ticket};
@@ -76,12 +77,15 @@ where
         let (reply, ended) =
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
         let mut decision = self.decide(delivery, turn, handled);
-        let Taken { event, ticket } = taken;
+        let Taken { event, ticket, refused } = taken;
         if let Some(events) = events {
             decision.once = self.conclude(events, event, ended, slot).await;
         }
         if let Some(ticket) = &ticket {
             self.tell_holds(ticket, reply, delivery).await;
+        }
+        if let Some(refused) = refused {
+            self.tell_refused(&refused, delivery, slot).await;
         }
         (decision, reply)
     }
@@ -316,7 +320,11 @@ where
         }
         match handler.handle(message).await {
             Ok(()) => Handled::Done,
-            Err(error) => Handled::Failed(error.into()),
+            Err(error) => {
+                let failure = error.into();
+                taken.refused = limit.and_then(|limit| Refused::of(&failure, scope, *limit, at));
+                Handled::Failed(failure)
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::executor::End;
+use super::slots::Refused;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::fleet::{Acquisition, Admitted, Ticket};
@@ -14,6 +15,8 @@ use crate::limit::Place;
 pub(super) struct Taken {
     pub(super) event: Acquisition,
     pub(super) ticket: Option<Ticket>,
+    /// Its service refused the call.
+    pub(super) refused: Option<Refused>,
 }
 
 /// How a call of the handler ended.

@@ -12,8 +12,9 @@ use super::handled::Handled;
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, Strategy};
+use crate::failure::Failure;
 use crate::fleet::{Admitted, SharedLimits};
-use crate::gate::{Scope, expires};
+use crate::gate::{Scope, expires, is_refused};
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
@@ -22,6 +23,25 @@ use crate::queue::Queue;
 
 /// A message that waits in its place asks again after so long, if the store did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A call that its service refused, of an adaptive limit.
+pub(super) struct Refused {
+    scope: Scope,
+    limit: RateLimit,
+    /// When it asked for its slot.
+    asked: SystemTime,
+}
+
+impl Refused {
+    pub(super) fn of(
+        failure: &Failure,
+        scope: Scope,
+        limit: RateLimit,
+        asked: SystemTime,
+    ) -> Option<Self> {
+        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
+    }
+}
 
 impl<H, Q, T> Attempts<H, Q, T>
 where
@@ -151,6 +171,26 @@ where
         let lives = expires(policy, delivery)
             .map_or(half, |end| end.duration_since(now).unwrap_or_default());
         (ask, longest.min(half).min(lives))
+    }
+
+    /// Lets the rate limit adapt to a refused call. It ends in time for the settling of the message.
+    pub(super) async fn tell_refused(
+        &self,
+        refused: &Refused,
+        delivery: &Delivery,
+        slot: &Slot<Self>,
+    ) {
+        let Refused { scope, limit, asked } = refused;
+        match &self.processor.inner.policy(delivery).slots {
+            Slots::Own(limiter) => limiter.refused(*scope, limit, *asked, self.now()),
+            Slots::Shared(shared) => {
+                // Settling has the rest of the reserve.
+                let latest = self.deadlines.cutoff + self.deadlines.grace;
+                let until = (Instant::now() + shared.patience()).min(latest);
+                slot.extend(until + self.deadlines.grace / 4);
+                let _ = timeout_at(until, shared.refused(*scope, limit, *asked)).await;
+            }
+        }
     }
 
     /// The disposition of a message that the rate limit did not let through.

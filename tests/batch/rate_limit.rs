@@ -1,14 +1,15 @@
 //! No downstream service gets more calls than its rate limit allows. The other messages wait in line,
 //! and none is lost, given up or charged a retry for that.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::policy::RateLimit;
+use requeue::queue::SqsQueue;
 use requeue::store::MemoryStore;
-use requeue::{Coordination, Deferral, Failure, Message, Mode, Scope, Strategy};
+use requeue::{BatchProcessor, Coordination, Deferral, Failure, Message, Mode, Scope, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
@@ -195,6 +196,109 @@ async fn each_scope_has_its_limit() {
         };
         let expected = [0, 0, 1_000, 1_000].map(|at| millis(at + moment));
         assert_eq!(since(began, &script.calls()), expected);
+    }
+}
+
+/// A world whose limit adapts.
+fn adaptive(kept: Kept, limit: u32) -> World {
+    let mut world = world(kept, limit, 1);
+    world.settings.policy.limit.as_mut().unwrap().adaptive = true;
+    world
+}
+
+/// The times of the calls of so many new messages.
+async fn calls_of(
+    world: &World,
+    processor: &BatchProcessor<Script, SqsQueue>,
+    script: &Script,
+    count: usize,
+) -> Vec<Duration> {
+    let before = script.calls().len();
+    world.send_numbered(count).await;
+    world.invoke(processor).await.unwrap();
+    let calls = &script.calls()[before..];
+    since(calls[0].at, calls)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_slows_the_calls_down_at_once_and_for_all_who_share_the_limit() {
+    for kept in BOTH {
+        for (failure, every) in [
+            (None, 100),
+            (Some(Failure::rate_limit("slowly")), 143),
+            (Some(Failure::temporary("down")), 100),
+            (Some(Failure::quota("used up")), 100),
+            (Some(Failure::postpone(secs(60))), 100),
+        ] {
+            let world = adaptive(kept, 10);
+            let script = Script::new(move |seen| match (seen.n(), &failure) {
+                (9, Some(failure)) => Act::Fail(failure.clone()),
+                _ => Act::Done,
+            });
+            let [one, other] = [0; 2].map(|_| world.processor(script.clone()));
+            // The other one has asked before, so it knows the state of before.
+            calls_of(&world, &other, &script, 1).await;
+            calls_of(&world, &one, &script, 10).await;
+            let asks = match kept {
+                Kept::Alone => &one,
+                Kept::Together => &other,
+            };
+            let calls = calls_of(&world, asks, &script, 4).await;
+            assert_eq!(calls, [0, every, 2 * every, 3 * every].map(millis), "{kept:?}");
+            sleep(secs(24)).await;
+            // The message that failed may come again with these.
+            let calls = calls_of(&world, asks, &script, 4).await;
+            assert_eq!(calls[..4], [0, 100, 200, 300].map(millis), "{kept:?}: it is whole again");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_takes_less_than_the_limit_refuses_few_calls_and_gets_all_messages() {
+    for kept in BOTH {
+        let world = adaptive(kept, 20);
+        world.send_numbered(200).await;
+        // Ten calls in a second, by a bucket.
+        let tokens = Mutex::new((10.0, Instant::now()));
+        let refused = Arc::new(AtomicU32::new(0));
+        let refusals = Arc::clone(&refused);
+        let script = Script::new(move |_| {
+            let (tokens, at) = &mut *tokens.lock().unwrap();
+            *tokens = (*tokens + 10.0 * at.elapsed().as_secs_f64()).min(10.0);
+            *at = Instant::now();
+            if *tokens < 1.0 {
+                refusals.fetch_add(1, Ordering::Relaxed);
+                return Act::Fail(Failure::rate_limit("slowly"));
+            }
+            *tokens -= 1.0;
+            Act::Done
+        });
+        let began = Instant::now();
+        world.run(&world.processor(script.clone())).await;
+        assert_within(20, 1, &script.calls());
+        assert_eq!((script.done().len(), world.dead().len()), (200, 0));
+        let refused = refused.load(Ordering::Relaxed);
+        assert!((1..=20).contains(&refused), "{kept:?}: {refused} calls refused");
+        assert!(began.elapsed() < secs(45), "{kept:?}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_deployment_all_use_the_newer_limit_without_the_refused_calls_of_before() {
+    let mut world = adaptive(Kept::Together, 10);
+    let script = Script::new(|seen| match seen.n() {
+        9 => Act::Fail(Failure::rate_limit("slowly")),
+        _ => Act::Done,
+    });
+    let old = world.processor(script.clone());
+    calls_of(&world, &old, &script, 10).await;
+    sleep(secs(1)).await;
+    world.settings.policy.limit.as_mut().unwrap().limit = 20;
+    let new = world.processor(script.clone());
+    for processor in [&new, &old, &new] {
+        let calls = calls_of(&world, processor, &script, 3).await;
+        assert_eq!(calls, [0, 50, 100].map(millis));
+        sleep(millis(500)).await;
     }
 }
 

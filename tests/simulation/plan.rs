@@ -112,6 +112,9 @@ impl Plan {
             (is_fifo && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 0, 100, 500]))
         });
         policy.once = (store.is_some() && of_limit.happens(500)).then(|| once(of_limit));
+        if let Some(limit) = &mut policy.limit {
+            limit.adaptive = of_limit.happens(300);
+        }
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
             if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };

@@ -236,14 +236,15 @@ fn protection(policy: &RetryPolicy) -> String {
         None => "never opens".to_owned(),
     };
     let limit = policy.limit.map_or_else(String::new, |limit| {
-        let RateLimit { limit: calls, period, burst, max_slot_wait, .. } = limit;
+        let RateLimit { limit: calls, period, burst, max_slot_wait, adaptive, .. } = limit;
         format!(
             "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
              each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
-             the function for at most {2}\n",
+             the function for at most {2}{3}\n",
             span(period),
             u64::from(calls) + u64::from(burst),
-            span(max_slot_wait)
+            span(max_slot_wait),
+            if adaptive { "; refused calls lower the limit, to a tenth at least" } else { "" }
         )
     });
     let once = policy.once.as_ref().map_or_else(String::new, |once| {

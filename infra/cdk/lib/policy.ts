@@ -160,6 +160,8 @@ export interface RateLimit {
   readonly burst?: number;
   /** How long a copy may wait inside the function for its call. */
   readonly maxSlotWaitSeconds?: number;
+  /** Whether refused calls lower the limit for a while. */
+  readonly adaptive?: boolean;
 }
 
 /** The events for which the handler is called once. */

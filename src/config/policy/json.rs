@@ -30,8 +30,8 @@ impl<'d> Json<'d> {
         serde_json::from_str(self.0.get()).ok()
     }
 
-    pub(super) fn is_true(self) -> bool {
-        self.0.get() == "true"
+    pub(super) fn flag(self) -> Option<bool> {
+        self.0.get().parse().ok()
     }
 
     pub(super) fn items(self) -> Option<Vec<Self>> {

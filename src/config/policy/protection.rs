@@ -12,7 +12,7 @@ use super::json::Json;
 use super::key::object;
 use super::key::{Key, Listed, names, table};
 use super::section::Section;
-use super::shapes::{Count, OFF, Seconds, Shape, refuse};
+use super::shapes::{Count, Flag, OFF, Seconds, Shape, refuse};
 use crate::policy::{CircuitBreaker, RateLimit};
 
 /// The word [`OFF`], or a number of seconds.
@@ -38,7 +38,7 @@ pub(super) struct Rates;
 
 /// The keys of the rate limit.
 mod rate {
-    use super::{CALLS, Count, Key, Listed, PERIOD, SLOT_WAIT, Seconds, table};
+    use super::{CALLS, Count, Flag, Key, Listed, PERIOD, SLOT_WAIT, Seconds, table};
 
     table! {
         LIMIT, "limit", Count = CALLS,
@@ -49,6 +49,8 @@ mod rate {
             "Calls that may come at once after a time without calls. Default: 1.";
         MAX_SLOT_WAIT, "maxSlotWaitSeconds", Seconds = SLOT_WAIT,
             "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
+        ADAPTIVE, "adaptive", Flag = Flag,
+            "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
     }
 }
 
@@ -65,9 +67,11 @@ impl Shape for Rates {
         let period = section.read(&rate::PERIOD_SECONDS, problems);
         let burst = section.read(&rate::BURST, problems);
         let max_slot_wait = section.read(&rate::MAX_SLOT_WAIT, problems);
+        let adaptive = section.read(&rate::ADAPTIVE, problems);
         let mut read = RateLimit::new(limit?, period.unwrap_or(Duration::from_secs(1)));
         read.burst = burst.unwrap_or(read.burst);
         read.max_slot_wait = max_slot_wait.unwrap_or(read.max_slot_wait);
+        read.adaptive = adaptive.unwrap_or(read.adaptive);
         Some(read)
     }
 

@@ -269,7 +269,7 @@ impl Shape for Header {
                 ));
             }
             let value = json.text().filter(|text| text.chars().count() <= MAX_CHARS);
-            if value.is_none() && !json.is_true() {
+            if value.is_none() && json.flag() != Some(true) {
                 let allowed = format!("true, or a text of at most {MAX_CHARS} characters");
                 let _: Option<()> = refuse(json, &path, &allowed, problems);
             }

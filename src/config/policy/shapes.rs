@@ -48,6 +48,9 @@ pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
 /// One value, or a list of them.
 pub(super) struct Many<S>(pub(super) S);
 
+/// Yes or no.
+pub(super) struct Flag;
+
 /// A value for other programs, which is not read.
 pub(super) struct Ignored;
 
@@ -166,6 +169,19 @@ impl<T: Clone> Shape for OneOf<T> {
     #[cfg(test)]
     fn schema(&self) -> Value {
         json!({ "enum": self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>() })
+    }
+}
+
+impl Shape for Flag {
+    type Value = bool;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<bool> {
+        json.flag().or_else(|| refuse(json, path, "true or false", problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "type": "boolean" })
     }
 }
 

@@ -21,6 +21,13 @@ pub(crate) struct Arguments {
     /// Calls that may come at once: `burst` of `rateLimit`.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) burst: u32,
+    /// Calls in each period that the service really takes, and refuses the others by a 429.
+    /// [default: it takes all calls, and counts]
+    #[arg(long, value_name = "LIMIT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) true_limit: Option<u32>,
+    /// Let the limit adapt to refused calls: `adaptive` of `rateLimit`.
+    #[arg(long)]
+    pub(super) adaptive: bool,
     /// Execution environments of the function.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) environments: u32,
@@ -61,6 +68,7 @@ impl Arguments {
     pub(super) fn rate_limit(&self) -> RateLimit {
         let mut limit = RateLimit::new(self.limit, Duration::from_secs(self.period));
         limit.burst = self.burst;
+        limit.adaptive = self.adaptive;
         limit
     }
 }

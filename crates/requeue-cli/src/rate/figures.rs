@@ -42,6 +42,8 @@ pub(super) struct RunCounts {
     pub(super) deferrals: u64,
     /// Deferrals since the table took no request, or gave no answer.
     pub(super) put_off: u64,
+    /// The calls that the service refused, if it refuses any.
+    pub(super) refused: Option<u64>,
 }
 
 /// The requests of a run.
@@ -101,6 +103,7 @@ impl RateFigures {
             "throughputOfLimit": self.throughput,
             "windows": windows,
             "callsAboveLimit": self.above,
+            "refusedOfCalls": self.refused(),
             "mostSecondsOutOfOrder": self.disorder.most.as_secs_f64(),
             "secondsOutOfOrderOf99Percent": self.disorder.nearly_all.as_secs_f64(),
             "longestWaitOfOtherTenantsSeconds": self.tenant_wait.map(|wait| wait.as_secs_f64()),
@@ -115,6 +118,12 @@ impl RateFigures {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn per_message(&self, count: u64) -> f64 {
         count as f64 / f64::from(self.messages)
+    }
+
+    /// The part of the calls that the service refused.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn refused(&self) -> Option<f64> {
+        self.counts.refused.map(|refused| refused as f64 / number(self.calls.max(1)))
     }
 
     fn window(&self, at: usize) -> String {
@@ -162,6 +171,10 @@ impl RateFigures {
                 store.unwrap_or_else(|| "none".to_owned()),
             ),
         ];
+        if let Some(refused) = self.refused() {
+            let row = ("  refused".to_owned(), format!("{:.1} % of the calls", refused * 100.0));
+            rows.insert(2, row);
+        }
         if let Some(wait) = self.tenant_wait {
             rows.push((
                 "longest wait of another tenant".to_owned(),

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use requeue::classify::Response;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Entry};
 use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use requeue::store::Store;
 use requeue::{
-    BatchProcessor, Clock, Coordination, Deferral, Disposition, Failure, Handler, Message,
-    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, Coordination, DeadLetterMode, Deferral, Disposition, Failure, Handler,
+    Message, RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -63,10 +64,12 @@ pub(super) fn simulate(
     runtime.block_on(run(arguments, policy, sharing))
 }
 
-/// The service: it takes every call, and counts.
+/// The service: it counts the calls, and takes as many as its true limit says, if it has one.
 #[derive(Clone)]
 struct CountingService {
     began: Instant,
+    /// The calls that it takes in a second.
+    true_rate: Option<f64>,
     /// The messages of the flood; each further one is that of another tenant.
     messages: u32,
     log: Arc<Mutex<ServiceLog>>,
@@ -80,6 +83,23 @@ struct ServiceLog {
     sent: BTreeMap<u32, Instant>,
     /// The waits of the other tenants' messages.
     waits: Vec<Duration>,
+    /// The calls of the flood that it has refused.
+    refused: u64,
+    /// The calls that it takes at this time: a token bucket, which is full after a second.
+    tokens: Option<(f64, Instant)>,
+}
+
+impl ServiceLog {
+    /// Whether the service refuses a call.
+    fn refuses(&mut self, true_rate: f64, now: Instant) -> bool {
+        let (tokens, at) = self.tokens.unwrap_or((true_rate.max(1.0), now));
+        let refilled = tokens + now.duration_since(at).as_secs_f64() * true_rate;
+        let tokens = refilled.min(true_rate.max(1.0));
+        let refuses = tokens < 1.0;
+        self.tokens = Some((if refuses { tokens } else { tokens - 1.0 }, now));
+        self.refused += u64::from(refuses);
+        refuses
+    }
 }
 
 impl CountingService {
@@ -88,16 +108,24 @@ impl CountingService {
     }
 
     async fn call(&self, message: u32) -> Result<(), Failure> {
-        {
+        let refuses = {
             let mut log = self.log();
             let now = Instant::now();
             if message < self.messages {
                 log.calls.push(Call { at: now - self.began, message });
-            } else if let Some(sent) = log.sent.remove(&message) {
-                log.waits.push(now - sent);
+                self.true_rate.is_some_and(|rate| log.refuses(rate, now))
+            } else {
+                if let Some(sent) = log.sent.remove(&message) {
+                    log.waits.push(now - sent);
+                }
+                false
             }
-        }
+        };
         sleep(CALL).await;
+        if refuses {
+            let response = Response { status: 429, headers: &[], body: b"" };
+            return Err(Failure::from_response(&response, SystemTime::UNIX_EPOCH));
+        }
         Ok(())
     }
 }
@@ -110,7 +138,16 @@ async fn run(
     // A fixed time: the milliseconds of the real one would make each run different.
     let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
     let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
-    let queue = sqs.create_queue("orders", [])?;
+    let queue = match arguments.true_limit {
+        None => sqs.create_queue("orders", [])?,
+        // A message that was refused too often must leave the queue.
+        Some(_) => {
+            let dead_letters = sqs.create_queue("orders-dlq", [])?;
+            let redrive =
+                format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
+            sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?
+        }
+    };
     for number in 0..arguments.messages {
         send(&sqs, &queue, number)?;
     }
@@ -120,7 +157,9 @@ async fn run(
         .map(|(from, to)| began + Duration::from_secs(from)..began + Duration::from_secs(to));
     let store =
         (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
-    let service = CountingService { began, messages: arguments.messages, log: Arc::default() };
+    let true_rate = arguments.true_limit.map(|limit| f64::from(limit) / period(arguments));
+    let service =
+        CountingService { began, true_rate, messages: arguments.messages, log: Arc::default() };
     let settings = settings(arguments, policy, sharing, store.clone());
     let skews = Sampler::seeded(!arguments.seed);
     let environments = (0..arguments.environments).map(|_| {
@@ -142,7 +181,13 @@ async fn run(
     let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };
     let log = service.log();
     let (limit, messages) = (arguments.rate_limit(), arguments.messages);
-    Ok(RateFigures::of(&log.calls, &limit, messages, &log.waits, counts.get(), &requests))
+    let mut counts = counts.get();
+    counts.refused = arguments.true_limit.map(|_| log.refused);
+    Ok(RateFigures::of(&log.calls, &limit, messages, &log.waits, counts, &requests))
+}
+
+fn period(arguments: &Arguments) -> f64 {
+    arguments.rate_limit().period.as_secs_f64()
 }
 
 fn settings(
@@ -163,6 +208,7 @@ fn settings(
     });
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
+    settings.dead_letter = DeadLetterMode::Annotate;
     settings.coordination = store.map(|store| {
         let mut coordination = Coordination::by(store as Arc<dyn Store>);
         coordination.max_environments = arguments.environments;

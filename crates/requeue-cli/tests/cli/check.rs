@@ -118,6 +118,11 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
             "100 calls in 60 s, and a burst of 3: at most 103 in any 60 s",
             "3 s",
         ),
+        (
+            r#"{"rateLimit": {"limit": 50, "adaptive": true}}"#,
+            "50 calls in 1 s, and a burst of 1: at most 51 in any 1 s",
+            "2 s; refused calls lower the limit, to a tenth at least",
+        ),
     ] {
         let expected = format!(
             "rate limit: {calls}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \

@@ -164,7 +164,8 @@ fn every_key_reaches_its_place() {
         "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
-        "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxSlotWaitSeconds": 1.5},
+        "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxSlotWaitSeconds": 1.5,
+                      "adaptive": true},
         "once": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
@@ -190,6 +191,7 @@ fn every_key_reaches_its_place() {
             period: secs(60),
             burst: 4,
             max_slot_wait: Duration::from_millis(1_500),
+            adaptive: true,
         }),
         once: Some(Once {
             key: Some("/order/id".parse().expect("a pointer")),
