@@ -22,6 +22,8 @@ use crate::store::{Field, Item, Key, StoreError, Update};
 const MAX_SCOPES: usize = 10_000;
 /// A state is asked for again after this.
 const FRESH: Duration = Duration::from_secs(1);
+/// A hold is asked for again after this, since another may have ended it.
+const HELD: Duration = Duration::from_secs(10);
 /// The most requests for one change.
 const MAX_REQUESTS: u32 = 3;
 /// A lease ends so long after its message should have.
@@ -61,7 +63,7 @@ struct Known {
 /// The permission to call. The result of the call is told with it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    scope: Scope,
+    state: Arc<HeldScope>,
     caller: Caller,
     generation: u64,
     lease: Option<ProbeLease>,
@@ -120,11 +122,13 @@ impl SharedHolds {
             let standing = self.standing(&health, caller);
             let is_known = match standing {
                 HoldStanding::Free => limit.is_some(),
-                HoldStanding::Held(_) => health.lasts(self.fleet.now()),
+                HoldStanding::Held(_) => {
+                    health.lasts(self.fleet.now()) && (limit.is_some() || state.is_known(HELD))
+                }
                 HoldStanding::MayProbe(_) => false,
             };
-            if let Some(decided) = decided(standing, scope, caller, &health)
-                && (is_known || state.is_fresh())
+            if let Some(decided) = decided(standing, &state, caller, &health)
+                && (is_known || state.is_known(FRESH))
             {
                 return decided;
             }
@@ -136,17 +140,21 @@ impl SharedHolds {
                     match self.change(&state, &update).await {
                         Ok(Some(health)) => {
                             let lease = Some(lease);
-                            return Ok(Ticket { lease, ..free(scope, caller, &health) });
+                            return Ok(Ticket { lease, ..free(&state, caller, &health) });
                         }
                         Ok(None) => {}
                         // The store cannot say who probes, so each environment protects alone.
-                        Err(StoreError::Unavailable(_)) => break,
+                        // It may have given the lease all the same.
+                        Err(StoreError::Unavailable(_)) => {
+                            let lease = Some(lease);
+                            return Ok(Ticket { lease, ..free(&state, caller, &health) });
+                        }
                         Err(StoreError::Throttled) => {
                             return Err(Held { why, rest: Duration::ZERO });
                         }
                     }
                 }
-                HoldStanding::Free | HoldStanding::Held(_) if state.is_fresh() => {}
+                HoldStanding::Free | HoldStanding::Held(_) if state.is_known(FRESH) => {}
                 HoldStanding::Free | HoldStanding::Held(_) => {
                     state.seen().asked = Some(Instant::now());
                     if let Ok(answer) = self.fleet.read(&state.key).await {
@@ -158,15 +166,16 @@ impl SharedHolds {
         let health = state.seen().health;
         match self.standing(&health, caller) {
             HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(held),
-            _ => Ok(free(scope, caller, &health)),
+            _ => Ok(free(&state, caller, &health)),
         }
     }
 
     /// Lets a message through by the last answer, without a request.
     pub(crate) fn look(&self, scope: Scope, caller: Caller) -> Result<Ticket, Held> {
-        let health = self.scope(scope).seen().health;
+        let state = self.scope(scope);
+        let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Free => Ok(free(scope, caller, &health)),
+            HoldStanding::Free => Ok(free(&state, caller, &health)),
             HoldStanding::Held(held) => Err(held),
             HoldStanding::MayProbe(why) => Err(Held { why, rest: Duration::ZERO }),
         }
@@ -180,12 +189,12 @@ impl SharedHolds {
 
     /// Tells the result of a call.
     pub(crate) async fn tell(&self, ticket: &Ticket, reply: Reply) -> Option<Change> {
-        let state = self.scope(ticket.scope);
+        let state = &*ticket.state;
         let breaker = self.circuit_breaker.as_ref();
         match (reply, self.max_pause, breaker) {
             (Reply::Silent, _, _) => {
                 if let Some(lease) = ticket.lease {
-                    self.end_probe(&state, ticket, |health| Some(health.release(lease))).await;
+                    self.end_probe(state, ticket, |health| Some(health.release(lease))).await;
                 }
                 None
             }
@@ -194,31 +203,33 @@ impl SharedHolds {
                 let pause =
                     |health: &SharedHealth| health.pause(ticket.lease, length, self.fleet.now());
                 let was_open = state.seen().health.is_open();
-                let is_paused = self.end_probe(&state, ticket, pause).await;
+                let is_paused = self.end_probe(state, ticket, pause).await;
                 (is_paused && was_open).then_some(Change::ClosedForAll)
             }
             (Reply::Down, _, Some(breaker)) => {
                 let Some(lease) = ticket.lease else {
-                    state.seen().pending_of(ticket).fail(ticket.caller.message);
-                    return self.report(&state, Some(breaker)).await;
+                    if let Some(pending) = state.seen().pending_of(ticket) {
+                        pending.fail(ticket.caller.message);
+                    }
+                    return self.report(state, Some(breaker)).await;
                 };
                 let fail = |health: &SharedHealth| {
                     Some(health.fail(lease, ticket.caller, breaker, self.fleet.now()))
                 };
-                self.end_probe(&state, ticket, fail).await;
-                self.open(&state, breaker).await
+                self.end_probe(state, ticket, fail).await;
+                self.open(state, breaker).await
             }
             (Reply::Alive | Reply::Paused(_), _, _) | (Reply::Down, _, None) => {
                 if ticket.lease.is_some() {
                     let was_open = state.seen().health.is_open();
                     let close = |health: &SharedHealth| Some(health.close(self.fleet.now()));
-                    let is_closed = self.end_probe(&state, ticket, close).await;
+                    let is_closed = self.end_probe(state, ticket, close).await;
                     return (is_closed && was_open).then_some(Change::ClosedForAll);
                 }
-                if !state.seen().answer(ticket) {
+                if !state.seen().answer(ticket, self.fleet.now()) {
                     return None;
                 }
-                self.report(&state, breaker).await
+                self.report(state, breaker).await
             }
         }
     }
@@ -286,6 +297,12 @@ impl SharedHolds {
         state: &HeldScope,
         update: &Update,
     ) -> Result<Option<SharedHealth>, StoreError> {
+        // A hold by a clock that is far off would be no hold. The first answer tells the time.
+        if !self.fleet.has_answered() {
+            let answer = self.fleet.read(&state.key).await?;
+            state.learn(&answer.before);
+            return Ok(None);
+        }
         let in_use_until = self.fleet.now() + LONGEST_LINE;
         let expires = {
             let mut seen = state.seen();
@@ -333,43 +350,44 @@ impl HeldScope {
         health
     }
 
-    fn is_fresh(&self) -> bool {
-        self.seen().asked.is_some_and(|asked| asked.elapsed() < FRESH)
+    fn is_known(&self, lately: Duration) -> bool {
+        self.seen().asked.is_some_and(|asked| asked.elapsed() < lately)
     }
 }
 
 impl Known {
     /// Notes a response. Returns whether it says something new.
-    fn answer(&mut self, ticket: &Ticket) -> bool {
-        let is_new = !(self.health.is_clean() && self.pending.1.is_empty());
-        if is_new {
-            self.pending_of(ticket).answer();
+    fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
+        let is_new = !(self.health.is_clean(now) && self.pending.1.is_empty());
+        if is_new && let Some(pending) = self.pending_of(ticket) {
+            pending.answer();
         }
         is_new
     }
 
-    /// The results of the ticket's generation.
-    fn pending_of(&mut self, ticket: &Ticket) -> &mut Results {
-        if self.pending.0 != ticket.generation {
-            self.pending = (ticket.generation, Results::default());
+    /// The results of this generation, if the ticket is of it.
+    fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
+        let generation = self.health.generation();
+        if self.pending.0 != generation {
+            self.pending = (generation, Results::default());
         }
-        &mut self.pending.1
+        (ticket.generation == generation).then_some(&mut self.pending.1)
     }
 }
 
 /// A ticket of a scope that is not held.
-fn free(scope: Scope, caller: Caller, health: &SharedHealth) -> Ticket {
-    Ticket { scope, caller, generation: health.generation(), lease: None }
+fn free(state: &Arc<HeldScope>, caller: Caller, health: &SharedHealth) -> Ticket {
+    Ticket { state: Arc::clone(state), caller, generation: health.generation(), lease: None }
 }
 
 fn decided(
     standing: HoldStanding,
-    scope: Scope,
+    state: &Arc<HeldScope>,
     caller: Caller,
     health: &SharedHealth,
 ) -> Option<Result<Ticket, Held>> {
     match standing {
-        HoldStanding::Free => Some(Ok(free(scope, caller, health))),
+        HoldStanding::Free => Some(Ok(free(state, caller, health))),
         HoldStanding::Held(held) => Some(Err(held)),
         HoldStanding::MayProbe(_) => None,
     }

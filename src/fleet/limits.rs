@@ -322,6 +322,11 @@ impl AskTask {
         let now = fleet.now();
         self.with(|state| {
             for one in waiting {
+                // It would not call by its slot, and another could.
+                if matches!(one.ask, Ask::Held(_)) {
+                    one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+                    continue;
+                }
                 let most = fleet.max_environments;
                 let admission = state.fallback.admit(
                     &one.limit.limit,

@@ -317,3 +317,16 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_held_message_takes_no_slot_while_the_store_is_down() {
+    let store = Arc::new(Told::default());
+    let (limits, limit) = environment(&store, 1, 1);
+    store.next(&[Case::Denied; 20]);
+    sleep(Duration::from_secs(100)).await;
+    let held = Ask::Held(epoch() + Duration::from_secs(1_000));
+    let admit = |ask| limits.admit(Scope::default(), &limit, ask, LONGEST, 0.0, 0);
+    let why = Deferral::StoreUnavailable;
+    assert_eq!(admit(held).await, Admitted::PutOff { why, times: 1 });
+    assert!(matches!(admit(Ask::Retry).await, Admitted::By(Admission::Slot(_))));
+}

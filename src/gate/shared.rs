@@ -45,8 +45,11 @@ const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 const PROBES: u64 = 3;
 
-/// No lease and no hold is longer. If one is, a clock was set back.
-const LONGEST: Duration = Duration::from_secs(3_600);
+/// No lease is longer.
+const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
+/// So far apart the clocks of two execution environments may be. A time further ahead is an error of
+/// the clock that set it.
+const SKEW: Duration = Duration::from_secs(5);
 
 /// The health of a service, as all execution environments know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,8 +98,8 @@ impl SharedHealth {
     }
 
     /// Whether calls that get a response say nothing new.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.why == NOT_HELD && self.record.is_clean()
+    pub(crate) fn is_clean(&self, now: SystemTime) -> bool {
+        !self.is_held(epoch_nanos(now)) && self.record.is_clean()
     }
 
     /// Whether the hold goes on, whatever other environments did since.
@@ -117,12 +120,10 @@ impl SharedHealth {
         now: SystemTime,
     ) -> HoldStanding {
         let now = epoch_nanos(now);
-        let why = match self.why {
-            NOT_HELD => return HoldStanding::Free,
-            PAUSED if self.has_lapsed(now) => return HoldStanding::Free,
-            PAUSED => Deferral::Paused,
-            _ => Deferral::CircuitOpen,
-        };
+        if !self.is_held(now) {
+            return HoldStanding::Free;
+        }
+        let why = if self.why == PAUSED { Deferral::Paused } else { Deferral::CircuitOpen };
         let held = |rest| HoldStanding::Held(Held { why, rest });
         let rest = self.rest(now);
         if !rest.is_zero() {
@@ -143,12 +144,8 @@ impl SharedHealth {
     /// Takes the lease to probe, if nobody has it.
     pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLease) {
         let now = epoch_nanos(now);
-        let end = now.saturating_add(nanos(lasts));
-        let free = if self.probe_until > now.saturating_add(nanos(LONGEST)) {
-            self.probe_until..=self.probe_until
-        } else {
-            0..=now
-        };
+        let end = now.saturating_add(nanos(lasts.min(LONGEST_LEASE)));
+        let free = if self.is_probed(now) { 0..=now } else { self.probe_until..=self.probe_until };
         (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, end), ProbeLease(end))
     }
 
@@ -172,8 +169,7 @@ impl SharedHealth {
                 return None;
             }
             None => {
-                let furthest = at.saturating_add(nanos(LONGEST));
-                let replaced = if self.until > furthest { furthest..=u64::MAX } else { 0..=until };
+                let replaced = if self.is_wrong(at) { self.until..=self.until } else { 0..=until };
                 Update::new().when(UNTIL, replaced)
             }
         };
@@ -183,8 +179,7 @@ impl SharedHealth {
     /// Whether the circuit is to open.
     pub(crate) fn opens(&self, breaker: &CircuitBreaker, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
-        (self.why == NOT_HELD || self.why == PAUSED && self.has_lapsed(now))
-            && self.record.opens(breaker, now)
+        !self.is_held(now) && self.record.opens(breaker, now)
     }
 
     /// Opens the circuit for the first time.
@@ -268,13 +263,28 @@ impl SharedHealth {
             .set(ROUNDS, rounds)
     }
 
-    /// The rest of the hold. A clock that was set back makes it no longer than it was meant.
+    fn is_held(&self, now: u64) -> bool {
+        match self.why {
+            NOT_HELD => false,
+            PAUSED => !self.has_lapsed(now),
+            _ => true,
+        }
+    }
+
+    /// The rest of the hold.
     fn rest(&self, now: u64) -> Duration {
-        Duration::from_nanos(self.until.saturating_sub(now).min(self.length))
+        let rest = if self.is_wrong(now) { 0 } else { self.until.saturating_sub(now) };
+        Duration::from_nanos(rest.min(self.length))
+    }
+
+    /// Whether the hold would be longer than it was meant.
+    fn is_wrong(&self, now: u64) -> bool {
+        self.until > now.saturating_add(self.length).saturating_add(nanos(SKEW))
     }
 
     fn is_probed(&self, now: u64) -> bool {
-        now < self.probe_until && self.probe_until <= now.saturating_add(nanos(LONGEST))
+        let latest = now.saturating_add(nanos(LONGEST_LEASE + SKEW));
+        now < self.probe_until && self.probe_until <= latest
     }
 
     /// As for the hold of one execution environment.

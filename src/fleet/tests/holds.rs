@@ -19,13 +19,22 @@ fn caller(message: u64) -> Caller {
 
 /// The holds of so many execution environments.
 fn environments(store: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
-    let policy = RetryPolicy::default();
-    let one = || {
-        let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
-        let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
-        SharedHolds::new(&fleet, &policy, "").expect("a circuit breaker")
-    };
-    (0..count).map(|_| one()).collect()
+    (0..count).map(|_| environment_at(store, epoch()).1).collect()
+}
+
+/// The holds of an execution environment whose clock begins at this time.
+fn environment_at(store: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
+    let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
+    let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(at)));
+    let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "").expect("a circuit breaker");
+    (fleet, holds)
+}
+
+/// Sets a field of the item of the scope.
+async fn set(store: &Told, fleet: &Fleet, name: &'static str, value: u64) {
+    let key = fleet.scope_key("", Scope::default());
+    let update = Update::new().set(Field::new(name), value);
+    store.items.update(&key, &update).await.expect("in memory");
 }
 
 async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, Held> {
@@ -357,4 +366,109 @@ async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughp
         }
         assert!(calls * 5 >= offered * 4, "{calls} of {offered} calls, {answered} % of {rate}/s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_that_lapsed_a_service_that_works_costs_no_report() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 1);
+    let limit = RateLimit::new(50, secs(1));
+    call(&all[0], 0, Reply::Paused(secs(10))).await.expect("not held");
+    sleep(secs(21)).await;
+    store.requests();
+    for message in 0..40 {
+        let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
+        assert!(!ticket.is_probe());
+        all[0].tell(&ticket, Reply::Alive).await;
+    }
+    assert_eq!(store.requests(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_an_hour_off_pauses_no_longer() {
+    // The store tells the right time, but not at the first request.
+    let store = Arc::new(Told { ahead: millis(1), ..Told::default() });
+    let (_, wrong) = environment_at(&store, epoch() + secs(3_600));
+    let (_, right) = environment_at(&store, epoch());
+    store.next(&[Case::Throttled]);
+    call(&wrong, 0, Reply::Paused(secs(5))).await.expect("not held");
+    sleep(secs(1)).await;
+    assert!(admit(&right, 1).await.is_err());
+    sleep(secs(5)).await;
+    assert!(admit(&right, 1).await.expect("the hold is over").is_probe());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_with_an_end_far_ahead_is_probed_at_once() {
+    for ahead in [Some(secs(60)), Some(secs(7_200)), None] {
+        let store = Arc::new(Told::default());
+        let (fleet, one) = environment_at(&store, epoch());
+        open(&[Arc::clone(&one)]).await;
+        let end = ahead.map_or(u64::MAX, |ahead| crate::limit::epoch_nanos(epoch() + ahead));
+        set(&store, &fleet, "heldUntil", end).await;
+        let (_, other) = environment_at(&store, epoch());
+        assert!(admit(&other, 1).await.expect("probes").is_probe(), "{ahead:?}");
+        // The one that opened it learns of the change too.
+        let again = call(&other, 2, Reply::Paused(secs(20))).await;
+        assert!(again.is_none(), "one probe at a time");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_wiped_ends_for_the_environment_that_knows_it() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 1);
+    call(&all[0], 0, Reply::Paused(secs(1_000))).await.expect("not held");
+    assert!(admit(&all[0], 1).await.is_err());
+    store.items.clear();
+    sleep(secs(10)).await;
+    assert!(admit(&all[0], 1).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_more_than_an_hour_is_a_lease() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 5);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let mut tickets = Vec::new();
+    for (message, one) in (0..).zip(&all) {
+        tickets.extend(one.admit(Scope::default(), caller(message), None, secs(7_200)).await);
+    }
+    assert_eq!(tickets.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 1);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let ticket = admit(&all[0], 9).await.expect("probes");
+    for scope in 0..10_000_u32 {
+        let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1));
+    }
+    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_begins_far_ahead_opens_the_circuit() {
+    let store = Arc::new(Told::default());
+    let (fleet, one) = environment_at(&store, epoch());
+    let ahead = crate::limit::epoch_nanos(epoch() + secs(3_600));
+    set(&store, &fleet, "rowSince", ahead).await;
+    open(&[one]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_answer_was_lost_is_given_back() {
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 2);
+    open(&all).await;
+    sleep(secs(1)).await;
+    store.next(&[Case::Unsaid]);
+    let ticket = all[0].admit(Scope::default(), caller(9), None, secs(900)).await.expect("probes");
+    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
+    sleep(secs(1)).await;
+    assert!(admit(&all[1], 8).await.is_ok());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
 use crate::store::{Field, Item, Update};
@@ -123,8 +124,11 @@ impl CallRecord {
         let threshold = u64::from(breaker.threshold.max(1));
         let answered = self.answered();
         let least = threshold.saturating_mul(WINDOW) / answered.max(WINDOW.div_ceil(LONGEST_ROW));
-        let messages = self.messages.iter().filter(|at| **at > 0 && **at >= self.row_since).count();
-        let is_long = answered == WINDOW || now.saturating_sub(self.row_since) >= nanos(LEAST_ROW);
+        // A row that begins later is an error of a clock.
+        let since =
+            if self.row_since > now.saturating_add(nanos(SKEW)) { 0 } else { self.row_since };
+        let messages = self.messages.iter().filter(|at| **at > 0 && **at >= since).count();
+        let is_long = answered == WINDOW || now.saturating_sub(since) >= nanos(LEAST_ROW);
         let different = usize::try_from(breaker.threshold.clamp(1, MOST_MESSAGES));
         self.row >= least && is_long && different.is_ok_and(|least| messages >= least)
     }
