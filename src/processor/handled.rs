@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use super::executor::End;
-use super::slots::Refused;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::fleet::{Acquisition, Admitted, Ticket};
-use crate::gate::{Held, Reply};
+use crate::gate::{Held, Reply, Scope, is_refused};
 use crate::limit::Place;
+use crate::policy::RateLimit;
 
 /// What a message took of the store for its call.
 #[derive(Default)]
@@ -17,6 +17,25 @@ pub(super) struct Taken {
     pub(super) ticket: Option<Ticket>,
     /// Its service refused the call.
     pub(super) refused: Option<Refused>,
+}
+
+/// A call that its service refused, of an adaptive limit.
+pub(super) struct Refused {
+    pub(super) scope: Scope,
+    pub(super) limit: RateLimit,
+    /// When it asked for its slot.
+    pub(super) asked: SystemTime,
+}
+
+impl Refused {
+    pub(super) fn of(
+        failure: &Failure,
+        scope: Scope,
+        limit: RateLimit,
+        asked: SystemTime,
+    ) -> Option<Self> {
+        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
+    }
 }
 
 /// How a call of the handler ended.

@@ -8,13 +8,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
-use super::handled::Handled;
+use super::handled::{Handled, Refused};
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, Strategy};
-use crate::failure::Failure;
 use crate::fleet::{Admitted, SharedLimits};
-use crate::gate::{Scope, expires, is_refused};
+use crate::gate::{Scope, expires};
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
@@ -23,25 +22,6 @@ use crate::queue::Queue;
 
 /// A message that waits in its place asks again after so long, if the store did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// A call that its service refused, of an adaptive limit.
-pub(super) struct Refused {
-    scope: Scope,
-    limit: RateLimit,
-    /// When it asked for its slot.
-    asked: SystemTime,
-}
-
-impl Refused {
-    pub(super) fn of(
-        failure: &Failure,
-        scope: Scope,
-        limit: RateLimit,
-        asked: SystemTime,
-    ) -> Option<Self> {
-        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
-    }
-}
 
 impl<H, Q, T> Attempts<H, Q, T>
 where

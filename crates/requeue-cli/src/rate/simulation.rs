@@ -138,15 +138,13 @@ async fn run(
     // A fixed time: the milliseconds of the real one would make each run different.
     let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
     let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
-    let queue = match arguments.true_limit {
-        None => sqs.create_queue("orders", [])?,
+    let queue = if arguments.true_limit.is_none() {
+        sqs.create_queue("orders", [])?
+    } else {
         // A message that was refused too often must leave the queue.
-        Some(_) => {
-            let dead_letters = sqs.create_queue("orders-dlq", [])?;
-            let redrive =
-                format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
-            sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?
-        }
+        let dead_letters = sqs.create_queue("orders-dlq", [])?;
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
+        sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?
     };
     for number in 0..arguments.messages {
         send(&sqs, &queue, number)?;
