@@ -69,6 +69,14 @@ pub(crate) struct Ticket {
     lease: Option<ProbeLease>,
 }
 
+/// The answer to a message that may not call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTicket {
+    Held(Held),
+    /// The throttled store does not say whether another message probes.
+    Throttled,
+}
+
 impl Ticket {
     /// Whether the call probes a hold.
     pub(crate) fn is_probe(&self) -> bool {
@@ -115,7 +123,7 @@ impl SharedHolds {
         caller: Caller,
         limit: Option<&RateLimit>,
         lasts: Duration,
-    ) -> Result<Ticket, Held> {
+    ) -> Result<Ticket, NoTicket> {
         let state = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
@@ -135,7 +143,7 @@ impl SharedHolds {
             let _asking = state.asking.lock().await;
             let health = state.seen().health;
             match self.standing(&health, caller) {
-                HoldStanding::MayProbe(why) => {
+                HoldStanding::MayProbe(_) => {
                     let (update, lease) = health.probe(self.fleet.now(), lasts + GRACE);
                     match self.change(&state, &update).await {
                         Ok(Some(health)) => {
@@ -149,9 +157,7 @@ impl SharedHolds {
                             let lease = Some(lease);
                             return Ok(Ticket { lease, ..free(&state, caller, &health) });
                         }
-                        Err(StoreError::Throttled) => {
-                            return Err(Held { why, rest: Duration::ZERO });
-                        }
+                        Err(StoreError::Throttled) => return Err(NoTicket::Throttled),
                     }
                 }
                 HoldStanding::Free | HoldStanding::Held(_) if state.is_known(FRESH) => {}
@@ -165,7 +171,7 @@ impl SharedHolds {
         }
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(held),
+            HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(NoTicket::Held(held)),
             _ => Ok(free(&state, caller, &health)),
         }
     }
@@ -385,10 +391,10 @@ fn decided(
     state: &Arc<HeldScope>,
     caller: Caller,
     health: &SharedHealth,
-) -> Option<Result<Ticket, Held>> {
+) -> Option<Result<Ticket, NoTicket>> {
     match standing {
         HoldStanding::Free => Some(Ok(free(state, caller, health))),
-        HoldStanding::Held(held) => Some(Err(held)),
+        HoldStanding::Held(held) => Some(Err(NoTicket::Held(held))),
         HoldStanding::MayProbe(_) => None,
     }
 }

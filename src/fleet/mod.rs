@@ -23,7 +23,7 @@ mod once;
 mod tests;
 
 pub(crate) use attempts::AttemptCounts;
-pub(crate) use holds::{SharedHolds, Ticket};
+pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
 pub(crate) use limits::{Admitted, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};
 

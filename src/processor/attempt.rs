@@ -269,6 +269,10 @@ where
             } else {
                 holds.unheld(scope, caller)
             };
+            // Its end gives back the lease to probe.
+            if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
+                return Handled::NotStarted;
+            }
             message.set_deadline(slot.wait(Duration::ZERO).limit);
         }
         if let Some(by) = limit {

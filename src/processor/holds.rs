@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempts;
 use super::deadlines::Turn;
@@ -10,8 +10,8 @@ use super::executor::Slot;
 use super::handled::Handled;
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
-use crate::disposition::Strategy;
-use crate::fleet::{Admitted, SharedHolds, Ticket};
+use crate::disposition::{Deferral, Strategy};
+use crate::fleet::{Admitted, NoTicket, SharedHolds, Ticket};
 use crate::gate::{Caller, Held, Reply, Scope};
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask};
@@ -48,14 +48,14 @@ where
             admitted = timeout_at(self.deadlines.cutoff, admitted) => admitted,
         };
         match admitted {
-            Ok(_)
-                if self.processor.inner.settler.has_lapsed(delivery)
-                    || self.has_expired(delivery) =>
-            {
-                Err(Handled::NotStarted)
-            }
             Ok(Ok(ticket)) => Ok(ticket),
-            Ok(Err(held)) => Err(self.held(held, scope, limit, delivery, turn, slot).await),
+            Ok(Err(NoTicket::Held(held))) => {
+                Err(self.held(held, scope, limit, delivery, turn, slot).await)
+            }
+            Ok(Err(NoTicket::Throttled)) => {
+                let why = Deferral::StoreThrottled;
+                Err(Handled::Limited(Admitted::PutOff { why, times: 1 }))
+            }
             Err(_) => Err(Handled::NotStarted),
         }
     }
@@ -104,7 +104,9 @@ where
     pub(super) async fn tell_holds(&self, ticket: &Ticket, reply: Reply, delivery: &Delivery) {
         let QueuePolicy { holds, .. } = self.processor.inner.policy(delivery);
         let Some(holds) = holds else { return };
-        let told = timeout(self.deadlines.grace / 2, holds.tell(ticket, reply)).await;
+        let grace = self.deadlines.grace;
+        let until = (Instant::now() + grace / 2).min(self.deadlines.cutoff + grace);
+        let told = timeout_at(until, holds.tell(ticket, reply)).await;
         if let Some(change) = told.ok().flatten() {
             self.announce_change(change);
         }

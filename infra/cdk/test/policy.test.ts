@@ -74,7 +74,13 @@ const CLASS_POLICY: Keys<types.ClassPolicy> = {
   totalTimeoutSeconds: true,
 };
 const BREAKER: Keys<types.CircuitBreaker> = { threshold: true, resetTimeoutSeconds: true };
-const RATE_LIMIT: Keys<types.RateLimit> = { limit: true, periodSeconds: true, burst: true, maxSlotWaitSeconds: true };
+const RATE_LIMIT: Keys<types.RateLimit> = {
+  limit: true,
+  periodSeconds: true,
+  burst: true,
+  maxSlotWaitSeconds: true,
+  adaptive: true,
+};
 const ONCE: Keys<types.Once> = { key: true, keepSeconds: true, whenUnavailable: true };
 const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
 const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };

@@ -37,7 +37,7 @@ async fn set(store: &Told, fleet: &Fleet, name: &'static str, value: u64) {
     store.items.update(&key, &update).await.expect("in memory");
 }
 
-async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, Held> {
+async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, NoTicket> {
     admit_by(holds, None, message).await
 }
 
@@ -45,7 +45,7 @@ async fn admit_by(
     holds: &SharedHolds,
     limit: Option<&RateLimit>,
     message: u64,
-) -> Result<Ticket, Held> {
+) -> Result<Ticket, NoTicket> {
     holds.admit(Scope::default(), caller(message), limit, LASTS).await
 }
 
@@ -69,7 +69,7 @@ async fn a_pause_that_one_environment_is_asked_for_holds_all() {
         let store = Arc::new(Told::default());
         let all = environments(&store, 3);
         call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not held");
-        let held = Held { why: Deferral::Paused, rest: secs(19) };
+        let held = NoTicket::Held(Held { why: Deferral::Paused, rest: secs(19) });
         sleep(secs(1)).await;
         assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("held"), held);
         if limit.is_some() {
@@ -97,7 +97,7 @@ async fn failures_of_many_environments_open_one_circuit() {
     sleep(millis(500)).await;
     // The first four may know an answer of this second.
     for one in &all[4..] {
-        let held = Held { why: Deferral::CircuitOpen, rest: millis(500) };
+        let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest: millis(500) });
         assert_eq!(admit(one, 9).await.expect_err("held"), held);
     }
 }
@@ -150,7 +150,8 @@ async fn one_message_of_all_environments_probes_at_a_time() {
             for (ticket, one) in join_all(asked).await.into_iter().zip(&all) {
                 match ticket {
                     Ok(ticket) => admitted.push((ticket, one)),
-                    Err(held) => assert_eq!(held.rest, Duration::ZERO),
+                    Err(NoTicket::Held(held)) => assert_eq!(held.rest, Duration::ZERO),
+                    Err(NoTicket::Throttled) => panic!("throttled"),
                 }
             }
             let [(ticket, prober)] = &admitted[..] else { panic!("{} probes", admitted.len()) };
@@ -158,7 +159,7 @@ async fn one_message_of_all_environments_probes_at_a_time() {
             assert_eq!(prober.tell(ticket, Reply::Down).await, None);
             if caller.has_failed {
                 let held = admit(prober, 4).await.expect_err("held");
-                assert_eq!(held, Held { why: Deferral::CircuitOpen, rest });
+                assert_eq!(held, NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }));
             }
             // The others learn of it.
             sleep(secs(1)).await;
@@ -189,7 +190,8 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
         sleep(secs(1)).await;
         let late = admit(&all[0], 5).await.expect("the probe");
         sleep(LASTS + secs(4)).await;
-        assert_eq!(admit(&all[1], 6).await.expect_err("held").rest, Duration::ZERO);
+        let held = Held { why: Deferral::CircuitOpen, rest: Duration::ZERO };
+        assert_eq!(admit(&all[1], 6).await.expect_err("held"), NoTicket::Held(held));
         sleep(secs(1)).await;
         let next = admit(&all[1], 6).await.expect("the next probe");
         assert!(next.is_probe());
@@ -235,7 +237,8 @@ async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
     for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
         assert_eq!(all[4].tell(&early, reply).await, None);
         let held = admit(&all[4], 9).await.expect_err("held");
-        assert_eq!(held, Held { why: Deferral::CircuitOpen, rest: secs(1) }, "{reply:?}");
+        let expected = Held { why: Deferral::CircuitOpen, rest: secs(1) };
+        assert_eq!(held, NoTicket::Held(expected), "{reply:?}");
     }
 }
 
@@ -263,11 +266,13 @@ async fn without_a_store_each_environment_is_left_to_its_own_protection() {
         open(&all).await;
         store.next(&[case; 60]);
         let held = admit(&all[4], 1).await.expect_err("held");
-        assert_eq!(held.rest, secs(1), "{case:?}: a hold that is known goes on");
+        let known = Held { why: Deferral::CircuitOpen, rest: secs(1) };
+        assert_eq!(held, NoTicket::Held(known), "{case:?}: a hold that is known goes on");
         assert!(admit(&all[5], 1).await.is_ok(), "{case:?}: it knows of no hold");
         sleep(secs(1)).await;
         let after = admit(&all[4], 2).await;
-        assert_eq!(after.is_err(), matches!(case, Case::Throttled), "{case:?}");
+        let refused = matches!(case, Case::Throttled).then_some(NoTicket::Throttled);
+        assert_eq!(after.as_ref().err(), refused.as_ref(), "{case:?}");
         if let Ok(ticket) = after {
             assert_eq!(all[4].tell(&ticket, Reply::Down).await, None, "{case:?}");
         }
