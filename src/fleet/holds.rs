@@ -40,7 +40,7 @@ pub(crate) struct SharedHolds {
     scopes: Mutex<HashMap<Scope, Arc<HeldScope>>>,
 }
 
-/// What this execution environment knows of a scope.
+/// The knowledge of this execution environment about a scope.
 #[derive(Debug)]
 struct HeldScope {
     key: Key,

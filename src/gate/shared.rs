@@ -64,7 +64,7 @@ pub(crate) struct SharedHealth {
     record: CallRecord,
 }
 
-/// What a message may do.
+/// The standing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldStanding {
     /// Its service is not held.
@@ -112,7 +112,7 @@ impl SharedHealth {
         now + self.rest(epoch_nanos(now))
     }
 
-    /// What a message may do now.
+    /// The standing of a message now.
     pub(crate) fn standing(
         &self,
         caller: Caller,

@@ -10,7 +10,7 @@ use crate::gate::{Held, Reply, Scope, is_refused};
 use crate::limit::Place;
 use crate::policy::RateLimit;
 
-/// What a message took of the store for its call.
+/// Leases and permissions that a message took from the store for its call.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) event: Acquisition,
