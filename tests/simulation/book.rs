@@ -13,6 +13,7 @@ use crate::counted::Counted;
 use crate::history::History;
 use crate::life::Life;
 use crate::once::Event;
+use crate::probes::Probe;
 use crate::producer::Product;
 use crate::system::World;
 use crate::wire::{Past, at};
@@ -133,6 +134,8 @@ pub struct Book {
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls run for each event that is handled once.
     pub at_work: BTreeMap<Event, usize>,
+    /// The probes that run, by scope.
+    pub probes: BTreeMap<usize, Vec<Probe>>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
@@ -158,6 +161,7 @@ impl Book {
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
             at_work: BTreeMap::new(),
+            probes: BTreeMap::new(),
             lives: BTreeMap::new(),
         }
     }

@@ -172,6 +172,7 @@ impl Drop for Call {
         let (has_words, words) = (self.words.is_some(), self.words.take());
         let mut book = self.world.book();
         book.leaves(&self.world, self.environment, &self.message);
+        book.ends_probe(self.environment, &self.message);
         if let Some(n) = book.ended(self.environment, &self.message, self.ended, words) {
             book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);
         }

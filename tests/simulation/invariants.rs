@@ -58,6 +58,9 @@ impl Book {
         if let Err(what) = self.check_attempt(world, message, environment, &member) {
             self.history.violate(Some(n), what);
         }
+        if let Err(what) = self.check_probe(world, environment, message, &member) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }

@@ -30,6 +30,7 @@ mod life;
 mod once;
 mod plan;
 mod poller;
+mod probes;
 mod producer;
 mod stalled;
 mod store;

@@ -15,7 +15,7 @@ use crate::system::World;
 /// A store that did not answer is left alone for a while.
 pub const REST: Duration = Duration::from_secs(2);
 /// Clocks of environments differ from that of the store by up to 2.5 s.
-const SKEW: Duration = Duration::from_secs(6);
+pub const SKEW: Duration = Duration::from_secs(6);
 
 /// An event: its queue, and the id of the first delivery.
 pub type Event = (usize, String);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, pending};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,8 @@ pub struct FaultyStore {
     calm: Instant,
     /// How often it lost everything.
     wiped: AtomicU64,
+    /// The last request that met a fault.
+    troubled: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for FaultyStore {
@@ -47,7 +50,8 @@ impl FaultyStore {
     pub fn new(clock: Clock, dice: Dice, faults: u64, calm: Duration) -> Self {
         let calm = Instant::now() + calm;
         let wiped = AtomicU64::default();
-        Self { items: MemoryStore::default(), clock, dice, faults, calm, wiped }
+        let troubled = Mutex::default();
+        Self { items: MemoryStore::default(), clock, dice, faults, calm, wiped, troubled }
     }
 
     /// Until when an event counts as done, in milliseconds since the epoch.
@@ -65,7 +69,16 @@ impl FaultyStore {
         self.wiped.load(Ordering::Relaxed)
     }
 
-    fn number(&self, key: &Key, name: &'static str) -> u64 {
+    /// The time since the last fault; `None` if there was none.
+    pub fn calm_for(&self) -> Option<Duration> {
+        self.troubled.lock().expect("no panic while it is held").map(|at| at.elapsed())
+    }
+
+    fn note_trouble(&self) {
+        *self.troubled.lock().expect("no panic while it is held") = Some(Instant::now());
+    }
+
+    pub fn number(&self, key: &Key, name: &'static str) -> u64 {
         let read = self.items.read(key).now_or_never().expect("at once").expect("an item");
         read.before.get(Field::new(name))
     }
@@ -75,6 +88,7 @@ impl FaultyStore {
         if Instant::now() > self.calm || !dice.happens(self.faults) {
             return Fault::None;
         }
+        self.note_trouble();
         match dice.roll(0, 12) {
             0 | 1 => Fault::Throttled,
             2 => Fault::Refused,
@@ -98,7 +112,10 @@ impl FaultyStore {
                 let _ = request.await;
                 return pending().await;
             }
-            Fault::Slow(time) => sleep(time).await,
+            Fault::Slow(time) => {
+                sleep(time).await;
+                self.note_trouble();
+            }
             Fault::Wiped => {
                 self.items.clear();
                 self.wiped.fetch_add(1, Ordering::Relaxed);
@@ -126,6 +143,9 @@ impl Store for FaultyStore {
             let answer = self.items.read(key).await?;
             // A read may be older than the last change.
             let is_stale = Instant::now() < self.calm && self.dice.happens(self.faults);
+            if is_stale {
+                self.note_trouble();
+            }
             let before = if is_stale { Item::default() } else { answer.before };
             Ok(Answer { before, ..answer })
         };
