@@ -282,18 +282,22 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
 }
 
 #[test]
-fn a_time_to_come_that_a_deferral_ordered_is_believed() {
+fn a_time_to_come_that_a_deferral_or_the_line_of_a_limit_ordered_is_believed() {
     let breaker =
         |reset| Some(CircuitBreaker { reset_timeout: secs(reset), ..CircuitBreaker::default() });
+    let limit = Some(RateLimit::new(1, secs(1)));
     // longest deferral, longest pause, time until an open circuit is tried → as long again by
-    // chance
-    for (deferral, pause, reset, longest) in [
-        (60, None, None, 120),
-        (86_400, Some(900), Some(900), 172_800),
-        (60, Some(900), None, 1_800),
-        (60, Some(60), Some(900), 1_800),
+    // chance, or the longest line
+    for (deferral, pause, reset, limit, longest) in [
+        (60, None, None, None, 120),
+        (86_400, Some(900), Some(900), None, 172_800),
+        (60, Some(900), None, None, 1_800),
+        (60, Some(60), Some(900), None, 1_800),
+        (60, Some(60), Some(900), limit, 43_200),
+        (86_400, None, None, limit, 172_800),
     ] {
         let mut policy = RetryPolicy {
+            limit,
             max_retry_after: secs(1),
             max_deferral: secs(deferral),
             max_pause: pause.map(secs),
