@@ -109,9 +109,9 @@ impl SharedHolds {
         self.scope(scope).learn(item);
     }
 
-    /// The end of the hold, as last seen.
-    pub(super) fn held_until(&self, scope: Scope) -> SystemTime {
-        self.scope(scope).seen().health.end(self.fleet.now())
+    /// The health of the service, as last seen.
+    pub(super) fn health(&self, scope: Scope) -> SharedHealth {
+        self.scope(scope).seen().health
     }
 
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution

@@ -18,6 +18,8 @@ use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState};
 use crate::policy::RateLimit;
 use crate::store::{Field, Item, StoreError};
 
+mod recovery;
+
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
 /// The most requests for the messages that ask together.
@@ -155,7 +157,7 @@ impl SharedLimits {
     /// The end of the hold in the same item, as last seen.
     fn held_until(&self, scope: Scope) -> SystemTime {
         let holds = self.holds.as_ref();
-        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.held_until(scope))
+        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.health(scope).end(self.fleet.now()))
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {

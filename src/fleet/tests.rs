@@ -16,6 +16,7 @@ use crate::policy::RateLimit;
 use crate::store::MemoryStore;
 
 mod holds;
+mod recovery;
 
 const LONGEST: Duration = Duration::from_secs(2);
 

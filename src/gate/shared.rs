@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use super::call::{Caller, Held};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
-use crate::policy::CircuitBreaker;
+use crate::policy::{CircuitBreaker, RateLimit};
 use crate::store::{Field, Item, Update};
 
 mod evidence;
@@ -34,6 +34,8 @@ const PROBE_UNTIL: Field = Field::new("probeUntil");
 const PROBED: [Field; 2] = [Field::new("probedNew"), Field::new("probedFailed")];
 /// How often in a row all probes failed.
 const ROUNDS: Field = Field::new("holdRounds");
+/// The end of the last open circuit, and of a pause right after it.
+const RECOVERED: Field = Field::new("recoveredAt");
 
 /// The values of `WHY`.
 const NOT_HELD: u64 = 0;
@@ -44,6 +46,11 @@ const OPEN: u64 = 2;
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 const PROBES: u64 = 3;
+
+/// The calls in the first second after an open circuit, if there is no rate limit.
+const FIRST_CALLS: u32 = 10;
+/// They double in each second. After this, there are as many as come.
+const RECOVERY: Duration = Duration::from_secs(7);
 
 /// No lease is longer.
 const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
@@ -61,7 +68,17 @@ pub(crate) struct SharedHealth {
     probe_until: u64,
     probed: [u64; 2],
     rounds: u64,
+    recovered: u64,
     record: CallRecord,
+}
+
+/// A service that came back a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recovery {
+    /// The calls that it gets now.
+    pub(crate) limit: RateLimit,
+    /// The time until it gets as many as come.
+    pub(crate) rest: Duration,
 }
 
 /// The standing of a message.
@@ -89,6 +106,7 @@ impl SharedHealth {
             probe_until: item.get(PROBE_UNTIL),
             probed: PROBED.map(|field| item.get(field)),
             rounds: item.get(ROUNDS),
+            recovered: item.get(RECOVERED),
             record: CallRecord::of(item),
         }
     }
@@ -110,6 +128,17 @@ impl SharedHealth {
     /// The end of the hold; now if it is over.
     pub(crate) fn end(&self, now: SystemTime) -> SystemTime {
         now + self.rest(epoch_nanos(now))
+    }
+
+    /// Whether the service came back a moment ago.
+    pub(crate) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
+        let now = epoch_nanos(now);
+        let is_wrong = self.recovered > now.saturating_add(nanos(SKEW));
+        let age = Duration::from_nanos(now.saturating_sub(self.recovered));
+        let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
+        let calls = FIRST_CALLS << age.as_secs();
+        let limit = RateLimit::new(calls, Duration::from_secs(1));
+        Some(Recovery { limit: RateLimit { max_slot_wait: limit.period, ..limit }, rest })
     }
 
     /// The standing of a message now.
@@ -251,6 +280,8 @@ impl SharedHealth {
         rounds: u64,
         now: u64,
     ) -> Update {
+        let is_over = self.why == OPEN && why != OPEN;
+        let update = if is_over { update.set(RECOVERED, until.max(now)) } else { update };
         update
             // Not even a new item has a generation of an earlier one.
             .set(GENERATION, self.generation.saturating_add(1).max(now))

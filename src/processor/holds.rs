@@ -41,7 +41,21 @@ where
         let wait = limit.map_or(Duration::ZERO, |limit| limit.max_slot_wait);
         let begins = now + holds.patience() + wait;
         let lasts = self.deadlines.limit(begins).saturating_duration_since(now);
-        let admitted = holds.admit(scope, Caller::of(delivery), limit, lasts);
+        let (caller, QueuePolicy { slots, .. }) =
+            (Caller::of(delivery), self.processor.inner.policy(delivery));
+        let admitted = async {
+            let ticket = holds.admit(scope, caller, limit, lasts).await?;
+            if let Slots::Shared(shared) = slots
+                && let Some(recovery) = shared.recovery(scope)
+                && !ticket.is_probe()
+                && limit.is_none()
+            {
+                slot.wait(shared.patience() + recovery.limit.max_slot_wait);
+                let others = slot.about_to_begin();
+                return shared.recover(recovery, scope, caller, ticket, others).await;
+            }
+            Ok(ticket)
+        };
         let admitted = tokio::select! {
             biased;
             () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),

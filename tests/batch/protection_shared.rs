@@ -118,6 +118,24 @@ async fn no_two_messages_of_all_environments_probe_at_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_outage_the_calls_of_all_environments_grow_and_no_message_uses_a_retry_for_that() {
+    let world = world(None);
+    world.send_numbered(1_000).await;
+    let (began, outage) = (Instant::now(), secs(20));
+    let script = Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+    run(&world, &environments(&world, &script, 50)).await;
+    let calls: Vec<Instant> = script.calls().iter().map(|seen| seen.at).collect();
+    let back = calls.iter().filter(|at| **at - began >= outage).min().expect("a probe");
+    for (from, most) in [(0, 12), (1, 22), (2, 42)] {
+        let second = *back + secs(from)..*back + secs(from + 1);
+        let made = calls.iter().filter(|at| second.contains(at)).count();
+        assert!((5..=most).contains(&made), "{made} calls in second {from}");
+    }
+    let failed = calls.iter().filter(|at| **at < *back).count();
+    assert_eq!(calls.len(), failed + 1_000, "each is called once when it works again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn held_messages_wait_in_line_and_come_in_order_as_fast_as_the_limit_allows() {
     let world = world(Some(10));
     let (began, outage) = (Instant::now(), secs(60));

@@ -7,13 +7,13 @@ use crate::gate::{Caller, Change, Held, Reply};
 use crate::policy::RetryPolicy;
 use crate::store::Field;
 
-const LASTS: Duration = Duration::from_secs(30);
+pub(super) const LASTS: Duration = Duration::from_secs(30);
 
-fn secs(secs: u64) -> Duration {
+pub(super) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn caller(message: u64) -> Caller {
+pub(super) fn caller(message: u64) -> Caller {
     Caller { message, has_failed: false }
 }
 
@@ -23,7 +23,7 @@ fn environments(store: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
 }
 
 /// The holds of an execution environment whose clock begins at this time.
-fn environment_at(store: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
+pub(super) fn environment_at(store: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
     let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
     let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(at)));
     let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "").expect("a circuit breaker");
@@ -50,13 +50,17 @@ async fn admit_by(
 }
 
 /// A call of this message, with this result. `None` if it was held.
-async fn call(holds: &SharedHolds, message: u64, reply: Reply) -> Option<Option<Change>> {
+pub(super) async fn call(
+    holds: &SharedHolds,
+    message: u64,
+    reply: Reply,
+) -> Option<Option<Change>> {
     let ticket = admit(holds, message).await.ok()?;
     Some(holds.tell(&ticket, reply).await)
 }
 
 /// Opens the circuit by a failure in each of the first environments.
-async fn open(all: &[Arc<SharedHolds>]) {
+pub(super) async fn open(all: &[Arc<SharedHolds>]) {
     for (message, one) in (0..5).zip(all.iter().cycle()) {
         let change = call(one, message, Reply::Down).await.expect("not held yet");
         assert_eq!(change, (message == 4).then_some(Change::OpenedForAll), "{message}");
