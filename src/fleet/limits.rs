@@ -165,6 +165,18 @@ impl SharedLimits {
     }
 }
 
+impl ScopeState {
+    /// This limit, and since when it is known.
+    fn known(&mut self, limit: &RateLimit, fleet: &Fleet) -> KnownLimit {
+        let since = match self.known {
+            Some(known) if known.limit == *limit => return known,
+            Some(_) => fleet.now(),
+            None => fleet.started,
+        };
+        *self.known.insert(KnownLimit::new(*limit, since))
+    }
+}
+
 /// The task that asks for the messages of a scope.
 struct AskTask {
     limits: Arc<SharedLimits>,
@@ -178,18 +190,6 @@ impl Drop for AskTask {
         if !self.is_over {
             self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
         }
-    }
-}
-
-impl ScopeState {
-    /// This limit, and since when it is known.
-    fn known(&mut self, limit: &RateLimit, fleet: &Fleet) -> KnownLimit {
-        let since = match self.known {
-            Some(known) if known.limit == *limit => return known,
-            Some(_) => fleet.now(),
-            None => fleet.started,
-        };
-        *self.known.insert(KnownLimit::new(*limit, since))
     }
 }
 

@@ -37,9 +37,7 @@ impl Limiter {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes.of(scope, now).admit(limit, ask, longest, now)
     }
-}
 
-impl Limiter {
     /// Notes that the service refused a call.
     pub(crate) fn refused(
         &self,

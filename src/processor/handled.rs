@@ -83,8 +83,24 @@ impl Handled {
     }
 
     pub(super) fn was_called(&self) -> bool {
+        self.evidence(true).is_some()
+    }
+
+    /// The evidence that the end of a call gives of the downstream service. A call that the end of
+    /// the invocation cut short says nothing.
+    pub(super) fn reply(&self, had_its_time: bool) -> Reply {
+        self.evidence(had_its_time).unwrap_or(Reply::Silent)
+    }
+
+    /// The same; `None` without a call.
+    fn evidence(&self, had_its_time: bool) -> Option<Reply> {
         match self {
-            Self::Done | Self::Failed(_) | Self::Interrupted | Self::Abandoned => true,
+            Self::Done => Some(Reply::Alive),
+            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
+                Some(Reply::of(failure))
+            }
+            Self::Abandoned if had_its_time => Some(Reply::Down),
+            Self::Failed(_) | Self::Abandoned | Self::Interrupted => Some(Reply::Silent),
             Self::Held(_)
             | Self::HeldInLine(..)
             | Self::Limited(_)
@@ -92,30 +108,7 @@ impl Handled {
             | Self::InProgress(_)
             | Self::Unanswered
             | Self::Spent
-            | Self::NotStarted => false,
-        }
-    }
-
-    /// The evidence that the end of a call gives of the downstream service. A call that the end of
-    /// the invocation cut short says nothing.
-    pub(super) fn reply(&self, had_its_time: bool) -> Reply {
-        match self {
-            Self::Done => Reply::Alive,
-            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
-                Reply::of(failure)
-            }
-            Self::Abandoned if had_its_time => Reply::Down,
-            Self::Failed(_)
-            | Self::Abandoned
-            | Self::Held(_)
-            | Self::HeldInLine(..)
-            | Self::Limited(_)
-            | Self::AlreadyDone
-            | Self::InProgress(_)
-            | Self::Unanswered
-            | Self::Spent
-            | Self::NotStarted
-            | Self::Interrupted => Reply::Silent,
+            | Self::NotStarted => None,
         }
     }
 }

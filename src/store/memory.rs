@@ -21,9 +21,7 @@ impl MemoryStore {
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
-}
 
-impl MemoryStore {
     fn change(&self, key: &Key, update: &Update) -> Answer {
         let mut items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if items.len() >= MAX_ITEMS && !items.contains_key(key) {

@@ -78,10 +78,7 @@ async fn a_pause_that_one_environment_is_asked_for_holds_all() {
         assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("held"), held);
         if limit.is_some() {
             // The answer about the limit tells of it.
-            let fleet = Fleet::new(
-                Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
-                Clock::starting_at(epoch()),
-            );
+            let (fleet, _) = environment_at(&store, epoch());
             let item = store.items.read(&fleet.scope_key("", Scope::default())).await;
             all[1].note(Scope::default(), &item.expect("in memory").before);
             store.requests();
@@ -310,10 +307,7 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
     let daily = RateLimit { burst: 5, ..RateLimit::new(1, secs(86_400)) };
     for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
         let store = Arc::new(Told::default());
-        let policy = RetryPolicy::default();
-        let coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
-        let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
-        let holds = SharedHolds::new(&fleet, &policy, "").expect("a circuit breaker");
+        let (fleet, holds) = environment_at(&store, epoch());
         let slots = SharedLimits::new(Arc::clone(&fleet), String::new());
         let slots = Arc::new(slots.telling(Some(&holds)));
         let key = fleet.scope_key("", Scope::default());
@@ -341,8 +335,7 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
 async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
     let store = Arc::new(Told::default());
     let mut policy = RetryPolicy { circuit_breaker: None, ..RetryPolicy::default() };
-    let coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
-    let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())));
+    let (fleet, _) = environment_at(&store, epoch());
     let holds = SharedHolds::new(&fleet, &policy, "").expect("a pause");
     for message in 0..50 {
         assert_eq!(call(&holds, message, Reply::Down).await, Some(None));

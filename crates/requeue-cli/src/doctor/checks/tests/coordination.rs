@@ -31,6 +31,10 @@ fn shared(d: &mut Deployment) -> &mut Table {
     })
 }
 
+fn as_made(d: &mut Deployment) {
+    shared(d);
+}
+
 fn limited(d: &mut Deployment, calls: u32) {
     d.valid().config.policy.limit = Some(RateLimit::new(calls, secs(1)));
 }
@@ -73,13 +77,7 @@ fn exact(d: &mut Deployment, receives: u32) {
 
 pub(super) const ROWS: &[Row] = &[
     ("table", |_| {}, None),
-    (
-        "table",
-        |d| {
-            shared(d);
-        },
-        Some(Fine),
-    ),
+    ("table", as_made, Some(Fine)),
     ("table", |d| properties(d).provisioned = Some(5), Some(Fine)),
     ("table", |d| properties(d).status = "UPDATING".to_owned(), Some(Fine)),
     (
@@ -91,64 +89,28 @@ pub(super) const ROWS: &[Row] = &[
     ("table", |d| properties(d).key.push("at (N)".to_owned()), Some(Danger)),
     ("table", gone, Some(Danger)),
     ("table", |d| shared(d).properties = refused(), Some(Unknown)),
-    (
-        "table-expiry",
-        |d| {
-            shared(d);
-        },
-        Some(Fine),
-    ),
+    ("table-expiry", as_made, Some(Fine)),
     ("table-expiry", |d| shared(d).expiry = Ok(None), Some(Warning)),
     ("table-expiry", |d| shared(d).expiry = Ok(Some("ttl".to_owned())), Some(Warning)),
     ("table-expiry", |d| shared(d).expiry = refused(), Some(Unknown)),
     ("table-expiry", gone, None),
-    (
-        "table-permissions",
-        |d| {
-            shared(d);
-        },
-        Some(Fine),
-    ),
+    ("table-permissions", as_made, Some(Fine)),
     ("table-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Limited(Limit::Boundary)), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = Some(refused()), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = None, None),
-    (
-        "table-key-permissions",
-        |d| {
-            shared(d);
-        },
-        None,
-    ),
-    (
-        "table-key-permissions",
-        |d| {
-            keyed(d, AccessDecision::Allowed);
-        },
-        Some(Fine),
-    ),
-    (
-        "table-key-permissions",
-        |d| {
-            keyed(d, AccessDecision::NotAllowed);
-        },
-        Some(Danger),
-    ),
+    ("table-key-permissions", as_made, None),
+    ("table-key-permissions", |d| _ = keyed(d, AccessDecision::Allowed), Some(Fine)),
+    ("table-key-permissions", |d| _ = keyed(d, AccessDecision::NotAllowed), Some(Danger)),
     (
         "table-key-permissions",
         |d| keyed(d, AccessDecision::Allowed).key.as_mut().unwrap().state = "Disabled".to_owned(),
         Some(Danger),
     ),
     ("exact-attempts", |_| {}, None),
-    (
-        "exact-attempts",
-        |d| {
-            shared(d);
-        },
-        None,
-    ),
+    ("exact-attempts", as_made, None),
     ("exact-attempts", |d| d.fifo(), None),
     ("exact-attempts", |d| ordered(d, 1_000), Some(Warning)),
     ("exact-attempts", |d| exact(d, 999), Some(Warning)),
