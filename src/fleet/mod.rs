@@ -3,6 +3,7 @@
 //! message.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -36,8 +37,6 @@ const ANSWER: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(4);
 /// After several requests in a row without an answer, the store is not asked for so long.
 const REST: Duration = Duration::from_secs(1);
-/// A clock that differs by more is corrected. The store's date has whole seconds.
-const TOLERANCE: Duration = Duration::from_secs(2);
 /// An item expires so long after its last use.
 const UNUSED: Duration = Duration::from_secs(86_400);
 /// Trouble of one kind is logged once in this time.
@@ -166,20 +165,16 @@ impl Fleet {
         answer
     }
 
-    /// Corrects the clock by the date of an answer.
+    /// Corrects the clock by the date of an answer, no further than to the next offset that fits.
+    /// So a clock that is right stays as it is. Successive answers come at different times of a
+    /// second, and leave a wrong clock less of that second each time.
     fn follow(&self, date: Option<SystemTime>, asked: SystemTime) {
         let Some(date) = date else { return };
-        let now = self.clock.now();
-        // After a freeze the answer may be old.
-        if now.duration_since(asked).is_ok_and(|took| took <= FIRST_ANSWER) {
-            // Dates are cut to whole seconds.
-            let offset = millis_between(now, date + Duration::from_millis(500));
-            let corrected = self.offset.load(Ordering::Relaxed);
-            let tolerance = i64::try_from(TOLERANCE.as_millis()).unwrap_or(i64::MAX);
-            if (offset - corrected).abs() > tolerance {
-                let offset = if offset.abs() > tolerance { offset } else { 0 };
-                self.offset.store(offset, Ordering::Relaxed);
-            }
+        let offsets = fitting_offsets(asked, self.clock.now(), date);
+        // No offset fits if the clock was set back since it was asked.
+        if !offsets.is_empty() {
+            let next = |offset: i64| Some(offset.clamp(*offsets.start(), *offsets.end()));
+            let _ = self.offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         }
     }
 
@@ -231,6 +226,17 @@ fn is_to_be_told(told: &mut Option<Instant>) -> bool {
 /// rounded up.
 fn expires(in_use_until: SystemTime) -> u64 {
     epoch_millis(in_use_until + UNUSED).div_ceil(1_000)
+}
+
+/// The milliseconds by which the time of the store may be later than a clock that had these times
+/// when it asked and when it was answered. The date is of a moment in between, cut to a whole second.
+/// After a freeze the times are far apart, so almost each offset fits.
+fn fitting_offsets(
+    asked: SystemTime,
+    answered: SystemTime,
+    date: SystemTime,
+) -> RangeInclusive<i64> {
+    millis_between(answered, date)..=millis_between(asked, date).saturating_add(1_000)
 }
 
 /// Milliseconds from one time to the other.

@@ -28,6 +28,11 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// A time as HTTP tells it.
+fn whole_seconds(time: SystemTime) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(epoch_millis(time) / 1_000)
+}
+
 /// A store that counts requests and answers as it is told.
 #[derive(Debug, Default)]
 struct Told {
@@ -37,8 +42,8 @@ struct Told {
     trouble: Mutex<Vec<Case>>,
     /// How long each answer takes.
     latency: Duration,
-    /// The time of the store is so much later.
-    ahead: Duration,
+    /// If the store tells its time.
+    clock: Option<Clock>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +85,7 @@ impl Told {
             }
         }
         sleep(self.latency).await;
-        let date = Some(epoch() + self.ahead).filter(|_| !self.ahead.is_zero());
+        let date = self.clock.as_ref().map(|clock| whole_seconds(clock.now()));
         Ok(Answer { date, ..request.await? })
     }
 }
@@ -265,11 +270,32 @@ async fn the_time_of_the_answer_is_part_of_the_wait() {
     assert_eq!(calls, [100, 200, 300].map(millis), "from the expected answer on");
 }
 
+#[test]
+fn a_date_fits_to_the_offsets_between_question_and_answer() {
+    for (asked, answered, date, fitting) in [
+        (5_000, 5_000, 5, 0..=1_000),
+        (5_999, 5_999, 5, -999..=1),
+        (5_300, 5_310, 5, -310..=700),
+        (5_300, 5_310, 60, 54_690..=55_700),
+        (60_000, 60_010, 5, -55_010..=-54_000),
+        // A freeze of a minute, after which nearly all offsets fit.
+        (5_300, 65_300, 5, -60_300..=700),
+    ] {
+        let date = epoch() + Duration::from_secs(date);
+        let offsets = fitting_offsets(epoch() + millis(asked), epoch() + millis(answered), date);
+        assert_eq!(offsets, fitting, "{asked} {answered}");
+    }
+    let set_back = fitting_offsets(epoch() + millis(8_000), epoch() + millis(6_000), epoch());
+    assert!(set_back.is_empty());
+    let absurd = SystemTime::UNIX_EPOCH + Duration::from_secs(i64::MAX as u64);
+    assert!(!fitting_offsets(epoch(), epoch(), absurd).is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_off_is_corrected_by_the_store() {
-    for (ahead, corrected) in [(1, 0), (2, 2_500), (60, 60_500)] {
-        let ahead = Duration::from_secs(ahead);
-        let store = Arc::new(Told { ahead, ..Told::default() });
+    for (ahead, corrected) in [(1, 1_000), (2, 2_000), (60, 60_000)] {
+        let clock = Clock::starting_at(epoch() + Duration::from_secs(ahead));
+        let store = Arc::new(Told { clock: Some(clock), ..Told::default() });
         let fleet = Fleet::new(
             Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
             Clock::starting_at(epoch()),
@@ -278,14 +304,40 @@ async fn a_clock_that_is_off_is_corrected_by_the_store() {
         assert_eq!(
             fleet.now().duration_since(epoch()).expect("later"),
             millis(corrected),
-            "{ahead:?}"
+            "{ahead}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn successive_answers_correct_a_clock_to_a_few_milliseconds() {
+    let clock = Clock::starting_at(epoch());
+    let fleet = Fleet::new(Coordination::by(Arc::new(Told::default())), clock.clone());
+    let mut before: i64 = 0;
+    // The clock is set each time; the last date is absurd.
+    for ahead in [0, 3, -300, 1_000, -60_000, 2_500, 1_000_000_000_000, 0] {
+        for answer in 0..500 {
+            let asked = clock.now();
+            sleep(millis(2)).await;
+            let date = whole_seconds(shifted(clock.now(), ahead));
+            sleep(millis(3)).await;
+            fleet.follow(Some(date), asked);
+            let offset = fleet.offset.load(Ordering::Relaxed);
+            assert!((offset - ahead).abs() <= 1_005, "answer {answer}: {offset} of {ahead}");
+            let is_between = (before.min(ahead) - 5..=before.max(ahead) + 5).contains(&offset);
+            assert!(is_between, "answer {answer}: {offset} of {ahead}");
+            sleep(millis(137)).await;
+        }
+        let offset = fleet.offset.load(Ordering::Relaxed);
+        assert!((offset - ahead).abs() <= 10, "{offset} of {ahead}");
+        before = offset;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_freeze_does_not_set_the_clock() {
-    let store = Arc::new(Told { ahead: Duration::from_secs(60), ..Told::default() });
+    let later = Clock::starting_at(epoch() + Duration::from_secs(60));
+    let store = Arc::new(Told { clock: Some(later), ..Told::default() });
     // The clock jumps by a minute with each look at it.
     let looks = AtomicU32::new(0);
     let clock = Clock::showing(move || {

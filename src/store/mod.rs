@@ -197,7 +197,7 @@ pub struct Answer {
     pub is_changed: bool,
     /// The item before the change. After an unmet condition, it may be a later one.
     pub before: Item,
-    /// The time of the store, if it says so.
+    /// The time of the store, if it says so. It may be cut to a whole second.
     pub date: Option<SystemTime>,
 }
 

@@ -14,8 +14,9 @@ use crate::system::World;
 
 /// A store that did not answer is left alone for a while.
 pub const REST: Duration = Duration::from_secs(2);
-/// Clocks of environments differ from that of the store by up to 2.5 s.
-pub const SKEW: Duration = Duration::from_secs(6);
+/// A corrected clock is off that of the store by up to this. Dates have whole seconds, and an answer
+/// that takes longer than the rest is none.
+pub const SKEW: Duration = Duration::from_millis(1_250);
 
 /// An event: its queue, and the id of the first delivery.
 pub type Event = (usize, String);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
-use crate::once::once;
+use crate::once::{SKEW, once};
 use requeue_testkit::dice::Dice;
 
 pub const fn secs(secs: u64) -> Duration {
@@ -268,10 +268,11 @@ impl Plan {
         let (Some(faults), Some(limit)) = (self.store, self.policy.limit) else {
             return Duration::ZERO;
         };
-        // An answer may take that long, and a clock is set by whole seconds if it is off by more than
-        // two.
+        // A slot that passed so long ago is still used.
         let late = Duration::from_millis(100).max(limit.interval());
-        let skew = if self.skew() > 0 { 2 * Duration::from_millis(2_500) } else { Duration::ZERO };
+        // One clock is early and the other late. Only a store's time that seems too late includes the
+        // time of the answer, since this store takes its time before it looks at its clock.
+        let skew = if self.skew() > 0 { secs(1) + SKEW } else { Duration::ZERO };
         // A store that was wiped knows no slot of the next seconds.
         let lost = if faults > 0 { limit.max_slot_wait } else { Duration::ZERO };
         late + skew + lost

@@ -98,7 +98,7 @@ fn may_be_held(world: &World, environment: usize, member: &Member) -> bool {
 }
 
 impl Plan {
-    /// The furthest apart that the corrected clocks of two environments are.
+    /// How far the corrected clock of an environment is off that of the store.
     fn clock_error(&self) -> Duration {
         if self.skew() > 0 { SKEW } else { Duration::ZERO }
     }

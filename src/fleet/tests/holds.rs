@@ -389,7 +389,7 @@ async fn after_a_pause_that_lapsed_a_service_that_works_costs_no_report() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_an_hour_off_pauses_no_longer() {
     // The store tells the right time, but not at the first request.
-    let store = Arc::new(Told { ahead: millis(1), ..Told::default() });
+    let store = Arc::new(Told { clock: Some(Clock::starting_at(epoch())), ..Told::default() });
     let (_, wrong) = environment_at(&store, epoch() + secs(3_600));
     let (_, right) = environment_at(&store, epoch());
     store.next(&[Case::Throttled]);

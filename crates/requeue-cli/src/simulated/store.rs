@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, pending};
@@ -69,7 +69,10 @@ impl SimulatedStore {
     }
 
     async fn respond(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
-        let date = Some(self.clock.now());
+        // HTTP cuts dates to whole seconds.
+        let since_epoch =
+            self.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let date = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs()));
         sleep(RESPONSE).await;
         Ok(Answer { date, ..answer? })
     }

@@ -38,11 +38,15 @@ fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer
     let calls_above = |options: &[&str]| {
         let figures = figures(options);
         assert!(figures["withTable"]["calls"].as_u64().unwrap() >= 1_000, "{figures}");
+        if options[0] == "--skew" {
+            assert!(figures["withTable"]["throughputOfLimit"].as_f64().unwrap() > 0.9, "{figures}");
+        }
         figures["withTable"]["callsAboveLimit"].as_f64().unwrap()
     };
     assert!(calls_above(&["--duplicates", "20"]) < 0.01);
     // limit × 2 × skew more
     assert!(calls_above(&["--skew", "1"]) <= 100.0);
+    assert!(calls_above(&["--skew", "2"]) <= 200.0);
     // a fifth of the limit of a second more
     assert!(calls_above(&["--store-down", "5-10"]) <= 10.0);
 }
