@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::fallback::Fallback;
 use super::{Fleet, SharedHolds, expires};
@@ -27,6 +27,10 @@ const MAX_REQUESTS: u32 = 3;
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);
+
+/// A throttled store is asked once more after half of this to one and a half. Then most messages keep
+/// about their order, and need no copy to ask again.
+const LATER: Duration = Duration::from_millis(200);
 
 /// The rate limits of one policy, in the store.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ impl SharedLimits {
 
     /// The longest time until a message is admitted.
     pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1)
+        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`. So many `others` are
@@ -238,6 +242,7 @@ impl AskTask {
                 Err(error) => return self.without_answer(&error, waiting),
             }
         }
+        let mut may_ask_again = true;
         for _ in 0..MAX_REQUESTS {
             // The others' attempts have ended.
             waiting.retain(|one| !one.answer.is_closed());
@@ -269,6 +274,11 @@ impl AskTask {
                             continue;
                         }
                         before
+                    }
+                    Err(StoreError::Throttled) if mem::take(&mut may_ask_again) => {
+                        let sample = waiting.first().map_or(0.0, |one| one.sample);
+                        sleep(LATER.mul_f64(0.5 + sample)).await;
+                        continue;
                     }
                     Err(error) => return self.without_answer(&error, waiting),
                 }

@@ -188,9 +188,21 @@ async fn a_throttled_store_puts_messages_off_for_longer_each_time() {
         assert_eq!(admitted, [Admitted::PutOff { why, times }; 2]);
     }
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
-    store.next(&[Case::Throttled]);
+    store.next(&[Case::Throttled; 2]);
     let again = ask_all(&one, Ask::Newcomer, 1).await;
     assert_eq!(again, [Admitted::PutOff { why: Deferral::StoreThrottled, times: 1 }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_throttled_for_a_moment_is_asked_once_more() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 10, 1);
+    ask_all(&one, Ask::Newcomer, 1).await;
+    store.requests();
+    store.next(&[Case::Throttled]);
+    let began = Instant::now();
+    assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 2).await), [0, 100].map(|ms| Some(millis(ms))));
+    assert_eq!((began.elapsed(), store.requests()), (millis(200), 2));
 }
 
 #[tokio::test(start_paused = true)]
