@@ -83,7 +83,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     let mut printer = Printer { target: target.clone(), told: 0, left: messages };
     // The pollers would wait for further messages.
     tokio::select! {
-        drained = function.drain(|_, _, _| {}) => drained?,
+        drained = function.drain(|_| {}) => drained?,
         ended = printer.run(|| Ok(sqs.message_count(&queue)? == 0)) => ended?,
     }
     let calls = target.calls();

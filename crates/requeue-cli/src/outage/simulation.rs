@@ -195,9 +195,10 @@ impl OutageRun {
             SimulatedFunction::new(self.sqs.clone(), self.queue.clone(), environments.collect());
         let open_since = RefCell::new(HashMap::new());
         function
-            .drain(|environment, left, report| {
-                self.note(report, open_since.borrow_mut().entry(environment).or_default());
-                self.progress.borrow_mut().tell(left);
+            .drain(|handled| {
+                let mut open_since = open_since.borrow_mut();
+                self.note(handled.report, open_since.entry(handled.environment).or_default());
+                self.progress.borrow_mut().tell(handled.left);
             })
             .await
     }

@@ -1,5 +1,6 @@
 //! The calls of a run, and how they keep a limit: counts in windows, order, seconds.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
@@ -74,9 +75,9 @@ impl Calls {
         (most - f64::from(limit.burst) - rate * TIMER.as_secs_f64()).max(0.0)
     }
 
-    /// For each message, how long it was called after a later one, in ascending order. Only the
-    /// messages below `count` are looked at.
-    pub(super) fn disorder(&self, count: u32) -> Vec<Duration> {
+    /// How long messages are called after later ones that are on time, in ascending order: of the
+    /// messages on time, and of the `late` ones. Only the messages below `count` are looked at.
+    pub(super) fn disorder(&self, count: u32, late: &BTreeSet<u32>) -> [Vec<Duration>; 2] {
         let mut first = vec![None; usize::try_from(count).unwrap_or(usize::MAX)];
         for call in &self.0 {
             if let Some(first) = usize::try_from(call.message).ok().and_then(|at| first.get_mut(at))
@@ -85,12 +86,18 @@ impl Calls {
             }
         }
         let mut later = Duration::MAX;
-        let mut disorder: Vec<Duration> = Vec::with_capacity(first.len());
-        for at in first.into_iter().rev().flatten() {
-            disorder.push(at.saturating_sub(later));
-            later = later.min(at);
+        let mut disorder = [Vec::new(), Vec::new()];
+        for (message, at) in (0..count).zip(first).rev() {
+            let Some(at) = at else { continue };
+            let is_late = late.contains(&message);
+            disorder[usize::from(is_late)].push(at.saturating_sub(later));
+            if !is_late {
+                later = later.min(at);
+            }
         }
-        disorder.sort_unstable();
+        for disorder in &mut disorder {
+            disorder.sort_unstable();
+        }
         disorder
     }
 }
@@ -147,6 +154,17 @@ mod tests {
         for (at, message) in [(1, 0), (2, 2), (5, 1), (6, 3), (9, 1)] {
             calls.push(Call { at: Duration::from_secs(at), message });
         }
-        assert_eq!(calls.disorder(4), [0, 0, 0, 3].map(Duration::from_secs));
+        let seconds = |seconds: &[u64]| -> Vec<_> {
+            seconds.iter().copied().map(Duration::from_secs).collect()
+        };
+        for (late, of_timely, of_late) in [
+            (&[][..], &[0, 0, 0, 3][..], &[][..]),
+            (&[1], &[0, 0, 0], &[3]),
+            (&[2], &[0, 0, 0], &[0]),
+            (&[0, 1, 2, 3], &[], &[0, 0, 0, 0]),
+        ] {
+            let disorder = calls.disorder(4, &late.iter().copied().collect());
+            assert_eq!(disorder, [seconds(of_timely), seconds(of_late)], "{late:?}");
+        }
     }
 }

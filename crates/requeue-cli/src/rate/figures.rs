@@ -1,5 +1,6 @@
 //! The result of a run, as rows of a table and as JSON.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
@@ -19,7 +20,10 @@ pub(super) struct RateFigures {
     windows: [(Duration, usize, u64); 3],
     /// The calls above the limit, in the worst window of any length.
     above: f64,
+    /// Of the messages on time.
     disorder: Disorder,
+    /// The late messages, and how long at most one was called after a later one.
+    late: (usize, Duration),
     /// The longest wait of another tenant's message.
     tenant_wait: Option<Duration>,
     pub(super) counts: RunCounts,
@@ -57,12 +61,13 @@ impl RateFigures {
         calls: &Calls,
         limit: &RateLimit,
         messages: u32,
+        late: &BTreeSet<u32>,
         tenants: &[Duration],
         counts: RunCounts,
         requests: &Requests,
     ) -> Self {
         let took = calls.last();
-        let disorder = calls.disorder(messages);
+        let [disorder, late] = calls.disorder(messages, late);
         let windows = [1, 10, 60].map(|periods| {
             let window = limit.period * periods;
             (window, calls.most_within(window), allowed(limit, window))
@@ -80,6 +85,7 @@ impl RateFigures {
                     .copied()
                     .unwrap_or_default(),
             },
+            late: (late.len(), late.last().copied().unwrap_or_default()),
             tenant_wait: tenants.iter().max().copied(),
             counts,
             messages: messages + u32::try_from(tenants.len()).unwrap_or(u32::MAX),
@@ -106,6 +112,8 @@ impl RateFigures {
             "refusedOfCalls": self.refused(),
             "mostSecondsOutOfOrder": self.disorder.most.as_secs_f64(),
             "secondsOutOfOrderOf99Percent": self.disorder.nearly_all.as_secs_f64(),
+            "lateMessages": self.late.0,
+            "mostSecondsOutOfOrderOfLate": self.late.1.as_secs_f64(),
             "longestWaitOfOtherTenantsSeconds": self.tenant_wait.map(|wait| wait.as_secs_f64()),
             "deferralsPerMessage": self.per_message(self.counts.deferrals),
             "putOff": self.counts.put_off,
@@ -156,6 +164,13 @@ impl RateFigures {
                     self.disorder.most.as_secs_f64(),
                     self.disorder.nearly_all.as_secs_f64()
                 ),
+            ),
+            (
+                "  late messages, which do not count".to_owned(),
+                match self.late {
+                    (0, _) => "0".to_owned(),
+                    (count, most) => format!("{count}, at most {:.1} s", most.as_secs_f64()),
+                },
             ),
             (
                 "deferrals for each message".to_owned(),

@@ -13,6 +13,7 @@ mod arguments;
 mod calls;
 mod chart;
 mod figures;
+mod late;
 mod simulation;
 
 pub(crate) use arguments::Arguments;

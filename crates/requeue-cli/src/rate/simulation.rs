@@ -12,8 +12,8 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use requeue::store::Store;
 use requeue::{
-    BatchProcessor, Clock, Coordination, DeadLetterMode, Deferral, Disposition, Failure, Handler,
-    Message, RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, Coordination, DeadLetterMode, Disposition, Failure, Handler, Message,
+    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -21,8 +21,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::arguments::Arguments;
 use super::calls::{Call, Calls};
 use super::figures::{RateFigures, Requests, RunCounts};
+use super::late::{LateMessages, is_put_off};
 use crate::Error;
-use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests};
+use crate::simulated::{OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests};
 
 /// The start time of a run.
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -146,8 +147,9 @@ async fn run(
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
         sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?
     };
+    let mut late = LateMessages::default();
     for number in 0..arguments.messages {
-        send(&sqs, &queue, number)?;
+        late.add(send(&sqs, &queue, number)?, number);
     }
     let began = Instant::now();
     let down = arguments
@@ -158,10 +160,18 @@ async fn run(
     let true_rate = arguments.true_limit.map(|limit| f64::from(limit) / period(arguments));
     let service =
         CountingService { began, true_rate, messages: arguments.messages, log: Arc::default() };
-    let settings = settings(arguments, policy, sharing, store.clone());
+    let settings = settings(arguments, policy, sharing);
     let skews = Sampler::seeded(!arguments.seed);
-    let environments = (0..arguments.environments).map(|_| {
+    let stores: Vec<_> = (0..arguments.environments)
+        .map(|_| store.clone().map(|store| Arc::new(OwnStore::of(store))))
+        .collect();
+    let environments = stores.iter().map(|store| {
         let mut settings = settings.clone();
+        settings.coordination = store.clone().map(|store| {
+            let mut coordination = Coordination::by(store as Arc<dyn Store>);
+            coordination.max_environments = arguments.environments;
+            coordination
+        });
         settings.clock = Some(skewed(&clock, arguments.skew, skews.sample()));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
     });
@@ -169,11 +179,14 @@ async fn run(
     function.duplicates = f64::from(arguments.duplicates) / 100.0;
     function.is_warm = arguments.warm;
     let (counts, progress) = (Cell::default(), RefCell::new(RunProgress::new(sharing.name())));
+    let late = RefCell::new(late);
     let feeding = feed(arguments, &sqs, &queue, &service);
     function
-        .drain_while(feeding, |_, left, report| {
-            counts.set(counted(counts.get(), report));
-            progress.borrow_mut().tell(left);
+        .drain_while(feeding, |handled| {
+            counts.set(counted(counts.get(), handled.report));
+            let store = stores[handled.environment].as_ref();
+            late.borrow_mut().note(handled, store.is_some_and(|store| store.was_throttled()));
+            progress.borrow_mut().tell(handled.left);
         })
         .await?;
     let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };
@@ -181,19 +194,15 @@ async fn run(
     let (limit, messages) = (arguments.rate_limit(), arguments.messages);
     let mut counts = counts.get();
     counts.refused = arguments.true_limit.map(|_| log.refused);
-    Ok(RateFigures::of(&log.calls, &limit, messages, &log.waits, counts, &requests))
+    let late = late.into_inner().into_numbers();
+    Ok(RateFigures::of(&log.calls, &limit, messages, &late, &log.waits, counts, &requests))
 }
 
 fn period(arguments: &Arguments) -> f64 {
     arguments.rate_limit().period.as_secs_f64()
 }
 
-fn settings(
-    arguments: &Arguments,
-    policy: RetryPolicy,
-    sharing: Sharing,
-    store: Option<Arc<SimulatedStore>>,
-) -> Settings {
+fn settings(arguments: &Arguments, policy: RetryPolicy, sharing: Sharing) -> Settings {
     let mut settings = Settings::default();
     let own = policy.limit;
     settings.policy = policy;
@@ -207,11 +216,6 @@ fn settings(
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
     settings.dead_letter = DeadLetterMode::Annotate;
-    settings.coordination = store.map(|store| {
-        let mut coordination = Coordination::by(store as Arc<dyn Store>);
-        coordination.max_environments = arguments.environments;
-        coordination
-    });
     settings
 }
 
@@ -235,9 +239,9 @@ fn skewed(clock: &Clock, most: u32, sample: f64) -> Clock {
     Clock::showing(move || clock.now() + later - earlier)
 }
 
-fn send(sqs: &EmbeddedSqs, queue: &QueueArn, number: u32) -> Result<(), Error> {
-    sqs.put(queue, &Entry::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?;
-    Ok(())
+/// Sends a message, and returns its id.
+fn send(sqs: &EmbeddedSqs, queue: &QueueArn, number: u32) -> Result<String, Error> {
+    Ok(sqs.put(queue, &Entry::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?)
 }
 
 fn number(message: &Message) -> u32 {
@@ -266,11 +270,8 @@ async fn feed(
 
 fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
     for outcome in &report.outcomes {
-        if let Disposition::Defer { why, .. } = outcome.disposition {
-            let is_put_off = matches!(why, Deferral::StoreThrottled | Deferral::StoreUnavailable);
-            counts.deferrals += 1;
-            counts.put_off += u64::from(is_put_off);
-        }
+        counts.deferrals += u64::from(matches!(outcome.disposition, Disposition::Defer { .. }));
+        counts.put_off += u64::from(is_put_off(outcome));
     }
     counts
 }

@@ -18,7 +18,7 @@ const POLLERS: usize = 5;
 /// Lambda begins with so many concurrent invocations, and adds up to 300 each minute.
 const AT_FIRST: u32 = 5;
 const BETWEEN_STARTS: Duration = Duration::from_millis(200);
-const BATCHING_WINDOW: Duration = Duration::from_secs(1);
+pub(crate) const BATCHING_WINDOW: Duration = Duration::from_secs(1);
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(380);
 /// Long polling, as Lambda's poller does.
@@ -41,6 +41,16 @@ pub(crate) struct SimulatedFunction<H> {
     pub(crate) is_warm: bool,
     /// Whether further messages are sent.
     is_fed: Cell<bool>,
+}
+
+/// A batch that was handled.
+pub(crate) struct Handled<'a> {
+    /// The number of the execution environment.
+    pub(crate) environment: usize,
+    pub(crate) delivered: Instant,
+    /// The messages in the queue now.
+    pub(crate) left: usize,
+    pub(crate) report: &'a Report,
 }
 
 impl<H: Handler> SimulatedFunction<H> {
@@ -71,7 +81,7 @@ impl<H: Handler> SimulatedFunction<H> {
     pub(crate) async fn drain_while(
         &self,
         feeding: impl Future<Output = Result<(), Error>>,
-        note: impl Fn(usize, usize, &Report),
+        note: impl Fn(&Handled<'_>),
     ) -> Result<(), Error> {
         self.is_fed.set(true);
         let feeding = async {
@@ -83,9 +93,8 @@ impl<H: Handler> SimulatedFunction<H> {
         Ok(())
     }
 
-    /// Delivers until the queue is empty. `note` gets the number of the execution environment, the
-    /// number of messages in the queue, and the report of each batch.
-    pub(crate) async fn drain(&self, note: impl Fn(usize, usize, &Report)) -> Result<(), Error> {
+    /// Delivers until the queue is empty, and tells `note` of each batch.
+    pub(crate) async fn drain(&self, note: impl Fn(&Handled<'_>)) -> Result<(), Error> {
         let pollers = Semaphore::new(POLLERS);
         let began = Instant::now();
         let environments = self.environments.iter().enumerate().map(|(number, processor)| {
@@ -94,8 +103,7 @@ impl<H: Handler> SimulatedFunction<H> {
             let (pollers, note) = (&pollers, &note);
             async move {
                 sleep_until(began + BETWEEN_STARTS * more).await;
-                self.environment(processor, pollers, |left, report| note(number, left, report))
-                    .await
+                self.environment(number, processor, pollers, note).await
             }
         });
         try_join_all(environments).await?;
@@ -105,9 +113,10 @@ impl<H: Handler> SimulatedFunction<H> {
     /// One execution environment. The one that has been free for longest is next.
     async fn environment(
         &self,
+        environment: usize,
         processor: &BatchProcessor<H, EmbeddedSqs>,
         pollers: &Semaphore,
-        note: impl Fn(usize, &Report),
+        note: impl Fn(&Handled<'_>),
     ) -> Result<(), Error> {
         loop {
             let poller = pollers.acquire().await?;
@@ -117,8 +126,10 @@ impl<H: Handler> SimulatedFunction<H> {
                 .iter()
                 .map(|record| record.receipt_handle.clone().unwrap_or_default())
                 .collect();
-            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
-            note(self.sqs.message_count(&self.queue)?, &report);
+            let delivered = Instant::now();
+            let report = processor.process(records, delivered + FUNCTION_TIMEOUT).await;
+            let left = self.sqs.message_count(&self.queue)?;
+            note(&Handled { environment, delivered, left, report: &report });
             let done: Vec<String> = report
                 .outcomes
                 .iter()

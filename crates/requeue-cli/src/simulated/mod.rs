@@ -5,6 +5,6 @@ mod function;
 mod progress;
 mod store;
 
-pub(crate) use function::{SimulatedFunction, requests};
+pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
 pub(crate) use progress::RunProgress;
-pub(crate) use store::SimulatedStore;
+pub(crate) use store::{OwnStore, SimulatedStore};

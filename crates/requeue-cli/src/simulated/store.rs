@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, pending};
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use requeue::Clock;
 use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
 use tokio::time::{Instant, sleep};
@@ -103,5 +103,44 @@ impl Store for SimulatedStore {
             self.respond(answer).await
         }
         .boxed()
+    }
+}
+
+/// The store, as one execution environment asks it.
+#[derive(Debug)]
+pub(crate) struct OwnStore {
+    store: Arc<SimulatedStore>,
+    was_throttled: AtomicBool,
+}
+
+impl OwnStore {
+    pub(crate) fn of(store: Arc<SimulatedStore>) -> Self {
+        Self { store, was_throttled: AtomicBool::default() }
+    }
+
+    /// Whether the store was throttled for this execution environment since the last look.
+    pub(crate) fn was_throttled(&self) -> bool {
+        self.was_throttled.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Store for OwnStore {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        let update = self.store.update(key, update);
+        update
+            .inspect_err(|error| {
+                if *error == StoreError::Throttled {
+                    self.was_throttled.store(true, Ordering::Relaxed);
+                }
+            })
+            .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.store.read(key)
     }
 }
