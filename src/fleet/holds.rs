@@ -4,19 +4,21 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
+pub(crate) use self::known::Ticket;
+use self::known::{HeldScope, free};
 use super::{Fleet, expires};
-use crate::gate::{
-    Caller, Change, Held, HoldStanding, ProbeLease, Reply, Results, Scope, SharedHealth,
-};
-use crate::limit::LONGEST_LINE;
+use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
+use crate::limit::{LONGEST_LINE, LimitState};
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
-use crate::store::{Field, Item, Key, StoreError, Update};
+use crate::store::{Field, Item, StoreError, Update};
+
+mod known;
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -40,48 +42,12 @@ pub(crate) struct SharedHolds {
     scopes: Mutex<HashMap<Scope, Arc<HeldScope>>>,
 }
 
-/// The knowledge of this execution environment about a scope.
-#[derive(Debug)]
-struct HeldScope {
-    key: Key,
-    seen: Mutex<Known>,
-    /// Held while a request is under way, so that messages that ask together ask once.
-    asking: AsyncMutex<()>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    health: SharedHealth,
-    /// The expiry of the item, which the limit in it may need for longer than the hold.
-    expires: u64,
-    /// The time of the last request, even if it got no answer.
-    asked: Option<Instant>,
-    /// Results that are not reported yet, of calls that began in this generation.
-    pending: (u64, Results),
-}
-
-/// The permission to call. The result of the call is told with it.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    state: Arc<HeldScope>,
-    caller: Caller,
-    generation: u64,
-    lease: Option<ProbeLease>,
-}
-
 /// The answer to a message that may not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
     Held(Held),
     /// The throttled store does not say whether another message probes.
     Throttled,
-}
-
-impl Ticket {
-    /// Whether the call probes a hold.
-    pub(crate) fn is_probe(&self) -> bool {
-        self.lease.is_some()
-    }
 }
 
 impl SharedHolds {
@@ -114,6 +80,22 @@ impl SharedHolds {
         self.scope(scope).seen().health
     }
 
+    /// The limit in the same item, as last seen.
+    pub(super) fn limit(&self, scope: Scope) -> LimitState {
+        self.scope(scope).seen().limit
+    }
+
+    /// Learns of a change of the limit.
+    pub(super) fn note_limit(&self, scope: Scope, limit: LimitState) {
+        self.scope(scope).seen().limit = limit;
+    }
+
+    /// A change that is to be made only if the service is still held or free as it is now known.
+    /// `None` if it is known to be held.
+    pub(super) fn unless_held(&self, scope: Scope, update: Update) -> Option<Update> {
+        self.scope(scope).seen().health.unless_held(update, self.fleet.now())
+    }
+
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution
     /// environments gets the lease to probe: for `lasts`, and a moment more. With a limit, the store
     /// is asked for a slot right before the call, and its answer tells of the hold.
@@ -135,7 +117,7 @@ impl SharedHolds {
                 }
                 HoldStanding::MayProbe(_) => false,
             };
-            if let Some(decided) = decided(standing, &state, caller, &health)
+            if let Some(decided) = decided(standing, &state, caller, limit, &health)
                 && (is_known || state.is_known(FRESH))
             {
                 return decided;
@@ -148,14 +130,14 @@ impl SharedHolds {
                     match self.change(&state, &update).await {
                         Ok(Some(health)) => {
                             let lease = Some(lease);
-                            return Ok(Ticket { lease, ..free(&state, caller, &health) });
+                            return Ok(Ticket { lease, ..free(&state, caller, limit, &health) });
                         }
                         Ok(None) => {}
                         // The store cannot say who probes, so each environment protects alone.
                         // It may have given the lease all the same.
                         Err(StoreError::Unavailable(_)) => {
                             let lease = Some(lease);
-                            return Ok(Ticket { lease, ..free(&state, caller, &health) });
+                            return Ok(Ticket { lease, ..free(&state, caller, limit, &health) });
                         }
                         Err(StoreError::Throttled) => return Err(NoTicket::Throttled),
                     }
@@ -172,25 +154,24 @@ impl SharedHolds {
         let health = state.seen().health;
         match self.standing(&health, caller) {
             HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(NoTicket::Held(held)),
-            _ => Ok(free(&state, caller, &health)),
+            _ => Ok(free(&state, caller, limit, &health)),
         }
     }
 
     /// Lets a message through by the last answer, without a request.
-    pub(crate) fn look(&self, scope: Scope, caller: Caller) -> Result<Ticket, Held> {
+    pub(crate) fn look(
+        &self,
+        scope: Scope,
+        caller: Caller,
+        limit: Option<&RateLimit>,
+    ) -> Result<Ticket, Held> {
         let state = self.scope(scope);
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Free => Ok(free(&state, caller, &health)),
+            HoldStanding::Free => Ok(free(&state, caller, limit, &health)),
             HoldStanding::Held(held) => Err(held),
             HoldStanding::MayProbe(why) => Err(Held { why, rest: Duration::ZERO }),
         }
-    }
-
-    /// The ticket of a message that is not to be held. If the service is held, its result says
-    /// nothing.
-    pub(crate) fn unheld(&self, scope: Scope, caller: Caller) -> Option<Ticket> {
-        self.look(scope, caller).ok()
     }
 
     /// Tells the result of a call.
@@ -200,14 +181,17 @@ impl SharedHolds {
         match (reply, self.max_pause, breaker) {
             (Reply::Silent, _, _) => {
                 if let Some(lease) = ticket.lease {
-                    self.end_probe(state, ticket, |health| Some(health.release(lease))).await;
+                    let release = |health: &SharedHealth| Some((health.release(lease), None));
+                    self.end_probe(state, ticket, release).await;
                 }
                 None
             }
             (Reply::Paused(delay), Some(longest), _) => {
                 let length = delay.min(longest);
-                let pause =
-                    |health: &SharedHealth| health.pause(ticket.lease, length, self.fleet.now());
+                let pause = |health: &SharedHealth| {
+                    let pause = health.pause(ticket.lease, length, self.fleet.now());
+                    pause.map(|(update, extension)| (update, Some(extension)))
+                };
                 let was_open = state.seen().health.is_open();
                 let is_paused = self.end_probe(state, ticket, pause).await;
                 (is_paused && was_open).then_some(Change::ClosedForAll)
@@ -217,25 +201,26 @@ impl SharedHolds {
                     if let Some(pending) = state.seen().pending_of(ticket) {
                         pending.fail(ticket.caller.message);
                     }
-                    return self.report(state, Some(breaker)).await;
+                    return self.report(state, ticket, Some(breaker)).await;
                 };
                 let fail = |health: &SharedHealth| {
                     Some(health.fail(lease, ticket.caller, breaker, self.fleet.now()))
                 };
                 self.end_probe(state, ticket, fail).await;
-                self.open(state, breaker).await
+                self.open(state, ticket, breaker).await
             }
             (Reply::Alive | Reply::Paused(_), _, _) | (Reply::Down, _, None) => {
                 if ticket.lease.is_some() {
                     let was_open = state.seen().health.is_open();
-                    let close = |health: &SharedHealth| Some(health.close(self.fleet.now()));
+                    let close =
+                        |health: &SharedHealth| Some((health.close(self.fleet.now()), None));
                     let is_closed = self.end_probe(state, ticket, close).await;
                     return (is_closed && was_open).then_some(Change::ClosedForAll);
                 }
                 if !state.seen().answer(ticket, self.fleet.now()) {
                     return None;
                 }
-                self.report(state, breaker).await
+                self.report(state, ticket, breaker).await
             }
         }
     }
@@ -245,16 +230,17 @@ impl SharedHolds {
         &self,
         state: &HeldScope,
         ticket: &Ticket,
-        change: impl Fn(&SharedHealth) -> Option<Update>,
+        change: impl Fn(&SharedHealth) -> Option<(Update, Option<Extension>)>,
     ) -> bool {
         let _asking = state.asking.lock().await;
-        for _ in 0..MAX_REQUESTS {
+        for left in (0..MAX_REQUESTS).rev() {
             let health = state.seen().health;
             if ticket.is_probe() && health.generation() != ticket.generation {
                 return false;
             }
-            let Some(update) = change(&health) else { return false };
-            match self.change(state, &update).await {
+            let Some((update, extension)) = change(&health) else { return false };
+            let extension = extension.filter(|_| left > 0);
+            match self.change(state, &self.lengthen_line(ticket, update, extension)).await {
                 Ok(None) => {}
                 Ok(Some(_)) => return true,
                 Err(_) => return false,
@@ -264,7 +250,12 @@ impl SharedHolds {
     }
 
     /// Reports the results that are not reported yet, and opens the circuit by them.
-    async fn report(&self, state: &HeldScope, breaker: Option<&CircuitBreaker>) -> Option<Change> {
+    async fn report(
+        &self,
+        state: &HeldScope,
+        ticket: &Ticket,
+        breaker: Option<&CircuitBreaker>,
+    ) -> Option<Change> {
         let _asking = state.asking.lock().await;
         let (generation, evidence) = mem::take(&mut state.seen().pending);
         for _ in 0..MAX_REQUESTS {
@@ -279,22 +270,56 @@ impl SharedHolds {
                 Ok(Some(_)) | Err(_) => return None,
             }
         }
-        self.open_now(state, breaker?).await
+        self.open_now(state, ticket, breaker?).await
     }
 
-    async fn open(&self, state: &HeldScope, breaker: &CircuitBreaker) -> Option<Change> {
+    async fn open(
+        &self,
+        state: &HeldScope,
+        ticket: &Ticket,
+        breaker: &CircuitBreaker,
+    ) -> Option<Change> {
         let _asking = state.asking.lock().await;
-        self.open_now(state, breaker).await
+        self.open_now(state, ticket, breaker).await
     }
 
     /// Opens the circuit, if it is to open.
-    async fn open_now(&self, state: &HeldScope, breaker: &CircuitBreaker) -> Option<Change> {
-        let (health, now) = (state.seen().health, self.fleet.now());
-        if !health.opens(breaker, now) {
-            return None;
+    async fn open_now(
+        &self,
+        state: &HeldScope,
+        ticket: &Ticket,
+        breaker: &CircuitBreaker,
+    ) -> Option<Change> {
+        for left in (0..MAX_REQUESTS).rev() {
+            let (health, now) = (state.seen().health, self.fleet.now());
+            if !health.opens(breaker, now) {
+                return None;
+            }
+            let (update, extension) = health.open(breaker, now);
+            let extension = Some(extension).filter(|_| left > 0);
+            match self.change(state, &self.lengthen_line(ticket, update, extension)).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Some(Change::OpenedForAll),
+                Err(_) => return None,
+            }
         }
-        let opened = self.change(state, &health.open(breaker, now)).await;
-        matches!(opened, Ok(Some(_))).then_some(Change::OpenedForAll)
+        None
+    }
+
+    /// A hold lets nobody through, so the line of the limit becomes as much longer. If the line
+    /// changes too often meanwhile, the hold comes first.
+    fn lengthen_line(
+        &self,
+        ticket: &Ticket,
+        update: Update,
+        extension: Option<Extension>,
+    ) -> Update {
+        let seen = ticket.state.seen().limit;
+        let lengthened =
+            ticket.limit.zip(extension).and_then(|(limit, Extension { by, until })| {
+                seen.lengthened(&limit, &update, by, until, self.fleet.now())
+            });
+        lengthened.unwrap_or(update)
     }
 
     /// Makes a change. Returns the health afterwards, or `None` if another had changed it before.
@@ -343,57 +368,15 @@ impl SharedHolds {
     }
 }
 
-impl HeldScope {
-    fn seen(&self) -> MutexGuard<'_, Known> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn learn(&self, item: &Item) -> SharedHealth {
-        let health = SharedHealth::of(item);
-        let mut seen = self.seen();
-        (seen.health, seen.asked) = (health, Some(Instant::now()));
-        seen.expires = item.get(Field::EXPIRES);
-        health
-    }
-
-    fn is_known(&self, lately: Duration) -> bool {
-        self.seen().asked.is_some_and(|asked| asked.elapsed() < lately)
-    }
-}
-
-impl Known {
-    /// Notes a response. Returns whether it says something new.
-    fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
-        let is_new = !(self.health.is_clean(now) && self.pending.1.is_empty());
-        if is_new && let Some(pending) = self.pending_of(ticket) {
-            pending.answer();
-        }
-        is_new
-    }
-
-    /// The results of this generation, if the ticket is of it.
-    fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
-        let generation = self.health.generation();
-        if self.pending.0 != generation {
-            self.pending = (generation, Results::default());
-        }
-        (ticket.generation == generation).then_some(&mut self.pending.1)
-    }
-}
-
-/// A ticket of a scope that is not held.
-fn free(state: &Arc<HeldScope>, caller: Caller, health: &SharedHealth) -> Ticket {
-    Ticket { state: Arc::clone(state), caller, generation: health.generation(), lease: None }
-}
-
 fn decided(
     standing: HoldStanding,
     state: &Arc<HeldScope>,
     caller: Caller,
+    limit: Option<&RateLimit>,
     health: &SharedHealth,
 ) -> Option<Result<Ticket, NoTicket>> {
     match standing {
-        HoldStanding::Free => Some(Ok(free(state, caller, health))),
+        HoldStanding::Free => Some(Ok(free(state, caller, limit, health))),
         HoldStanding::Held(held) => Some(Err(NoTicket::Held(held))),
         HoldStanding::MayProbe(_) => None,
     }

@@ -8,29 +8,23 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
 
+use self::asking::{AskTask, LATER};
 use super::fallback::Fallback;
 use super::{Fleet, SharedHolds, expires};
 use crate::disposition::Deferral;
 use crate::gate::Scope;
-use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState};
+use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState, Place};
 use crate::policy::RateLimit;
-use crate::store::{Field, Item, StoreError};
+use crate::store::Field;
 
+mod asking;
 mod recovery;
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
-/// The other messages of a batch ask within this time after the first one, unless something else
-/// prevents their calls.
-const TOGETHER: Duration = Duration::from_millis(1);
-
-/// A throttled store is asked once more after half of this to one and a half. Then most messages keep
-/// about their order, and need no copy to ask again.
-const LATER: Duration = Duration::from_millis(200);
 
 /// The rate limits of one policy, in the store.
 #[derive(Debug)]
@@ -48,6 +42,8 @@ pub(crate) struct SharedLimits {
 struct ScopeState {
     /// The store's state, as last seen.
     seen: LimitState,
+    /// Whether other environments had taken slots of the gate that this one took for free.
+    is_gate_busy: bool,
     fallback: Fallback,
     /// The limit, and since when it is known.
     known: Option<KnownLimit>,
@@ -62,13 +58,22 @@ struct ScopeState {
     throttled: u32,
 }
 
+/// The request of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) ask: Ask,
+    /// The longest wait for its slot.
+    pub(crate) longest: Duration,
+    pub(crate) sample: f64,
+    /// Whether it takes no slot while its service is held.
+    pub(crate) may_be_held: bool,
+}
+
 /// A message that asks.
 #[derive(Debug)]
 struct Asker {
     limit: KnownLimit,
-    ask: Ask,
-    longest: Duration,
-    sample: f64,
+    request: Request,
     answer: oneshot::Sender<Admitted>,
 }
 
@@ -77,6 +82,8 @@ struct Asker {
 pub(crate) enum Admitted {
     /// By the limit.
     By(Admission),
+    /// The service is held.
+    Held,
     /// The store did not decide, for this number of times in a row.
     PutOff { why: Deferral, times: u32 },
 }
@@ -96,15 +103,12 @@ impl SharedLimits {
         self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
-    /// Admits one message, which can wait for its slot as long as `longest`. So many `others` are
-    /// about to ask.
+    /// Admits one message. So many `others` are about to ask.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         scope: Scope,
         limit: &RateLimit,
-        ask: Ask,
-        longest: Duration,
-        sample: f64,
+        request: Request,
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
@@ -115,14 +119,13 @@ impl SharedLimits {
             }
             let state = scopes.entry(scope).or_default();
             let limit = state.known(limit, &self.fleet);
-            state.waiting.push(Asker { limit, ask, longest, sample, answer });
+            state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             if state.waiting.len() >= state.expected {
                 state.complete.notify_one();
             }
             if !mem::replace(&mut state.is_asked, true) {
-                let asking = AskTask { limits: Arc::clone(self), scope, is_over: false };
-                tokio::spawn(asking.ask());
+                tokio::spawn(AskTask::new(self, scope).ask());
             }
         }
         // The task ends without an answer if its runtime does.
@@ -139,10 +142,10 @@ impl SharedLimits {
             let (seen, next, end) = {
                 let mut scopes = self.scopes();
                 let state = scopes.entry(scope).or_default();
-                let (known, seen) = (state.known(limit, fleet), state.seen);
+                let (known, seen) = (state.known(limit, fleet), self.seen(scope, state));
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
-                state.seen = next;
+                self.learn(scope, state, next);
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
             let end = end.max(self.held_until(scope));
@@ -151,7 +154,7 @@ impl SharedLimits {
             let Ok(answer) = fleet.update(&key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            self.scopes().entry(scope).or_default().seen = seen;
+            self.learn(scope, self.scopes().entry(scope).or_default(), seen);
             if answer.is_changed {
                 return;
             }
@@ -162,6 +165,37 @@ impl SharedLimits {
     fn held_until(&self, scope: Scope) -> SystemTime {
         let holds = self.holds.as_ref();
         holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.health(scope).end(self.fleet.now()))
+    }
+
+    /// The state of a limit, as last seen. The holds in the same item see it too.
+    fn seen(&self, scope: Scope, state: &ScopeState) -> LimitState {
+        self.holds.as_ref().map_or(state.seen, |holds| holds.limit(scope))
+    }
+
+    fn learn(&self, scope: Scope, state: &mut ScopeState, seen: LimitState) {
+        match &self.holds {
+            Some(holds) => holds.note_limit(scope, seen),
+            None => state.seen = seen,
+        }
+    }
+
+    /// The place of a message that waits in line while its service is held until this time, and its
+    /// turn. It costs no request.
+    pub(crate) fn held(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        place: Place,
+        until: SystemTime,
+    ) -> (Place, SystemTime) {
+        let fleet = &self.fleet;
+        let (known, seen) = {
+            let mut scopes = self.scopes();
+            let state = scopes.entry(scope).or_default();
+            (state.known(limit, fleet), self.seen(scope, state))
+        };
+        let (place, turn) = seen.held(&known, place, fleet.shared(until), fleet.now());
+        (place, fleet.local(turn))
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {
@@ -178,199 +212,5 @@ impl ScopeState {
             None => fleet.started,
         };
         *self.known.insert(KnownLimit::new(*limit, since))
-    }
-}
-
-/// The task that asks for the messages of a scope.
-struct AskTask {
-    limits: Arc<SharedLimits>,
-    scope: Scope,
-    is_over: bool,
-}
-
-impl Drop for AskTask {
-    /// The runtime ended the task. The next message begins a new one.
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
-        }
-    }
-}
-
-impl AskTask {
-    async fn ask(mut self) {
-        loop {
-            let _ = timeout(TOGETHER, self.gathered()).await;
-            let waiting = {
-                let mut scopes = self.limits.scopes();
-                let state = scopes.entry(self.scope).or_default();
-                if state.waiting.is_empty() {
-                    // Under the lock, so that no message waits for nobody.
-                    state.is_asked = false;
-                    self.is_over = true;
-                    return;
-                }
-                state.expected = 0;
-                mem::take(&mut state.waiting)
-            };
-            self.round(waiting).await;
-        }
-    }
-
-    /// Waits until all ask that are expected to.
-    async fn gathered(&self) {
-        let complete = self.with(|state| Arc::clone(&state.complete));
-        while self.with(|state| state.waiting.len() < state.expected) {
-            complete.notified().await;
-        }
-    }
-
-    /// Asks for these messages together.
-    async fn round(&self, mut waiting: Vec<Asker>) {
-        let SharedLimits { fleet, queue, .. } = &*self.limits;
-        // If the limit changed a moment ago, the last one knows it.
-        let Some(limit) = waiting.last().map(|one| one.limit) else { return };
-        let key = fleet.scope_key(queue, self.scope);
-        let mut seen = self.with(|state| state.seen);
-        if !fleet.has_answered() {
-            // A clock that is off is corrected before it decides anything.
-            match fleet.read(&key).await {
-                Ok(answer) => {
-                    self.tell(&answer.before);
-                    seen = LimitState::of(&answer.before);
-                }
-                Err(error) => return self.without_answer(&error, waiting),
-            }
-        }
-        let mut may_ask_again = true;
-        for _ in 0..MAX_REQUESTS {
-            // The others' attempts have ended.
-            waiting.retain(|one| !one.answer.is_closed());
-            // Slots that pass before the answer would be lost.
-            let at = fleet.now() + fleet.latency();
-            let mut claim = Claim::new(&limit, seen, at);
-            let shares: Vec<_> =
-                waiting.iter().map(|one| claim.take(one.ask, one.longest)).collect();
-            let before = if claim.is_empty() {
-                seen
-            } else {
-                let in_use_until = claim.in_use_until().max(self.limits.held_until(self.scope));
-                let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
-                match fleet.update(&key, &update).await {
-                    Ok(answer) => {
-                        let before = LimitState::of(&answer.before);
-                        let mut item = answer.before;
-                        let is_changed = answer.is_changed && update.apply(&mut item);
-                        self.tell(&item);
-                        seen = if is_changed { claim.next(before) } else { before };
-                        self.with(|state| {
-                            state.seen = seen;
-                            if is_changed {
-                                state.throttled = 0;
-                                state.fallback.note(claim.slots(), at);
-                            }
-                        });
-                        if !is_changed {
-                            continue;
-                        }
-                        before
-                    }
-                    Err(StoreError::Throttled) if mem::take(&mut may_ask_again) => {
-                        let sample = waiting.first().map_or(0.0, |one| one.sample);
-                        sleep(LATER.mul_f64(0.5 + sample)).await;
-                        continue;
-                    }
-                    Err(error) => return self.without_answer(&error, waiting),
-                }
-            };
-            let now = fleet.now();
-            let mut late = Vec::new();
-            for (one, share) in waiting.into_iter().zip(shares) {
-                match claim.admission(share, before) {
-                    // Slots that passed meanwhile would all be used at once.
-                    Admission::Slot(wait) if at + wait + limit.limit.tolerance() < now => {
-                        late.push(one);
-                    }
-                    Admission::Slot(wait) => {
-                        let wait = (at + wait).duration_since(now).unwrap_or_default();
-                        one.answer(Admitted::By(Admission::Slot(wait)));
-                    }
-                    Admission::InLine(place, due) => {
-                        let due = fleet.local(due);
-                        one.answer(Admitted::By(Admission::InLine(place, due)));
-                    }
-                    refused => one.answer(Admitted::By(refused)),
-                }
-            }
-            waiting = late;
-            if waiting.is_empty() {
-                return;
-            }
-        }
-        // Too many others change the item at the same time.
-        self.put_off(waiting);
-    }
-
-    fn without_answer(&self, error: &StoreError, waiting: Vec<Asker>) {
-        match error {
-            StoreError::Throttled => self.put_off(waiting),
-            StoreError::Unavailable(_) => self.alone(waiting),
-        }
-    }
-
-    fn put_off(&self, waiting: Vec<Asker>) {
-        let times = self.with(|state| {
-            state.throttled = state.throttled.saturating_add(1);
-            state.throttled
-        });
-        for one in waiting {
-            one.answer(Admitted::PutOff { why: Deferral::StoreThrottled, times });
-        }
-    }
-
-    /// Admits messages without a store: no more than lately.
-    fn alone(&self, waiting: Vec<Asker>) {
-        let fleet = &*self.limits.fleet;
-        let now = fleet.now();
-        self.with(|state| {
-            for one in waiting {
-                // It would not call by its slot, and another could.
-                if matches!(one.ask, Ask::Held(_)) {
-                    one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
-                    continue;
-                }
-                let most = fleet.max_environments;
-                let admission = state.fallback.admit(
-                    &one.limit.limit,
-                    most,
-                    state.seen,
-                    one.longest,
-                    now,
-                    one.sample,
-                );
-                one.answer(match admission {
-                    Admission::Slot(_) => Admitted::By(admission),
-                    _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
-                });
-            }
-        });
-    }
-
-    /// An answer tells of the pause and of the circuit too.
-    fn tell(&self, item: &Item) {
-        if let Some(holds) = &self.limits.holds {
-            holds.note(self.scope, item);
-        }
-    }
-
-    fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {
-        change(self.limits.scopes().entry(self.scope).or_default())
-    }
-}
-
-impl Asker {
-    /// Nobody waits any more for a message whose attempt has ended.
-    fn answer(self, admitted: Admitted) {
-        let _ = self.answer.send(admitted);
     }
 }

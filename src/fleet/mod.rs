@@ -25,7 +25,7 @@ mod tests;
 
 pub(crate) use attempts::AttemptCounts;
 pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
-pub(crate) use limits::{Admitted, SharedLimits};
+pub(crate) use limits::{Admitted, Request, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while

@@ -16,6 +16,7 @@ use crate::policy::RateLimit;
 use crate::store::MemoryStore;
 
 mod holds;
+mod line;
 mod recovery;
 
 const LONGEST: Duration = Duration::from_secs(2);
@@ -117,10 +118,15 @@ fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Environment {
     (Arc::new(SharedLimits::new(Arc::new(fleet), String::new())), limit)
 }
 
+/// The request of a message that a hold does not concern.
+fn request(ask: Ask, longest: Duration, sample: f64) -> Request {
+    Request { ask, longest, sample, may_be_held: false }
+}
+
 async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {
     let asks = (0..messages).map(|number| {
         let others = usize::try_from(messages - 1 - number).expect("few");
-        limits.admit(Scope::default(), limit, ask, LONGEST, 0.5, others)
+        limits.admit(Scope::default(), limit, request(ask, LONGEST, 0.5), others)
     });
     join_all(asks).await
 }
@@ -378,7 +384,8 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "", Scope::of("tenant 7")),
     ] {
         let limits = Arc::new(SharedLimits::new(fleet(namespace), queue.to_owned()));
-        let admitted = limits.admit(scope, &limit, Ask::Newcomer, LONGEST, 0.5, 0).await;
+        let asks = request(Ask::Newcomer, LONGEST, 0.5);
+        let admitted = limits.admit(scope, &limit, asks, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
     }
 }
@@ -390,7 +397,7 @@ async fn a_held_message_takes_no_slot_while_the_store_is_down() {
     store.next(&[Case::Denied; 20]);
     sleep(Duration::from_secs(100)).await;
     let held = Ask::Held(epoch() + Duration::from_secs(1_000));
-    let admit = |ask| limits.admit(Scope::default(), &limit, ask, LONGEST, 0.0, 0);
+    let admit = |ask| limits.admit(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
     let why = Deferral::StoreUnavailable;
     assert_eq!(admit(held).await, Admitted::PutOff { why, times: 1 });
     assert!(matches!(admit(Ask::Retry).await, Admitted::By(Admission::Slot(_))));

@@ -24,7 +24,7 @@ pub(crate) use call::{Caller, Change, Held, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
 pub use scope::Scope;
-pub(crate) use shared::{HoldStanding, ProbeLease, Recovery, Results, SharedHealth};
+pub(crate) use shared::{Extension, HoldStanding, ProbeLease, Recovery, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

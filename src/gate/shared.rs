@@ -92,6 +92,13 @@ pub(crate) enum HoldStanding {
     MayProbe(Deferral),
 }
 
+/// The time by which a hold becomes longer, and its end then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extension {
+    pub(crate) by: Duration,
+    pub(crate) until: SystemTime,
+}
+
 /// The lease of a message that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeLease(u64);
@@ -189,7 +196,7 @@ impl SharedHealth {
         lease: Option<ProbeLease>,
         length: Duration,
         now: SystemTime,
-    ) -> Option<Update> {
+    ) -> Option<(Update, Extension)> {
         let (at, length) = (epoch_nanos(now), nanos(length));
         let until = at.saturating_add(length);
         let update = match lease {
@@ -197,12 +204,10 @@ impl SharedHealth {
             None if self.until.saturating_add(length / 10) >= until && self.lasts(now) => {
                 return None;
             }
-            None => {
-                let replaced = if self.is_wrong(at) { self.until..=self.until } else { 0..=until };
-                Update::new().when(UNTIL, replaced)
-            }
+            None => Update::new().when(UNTIL, self.until..=self.until),
         };
-        Some(self.record.answer_once(self.hold(update, PAUSED, until, length, 0, at), at))
+        let update = self.hold(update, PAUSED, until, length, 0, at);
+        Some((self.record.answer_once(update, at), self.extension(until, at)))
     }
 
     /// Whether the circuit is to open.
@@ -212,9 +217,10 @@ impl SharedHealth {
     }
 
     /// Opens the circuit for the first time.
-    pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> Update {
+    pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> (Update, Extension) {
         let (at, length) = (epoch_nanos(now), nanos(FIRST_OPEN.min(breaker.reset_timeout)));
-        self.hold(self.unchanged(), OPEN, at.saturating_add(length), length, 0, at)
+        let until = at.saturating_add(length);
+        (self.hold(self.unchanged(), OPEN, until, length, 0, at), self.extension(until, at))
     }
 
     /// Ends the hold, since its probe got a response.
@@ -233,15 +239,16 @@ impl SharedHealth {
         self.why == OPEN
     }
 
-    /// Notes a probe that failed.
+    /// Notes a probe that failed. If it was the last one of its hold, the hold becomes longer.
     pub(crate) fn fail(
         &self,
         lease: ProbeLease,
         caller: Caller,
         breaker: &CircuitBreaker,
         now: SystemTime,
-    ) -> Update {
+    ) -> (Update, Option<Extension>) {
         let at = epoch_nanos(now);
+        let mut extension = None;
         let (permits, _) = self.permits(Some(breaker));
         let update = if self.why == PAUSED {
             self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at)
@@ -253,17 +260,24 @@ impl SharedHealth {
             };
             let length = self.length.saturating_mul(u64::from(OPEN_GROWTH)).min(nanos(longest));
             let until = at.saturating_add(length);
+            extension = Some(self.extension(until, at));
             self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
             // A late result must not free the lease of another.
             self.release(lease).add(PROBED[usize::from(caller.has_failed)], 1)
         };
-        CallRecord::fail_once(update, caller.message, at)
+        (CallRecord::fail_once(update, caller.message, at), extension)
     }
 
     /// Notes results of calls that began when the service was not held.
     pub(crate) fn evidence(&self, evidence: &Results, now: SystemTime) -> Update {
         self.record.add(self.unchanged(), evidence, epoch_nanos(now))
+    }
+
+    /// A change that is to be made only if the service is not held, neither now nor meanwhile.
+    pub(crate) fn unless_held(&self, update: Update, now: SystemTime) -> Option<Update> {
+        let generation = self.generation..=self.generation;
+        (!self.is_held(epoch_nanos(now))).then(|| update.when(GENERATION, generation))
     }
 
     fn unchanged(&self) -> Update {
@@ -306,6 +320,15 @@ impl SharedHealth {
     fn rest(&self, now: u64) -> Duration {
         let rest = if self.is_wrong(now) { 0 } else { self.until.saturating_sub(now) };
         Duration::from_nanos(rest.min(self.length))
+    }
+
+    /// The extension of this hold until then.
+    fn extension(&self, until: u64, now: u64) -> Extension {
+        let held = if self.is_held(now) && !self.is_wrong(now) { self.until } else { now };
+        Extension {
+            by: Duration::from_nanos(until.saturating_sub(held)),
+            until: SystemTime::UNIX_EPOCH + Duration::from_nanos(until),
+        }
     }
 
     /// Whether the hold would be longer than it was meant.

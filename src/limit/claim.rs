@@ -168,6 +168,31 @@ impl Claim {
         }
     }
 
+    /// The place of a message in line while its service is held, and its turn. A hold lengthens the
+    /// line by as many places as it calls up meanwhile. So no two messages move to the same place.
+    pub(super) fn held(&self, place: Place, until: SystemTime) -> (Place, SystemTime) {
+        let end = self.by_line(until);
+        let mut at = place.0.saturating_add(self.seen.held_back);
+        if at < end {
+            let length = if self.line == Time::Ahead { self.seen.moves_by } else { 0 };
+            let rounds = (end - at).div_ceil(length.max(1));
+            at = at.saturating_add(length.saturating_mul(rounds)).max(end);
+        }
+        (Place(at.saturating_sub(self.seen.held_back)), self.turn(at).max(until))
+    }
+
+    /// The end of a line that becomes longer, if somebody waits in it.
+    pub(super) fn lengthened(&self, longer: Duration) -> Option<u64> {
+        let more = slower(nanos(longer), self.part);
+        (self.line == Time::Ahead).then(|| self.seen.line_end.saturating_add(more))
+    }
+
+    /// A time to come, by the line's clock.
+    pub(super) fn by_line(&self, time: SystemTime) -> u64 {
+        let wait = epoch_nanos(time).saturating_sub(self.now);
+        self.line_now.saturating_add(slower(wait, self.part))
+    }
+
     /// Whether it changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots + self.displaced + self.joined == 0
@@ -336,8 +361,7 @@ impl Claim {
     fn join(&mut self, earliest: u64) -> Share {
         let number = self.joined;
         self.not_before = self.not_before.max(earliest);
-        let wait = slower(earliest.saturating_sub(self.now), self.part);
-        let earliest = self.line_now.saturating_add(wait);
+        let earliest = self.by_line(from_epoch_nanos(earliest));
         let first = match self.line {
             Time::Ahead => {
                 let end = self.seen.line_end.saturating_add(self.line_places(self.displaced));

@@ -23,7 +23,7 @@ mod pace;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use claim::Claim;
+pub(crate) use claim::{Claim, Share};
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
 
@@ -45,6 +45,9 @@ pub(crate) struct LimitState {
     line_end: u64,
     /// The time by which the line was held back so far.
     held_back: u64,
+    /// The length of the line at the end of the hold: a message that is called up during the hold
+    /// moves by it.
+    moves_by: u64,
     pace: Pace,
 }
 
@@ -97,6 +100,7 @@ pub(crate) enum Admission {
 const TAT: Field = Field::new("tat");
 const LINE_END: Field = Field::new("lineEnd");
 const HELD_BACK: Field = Field::new("heldBack");
+const MOVES_BY: Field = Field::new("movesBy");
 
 impl LimitState {
     /// The state in an item.
@@ -105,6 +109,7 @@ impl LimitState {
             tat: item.get(TAT),
             line_end: item.get(LINE_END),
             held_back: item.get(HELD_BACK),
+            moves_by: item.get(MOVES_BY),
             pace: Pace::of(item),
         }
     }
@@ -139,6 +144,45 @@ impl LimitState {
     ) -> Option<Self> {
         let pace = self.pace.refused(known, epoch_nanos(asked), epoch_nanos(now))?;
         Some(Self { pace, ..*self })
+    }
+
+    /// Whether the gate has all of its slots.
+    pub(crate) fn has_free_gate(&self, now: SystemTime) -> bool {
+        self.tat <= epoch_nanos(now)
+    }
+
+    /// This state, if others have taken slots since it was seen.
+    pub(crate) fn with_busy_gate(self, now: SystemTime) -> Self {
+        Self { tat: self.tat.max(epoch_nanos(now) + 1), ..self }
+    }
+
+    /// Lengthens the line by a hold that became longer by `longer`: messages that it calls up
+    /// meanwhile go to its end. `None` if nobody waits in it.
+    pub(crate) fn lengthened(
+        &self,
+        limit: &RateLimit,
+        update: &Update,
+        longer: Duration,
+        until: SystemTime,
+        now: SystemTime,
+    ) -> Option<Update> {
+        let claim = Claim::new(&KnownLimit::own(limit), *self, now);
+        let line_end = claim.lengthened(longer)?;
+        let update = update.clone().when(LINE_END, self.line_end..=self.line_end);
+        let rest = line_end.saturating_sub(claim.by_line(until));
+        Some(update.set(LINE_END, line_end).set(MOVES_BY, rest))
+    }
+
+    /// The place of a message that waits in line while its service is held until this time, and its
+    /// turn. It moves if it is called up before.
+    pub(crate) fn held(
+        &self,
+        limit: &KnownLimit,
+        place: Place,
+        until: SystemTime,
+        now: SystemTime,
+    ) -> (Place, SystemTime) {
+        Claim::new(limit, *self, now).held(place, until)
     }
 
     /// The change of the pace to that of another state, if nobody else changes it meanwhile.

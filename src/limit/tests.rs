@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Sampler;
 
+mod held;
+
 fn at(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + Duration::from_millis(millis)
 }

@@ -17,7 +17,7 @@ use tracing::{Instrument, Span};
 use super::BatchProcessor;
 use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
-use super::handled::{Handled, Refused, Taken};
+use super::handled::{Call, Handled, Refused, Taken};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
@@ -247,6 +247,7 @@ where
         let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
         let limit = handler.rate_limit(scope).or(policy.limit);
         let limit = limit.as_ref().filter(|_| *mode == Mode::Requeue);
+        let call = Call { delivery, turn, slot, scope, limit };
         let may_be_held = *mode == Mode::Requeue
             && policy::may_be_held(policy, &delivery.usage(), delivery.deferrals(), at);
         let admitted = if may_be_held {
@@ -254,20 +255,15 @@ where
         } else {
             Ok(protection.permit(scope, caller))
         };
-        let permit = match admitted {
+        let mut permit = match admitted {
             Ok(permit) => permit,
-            Err(held) => return self.held(held, scope, limit, delivery, turn, slot).await,
+            Err(held) => return self.held(held, &call).await,
         };
-        let mut permit = permit;
         let holds = holds.as_ref().filter(|_| *mode == Mode::Requeue);
         if let Some(holds) = holds {
-            taken.ticket = if may_be_held {
-                match self.ask_holds(holds, scope, limit, delivery, turn, slot).await {
-                    Ok(ticket) => Some(ticket),
-                    Err(handled) => return handled,
-                }
-            } else {
-                holds.unheld(scope, caller)
+            taken.ticket = match self.ticket(holds, &call, may_be_held).await {
+                Ok(ticket) => ticket,
+                Err(handled) => return handled,
             };
             // Its end gives back the lease to probe.
             if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
@@ -275,8 +271,11 @@ where
             }
             message.set_deadline(slot.wait(Duration::ZERO).limit);
         }
-        if let Some(by) = limit {
-            match self.wait_for_slot(by, scope, delivery, turn, slot).await {
+        if let Some(limit) = limit {
+            let ticket = &mut taken.ticket;
+            let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
+            let is_held = may_be_held && holds.is_some() && !is_probe;
+            match self.wait_for_slot(&call, limit, is_held, ticket).await {
                 Ok(None) => {}
                 Ok(Some(later)) => {
                     message.set_deadline(later.limit);
@@ -285,18 +284,16 @@ where
                         && may_be_held
                         && !taken.ticket.as_ref().is_some_and(Ticket::is_probe)
                     {
-                        taken.ticket = match holds.look(scope, caller) {
+                        taken.ticket = match self.ask_holds(holds, &call).await {
                             Ok(ticket) => Some(ticket),
-                            Err(held) => {
-                                return self.held(held, scope, limit, delivery, turn, slot).await;
-                            }
+                            Err(handled) => return handled,
                         };
                     }
                     if may_be_held && !permit.is_probe() {
                         permit = match protection.admit(scope, caller, self.now()) {
                             Ok(permit) => permit,
                             Err(held) => {
-                                return self.held(held, scope, limit, delivery, turn, slot).await;
+                                return self.held(held, &call).await;
                             }
                         };
                     }

@@ -1,14 +1,26 @@
-//! How a call of the handler ended, and what that says.
+//! A call of the handler, how it ended, and what that says.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::executor::End;
+use super::deadlines::Turn;
+use super::executor::{End, Runner, Slot};
+use crate::delivery::Delivery;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::fleet::{Acquisition, Admitted, Ticket};
 use crate::gate::{Held, Reply, Scope, is_refused};
 use crate::limit::Place;
 use crate::policy::RateLimit;
+
+/// A call that asks for permission.
+pub(super) struct Call<'a, R: Runner> {
+    pub(super) delivery: &'a Arc<Delivery>,
+    pub(super) turn: &'a Turn,
+    pub(super) slot: &'a Slot<R>,
+    pub(super) scope: Scope,
+    pub(super) limit: Option<&'a RateLimit>,
+}
 
 /// Leases and permissions that a message took from the store for its call.
 #[derive(Default)]

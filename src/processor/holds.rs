@@ -5,19 +5,20 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempts;
-use super::deadlines::Turn;
-use super::executor::Slot;
-use super::handled::Handled;
+use super::handled::{Call, Handled};
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Strategy};
-use crate::fleet::{Admitted, NoTicket, SharedHolds, Ticket};
-use crate::gate::{Caller, Held, Reply, Scope};
+use crate::fleet::{Admitted, NoTicket, Request, SharedHolds, Ticket};
+use crate::gate::{Caller, Held, Reply};
 use crate::handler::Handler;
-use crate::limit::{Admission, Ask};
+use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
-use crate::policy::{self, RateLimit};
+use crate::policy::{self};
 use crate::queue::Queue;
+
+/// The most messages of a batch.
+const MAX_BATCH: usize = 10_000;
 
 impl<H, Q, T> Attempts<H, Q, T>
 where
@@ -25,16 +26,33 @@ where
     Q: Queue,
     T: Body,
 {
+    /// The permission to call a service that all execution environments may hold.
+    pub(super) async fn ticket(
+        &self,
+        holds: &SharedHolds,
+        call: &Call<'_, Self>,
+        may_be_held: bool,
+    ) -> Result<Option<Ticket>, Handled> {
+        let Call { delivery, scope, limit, .. } = *call;
+        let looked = holds.look(scope, Caller::of(delivery), limit);
+        // A newcomer does not probe if others wait in line, which the gate says.
+        let asks_gate_first = limit.is_some_and(|limit| self.is_newcomer(limit, delivery));
+        match looked {
+            Err(held) if may_be_held && asks_gate_first && !held.rest.is_zero() => {
+                Err(self.held(held, call).await)
+            }
+            looked if asks_gate_first || !may_be_held => Ok(looked.ok()),
+            _ => self.ask_holds(holds, call).await.map(Some),
+        }
+    }
+
     /// Asks whether the downstream service is held for all execution environments.
     pub(super) async fn ask_holds(
         &self,
         holds: &SharedHolds,
-        scope: Scope,
-        limit: Option<&RateLimit>,
-        delivery: &Delivery,
-        turn: &Turn,
-        slot: &Slot<Self>,
+        call: &Call<'_, Self>,
     ) -> Result<Ticket, Handled> {
+        let Call { delivery, slot, scope, limit, .. } = *call;
         // The handler's time begins after the answer.
         slot.wait(holds.patience());
         let now = Instant::now();
@@ -63,9 +81,7 @@ where
         };
         match admitted {
             Ok(Ok(ticket)) => Ok(ticket),
-            Ok(Err(NoTicket::Held(held))) => {
-                Err(self.held(held, scope, limit, delivery, turn, slot).await)
-            }
+            Ok(Err(NoTicket::Held(held))) => Err(self.held(held, call).await),
             Ok(Err(NoTicket::Throttled)) => {
                 let why = Deferral::StoreThrottled;
                 Err(Handled::Limited(Admitted::PutOff { why, times: 1 }))
@@ -76,15 +92,8 @@ where
 
     /// A message that finds a hold. If the limit has a line, it joins the line: after the hold the
     /// messages come in their order, as fast as the limit allows.
-    pub(super) async fn held(
-        &self,
-        held: Held,
-        scope: Scope,
-        limit: Option<&RateLimit>,
-        delivery: &Delivery,
-        turn: &Turn,
-        slot: &Slot<Self>,
-    ) -> Handled {
+    pub(super) async fn held(&self, held: Held, call: &Call<'_, Self>) -> Handled {
+        let Call { delivery, turn, scope, limit, .. } = *call;
         let QueuePolicy { policy, slots, .. } = self.processor.inner.policy(delivery);
         let (Slots::Shared(shared), Some(limit), Strategy::Copy) =
             (slots, limit, delivery.strategy)
@@ -98,19 +107,32 @@ where
                 .wait()
                 .map_or(rest, |wait| wait.total())
         };
-        let ask = Ask::Held(now + wait(held.rest));
-        let admitted =
-            shared.admit(scope, limit, ask, Duration::ZERO, turn.sample, slot.about_to_begin());
-        match timeout_at(self.deadlines.cutoff, admitted).await {
-            // Its age budget may end before.
-            Ok(Admitted::By(Admission::InLine(place, due)))
-                if !delivery.state.was_called()
-                    || due <= now + wait(due.duration_since(now).unwrap_or_default()) =>
-            {
-                Handled::HeldInLine(held.why, place, due)
+        let until = now + held.rest;
+        let (place, turn) = if let Some(place) = delivery.state.place.map(Place::from_time) {
+            shared.held(scope, limit, place, until)
+        } else {
+            let request = Request {
+                ask: Ask::Held(until),
+                longest: Duration::ZERO,
+                sample: turn.sample,
+                may_be_held: true,
+            };
+            // The others of its batch are held in a moment too, and it is in no hurry.
+            let admitted = shared.admit(scope, limit, request, MAX_BATCH);
+            match timeout_at(self.deadlines.cutoff, admitted).await {
+                Ok(Admitted::By(Admission::InLine(place, turn))) => (place, turn),
+                _ => return Handled::Held(held),
             }
-            _ => Handled::Held(held),
+        };
+        // It was called up, so it asks again after longer and longer.
+        let is_over = turn <= now + Duration::from_secs(1);
+        let due = if is_over { now + wait(held.rest) } else { turn };
+        // Its age budget may end before.
+        let left = wait(due.duration_since(now).unwrap_or_default());
+        if delivery.state.was_called() && due > now + left {
+            return Handled::Held(held);
         }
+        Handled::HeldInLine(held.why, place, due)
     }
 
     /// Tells all execution environments the result of a call. It ends in time for the decision

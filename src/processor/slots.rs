@@ -1,6 +1,5 @@
 //! The wait of an attempt for its slot of the rate limit.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -8,12 +7,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
-use super::handled::{Handled, Refused};
+use super::handled::{Call, Handled, Refused};
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, Strategy};
-use crate::fleet::{Admitted, SharedLimits};
-use crate::gate::{Scope, expires};
+use crate::fleet::{Admitted, Request, Ticket};
+use crate::gate::expires;
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
 use crate::message::Body;
@@ -33,13 +32,13 @@ where
     /// expected.
     pub(super) async fn wait_for_slot(
         &self,
+        call: &Call<'_, Self>,
         limit: &RateLimit,
-        scope: Scope,
-        delivery: &Delivery,
-        turn: &Turn,
-        slot: &Slot<Self>,
+        mut may_be_held: bool,
+        ticket: &mut Option<Ticket>,
     ) -> Result<Option<Turn>, Handled> {
-        let QueuePolicy { slots, .. } = self.processor.inner.policy(delivery);
+        let Call { delivery, turn, slot, scope, .. } = *call;
+        let QueuePolicy { slots, holds, .. } = self.processor.inner.policy(delivery);
         let mut later = None;
         let until = Instant::now() + self.half();
         loop {
@@ -51,7 +50,10 @@ where
                 Slots::Shared(shared) => {
                     // The handler's time begins after the answer.
                     later = Some(slot.wait(shared.patience()));
-                    self.admit(shared, limit, scope, delivery, turn, slot.about_to_begin()).await?
+                    let (ask, longest) = self.ask(limit, delivery);
+                    let request = Request { ask, longest, sample: turn.sample, may_be_held };
+                    let admitted = shared.admit(scope, limit, request, slot.about_to_begin());
+                    self.admit(admitted, delivery).await?
                 }
             };
             let (wait, is_slot) = match admitted {
@@ -59,6 +61,11 @@ where
                     return Ok(later.map(|_| slot.wait(wait)));
                 }
                 Admitted::By(Admission::Slot(wait)) => (wait, true),
+                Admitted::Held if let Some(holds) = holds => {
+                    *ticket = Some(self.ask_holds(holds, call).await?);
+                    may_be_held = false;
+                    continue;
+                }
                 // Another receive would count as a retry, so it asks again.
                 Admitted::PutOff { .. }
                     if delivery.strategy == Strategy::Visibility
@@ -91,18 +98,12 @@ where
         }
     }
 
-    /// Asks for a slot that all execution environments share.
+    /// Waits for the answer about a slot that all execution environments share.
     async fn admit(
         &self,
-        shared: &Arc<SharedLimits>,
-        limit: &RateLimit,
-        scope: Scope,
+        admitted: impl Future<Output = Admitted>,
         delivery: &Delivery,
-        turn: &Turn,
-        others: usize,
     ) -> Result<Admitted, Handled> {
-        let (ask, longest) = self.ask(limit, delivery);
-        let admitted = shared.admit(scope, limit, ask, longest, turn.sample, others);
         tokio::select! {
             biased;
             () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),
@@ -153,6 +154,11 @@ where
         (ask, longest.min(half).min(lives))
     }
 
+    /// Whether a message joins the line, if there is one.
+    pub(super) fn is_newcomer(&self, limit: &RateLimit, delivery: &Delivery) -> bool {
+        self.ask(limit, delivery).0 == Ask::Newcomer
+    }
+
     /// Lets the rate limit adapt to a refused call. It ends in time for the settling of the message.
     pub(super) async fn tell_refused(
         &self,
@@ -187,7 +193,7 @@ where
                 policy::in_line(Deferral::RateLimited, due, now)
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now),
-            Admitted::By(Admission::Full | Admission::Slot(_)) => {
+            Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Held => {
                 policy::defer(policy, Deferral::RateLimited, delivery.deferrals(), now, sample)
             }
             Admitted::PutOff { why, times } => policy::put_off(why, times, now, sample),

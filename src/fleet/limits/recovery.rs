@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Admitted, SharedLimits};
+use super::{Admitted, Request, SharedLimits};
 use crate::disposition::Deferral;
 use crate::fleet::holds::{NoTicket, Ticket};
 use crate::gate::{Caller, Held, Recovery, Scope};
@@ -29,14 +29,17 @@ impl SharedLimits {
     ) -> Result<Ticket, NoTicket> {
         let Recovery { limit, rest } = recovery;
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
-        let asked = self.admit(scope, &limit, Ask::Retry, limit.max_slot_wait, 0.0, others);
-        match (asked.await, &self.holds) {
+        let longest = limit.max_slot_wait;
+        let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
+        match (self.admit(scope, &limit, request, others).await, &self.holds) {
             (Admitted::By(Admission::Slot(wait)), Some(holds)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
-                holds.look(scope, caller).map_err(NoTicket::Held)
+                holds.look(scope, caller, None).map_err(NoTicket::Held)
             }
-            (Admitted::By(_), _) => Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest })),
+            (Admitted::By(_) | Admitted::Held, _) => {
+                Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }))
+            }
             (Admitted::PutOff { .. }, _) => Ok(ticket),
         }
     }

@@ -320,13 +320,15 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
             end
         };
         for _ in 0..4 {
-            slots.admit(Scope::default(), &limit, Ask::Newcomer, Duration::ZERO, 0.5, 0).await;
+            let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
+            slots.admit(Scope::default(), &limit, asks, 0).await;
         }
         let before = lives().await;
-        let ticket = holds.unheld(Scope::default(), caller(0)).expect("free");
+        let ticket = holds.look(Scope::default(), caller(0), None).expect("free");
         holds.tell(&ticket, Reply::Paused(secs(60))).await;
         assert!(lives().await >= before, "{limit:?}");
-        slots.admit(Scope::default(), &limit, Ask::Newcomer, Duration::ZERO, 0.5, 0).await;
+        let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
+        slots.admit(Scope::default(), &limit, asks, 0).await;
         lives().await;
     }
 }
@@ -448,7 +450,7 @@ async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
     sleep(secs(1)).await;
     let ticket = admit(&all[0], 9).await.expect("probes");
     for scope in 0..10_000_u32 {
-        let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1));
+        let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1), None);
     }
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
 }

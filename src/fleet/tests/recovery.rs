@@ -118,14 +118,15 @@ async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
         for _ in 0..2 {
             let recovery = RateLimit::new(10, secs(1));
             let (_, slots) = &all[0];
-            slots.admit(Scope::default(), &recovery, Ask::Retry, secs(1), 0.5, 0).await;
+            let asks = request(Ask::Retry, secs(1), 0.5);
+            slots.admit(Scope::default(), &recovery, asks, 0).await;
         }
         ask(&all[0], 5).await
     };
     let opens = async {
         sleep(millis(10)).await;
         let pause = Reply::Paused(secs(20));
-        let ticket = all[0].0.unheld(Scope::default(), caller(6)).expect("free");
+        let ticket = all[0].0.look(Scope::default(), caller(6), None).expect("free");
         all[0].0.tell(&ticket, pause).await;
     };
     let (waited, ()) = tokio::join!(waits, opens);

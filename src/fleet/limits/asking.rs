@@ -1,0 +1,259 @@
+//! The task that asks the store for the messages of a scope, together.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{sleep, timeout};
+
+use super::{Admitted, Asker, MAX_REQUESTS, ScopeState, SharedLimits};
+use crate::disposition::Deferral;
+use crate::fleet::expires;
+use crate::gate::Scope;
+use crate::limit::{Admission, Ask, Claim, LimitState, Share};
+use crate::store::{Field, Item, StoreError};
+
+/// The other messages of a batch ask within this time after the first one, unless something else
+/// prevents their calls.
+const TOGETHER: Duration = Duration::from_millis(1);
+/// A throttled store is asked once more after half of this to one and a half. Then most messages keep
+/// about their order, and need no copy to ask again.
+pub(super) const LATER: Duration = Duration::from_millis(200);
+
+/// The task that asks for the messages of a scope.
+pub(super) struct AskTask {
+    limits: Arc<SharedLimits>,
+    scope: Scope,
+    is_over: bool,
+}
+
+impl Drop for AskTask {
+    /// The runtime ended the task. The next message begins a new one.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
+        }
+    }
+}
+
+impl AskTask {
+    pub(super) fn new(limits: &Arc<SharedLimits>, scope: Scope) -> Self {
+        Self { limits: Arc::clone(limits), scope, is_over: false }
+    }
+
+    pub(super) async fn ask(mut self) {
+        loop {
+            let _ = timeout(TOGETHER, self.gathered()).await;
+            let waiting = {
+                let mut scopes = self.limits.scopes();
+                let state = scopes.entry(self.scope).or_default();
+                if state.waiting.is_empty() {
+                    // Under the lock, so that no message waits for nobody.
+                    state.is_asked = false;
+                    self.is_over = true;
+                    return;
+                }
+                state.expected = 0;
+                mem::take(&mut state.waiting)
+            };
+            self.round(waiting).await;
+        }
+    }
+
+    /// Waits until all ask that are expected to.
+    async fn gathered(&self) {
+        let complete = self.with(|state| Arc::clone(&state.complete));
+        while self.with(|state| state.waiting.len() < state.expected) {
+            complete.notified().await;
+        }
+    }
+
+    /// Asks for these messages together.
+    async fn round(&self, mut waiting: Vec<Asker>) {
+        let SharedLimits { fleet, queue, .. } = &*self.limits;
+        // If the limit changed a moment ago, the last one knows it.
+        let Some(limit) = waiting.last().map(|one| one.limit) else { return };
+        let key = fleet.scope_key(queue, self.scope);
+        let mut seen = self.with(|state| self.limits.seen(self.scope, state));
+        if !fleet.has_answered() {
+            // A clock that is off is corrected before it decides anything.
+            match fleet.read(&key).await {
+                Ok(answer) => {
+                    self.tell(&answer.before);
+                    seen = LimitState::of(&answer.before);
+                }
+                Err(error) => return self.without_answer(&error, waiting),
+            }
+        }
+        let mut may_ask_again = true;
+        for number in 0..MAX_REQUESTS {
+            // The others' attempts have ended.
+            waiting.retain(|one| !one.answer.is_closed());
+            // Slots that pass before the answer would be lost.
+            let at = fleet.now() + fleet.latency();
+            let is_free = number == 0 && seen.has_free_gate(at);
+            let is_guess = is_free && self.with(|state| state.is_gate_busy);
+            let likely = if is_guess { seen.with_busy_gate(at) } else { seen };
+            let mut claim = Claim::new(&limit, likely, at);
+            let shares: Vec<_> = waiting
+                .iter()
+                .map(|one| claim.take(one.request.ask, one.request.longest))
+                .collect();
+            if is_guess && claim.is_empty() {
+                // No message is refused by a guess.
+                self.with(|state| state.is_gate_busy = false);
+                continue;
+            }
+            let before = if claim.is_empty() {
+                seen
+            } else {
+                let in_use_until = claim.in_use_until().max(self.limits.held_until(self.scope));
+                let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
+                let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
+                let holds = self.limits.holds.as_ref();
+                let update = match holds.filter(|_| may_be_held && claim.slots() > 0) {
+                    None => update,
+                    Some(holds) => {
+                        if let Some(update) = holds.unless_held(self.scope, update) {
+                            update
+                        } else {
+                            for one in waiting {
+                                one.answer(Admitted::Held);
+                            }
+                            return;
+                        }
+                    }
+                };
+                match fleet.update(&key, &update).await {
+                    Ok(answer) => {
+                        let before = LimitState::of(&answer.before);
+                        let mut item = answer.before;
+                        let is_changed = answer.is_changed && update.apply(&mut item);
+                        self.tell(&item);
+                        if is_free && claim.slots() > 0 {
+                            self.with(|state| state.is_gate_busy = !before.has_free_gate(at));
+                        }
+                        seen = if is_changed { claim.next(before) } else { before };
+                        self.with(|state| {
+                            self.limits.learn(self.scope, state, seen);
+                            if is_changed {
+                                state.throttled = 0;
+                                state.fallback.note(claim.slots(), at);
+                            }
+                        });
+                        if !is_changed {
+                            continue;
+                        }
+                        before
+                    }
+                    Err(StoreError::Throttled) if mem::take(&mut may_ask_again) => {
+                        let sample = waiting.first().map_or(0.0, |one| one.request.sample);
+                        sleep(LATER.mul_f64(0.5 + sample)).await;
+                        continue;
+                    }
+                    Err(error) => return self.without_answer(&error, waiting),
+                }
+            };
+            waiting = self.answer(waiting.into_iter().zip(shares), &claim, before, at);
+            if waiting.is_empty() {
+                return;
+            }
+        }
+        // Too many others change the item at the same time.
+        self.put_off(waiting);
+    }
+
+    /// Gives the messages their shares. Returns those whose slots passed meanwhile.
+    fn answer(
+        &self,
+        shares: impl Iterator<Item = (Asker, Share)>,
+        claim: &Claim,
+        before: LimitState,
+        at: SystemTime,
+    ) -> Vec<Asker> {
+        let fleet = &*self.limits.fleet;
+        let now = fleet.now();
+        let mut late = Vec::new();
+        for (one, share) in shares {
+            match claim.admission(share, before) {
+                // They would all be used at once.
+                Admission::Slot(wait) if at + wait + one.limit.limit.tolerance() < now => {
+                    late.push(one);
+                }
+                Admission::Slot(wait) => {
+                    let wait = (at + wait).duration_since(now).unwrap_or_default();
+                    one.answer(Admitted::By(Admission::Slot(wait)));
+                }
+                Admission::InLine(place, due) => {
+                    let due = fleet.local(due);
+                    one.answer(Admitted::By(Admission::InLine(place, due)));
+                }
+                refused => one.answer(Admitted::By(refused)),
+            }
+        }
+        late
+    }
+
+    fn without_answer(&self, error: &StoreError, waiting: Vec<Asker>) {
+        match error {
+            StoreError::Throttled => self.put_off(waiting),
+            StoreError::Unavailable(_) => self.alone(waiting),
+        }
+    }
+
+    fn put_off(&self, waiting: Vec<Asker>) {
+        let times = self.with(|state| {
+            state.throttled = state.throttled.saturating_add(1);
+            state.throttled
+        });
+        for one in waiting {
+            one.answer(Admitted::PutOff { why: Deferral::StoreThrottled, times });
+        }
+    }
+
+    /// Admits messages without a store: no more than lately.
+    fn alone(&self, waiting: Vec<Asker>) {
+        let fleet = &*self.limits.fleet;
+        let now = fleet.now();
+        self.with(|state| {
+            for one in waiting {
+                // It would not call by its slot, and another could.
+                if matches!(one.request.ask, Ask::Held(_)) {
+                    one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+                    continue;
+                }
+                let most = fleet.max_environments;
+                let admission = state.fallback.admit(
+                    &one.limit.limit,
+                    most,
+                    self.limits.seen(self.scope, state),
+                    one.request.longest,
+                    now,
+                    one.request.sample,
+                );
+                one.answer(match admission {
+                    Admission::Slot(_) => Admitted::By(admission),
+                    _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
+                });
+            }
+        });
+    }
+
+    /// An answer tells of the pause and of the circuit too.
+    fn tell(&self, item: &Item) {
+        if let Some(holds) = &self.limits.holds {
+            holds.note(self.scope, item);
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {
+        change(self.limits.scopes().entry(self.scope).or_default())
+    }
+}
+
+impl Asker {
+    /// Nobody waits any more for a message whose attempt has ended.
+    fn answer(self, admitted: Admitted) {
+        let _ = self.answer.send(admitted);
+    }
+}

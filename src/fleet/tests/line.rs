@@ -1,0 +1,112 @@
+//! The line of a limit, and its gate, while the service is held.
+
+use super::holds::{LASTS, caller, environment_at, secs};
+use super::*;
+use crate::gate::{Held, Reply};
+use crate::limit::Place;
+use crate::store::Field;
+
+/// The holds and the slots of an execution environment.
+type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedLimits>);
+
+fn environments<const N: usize>(store: &Arc<Told>) -> [Environment; N] {
+    std::array::from_fn(|_| {
+        let (fleet, holds) = environment_at(store, epoch());
+        let slots = SharedLimits::new(Arc::clone(&fleet), String::new()).telling(Some(&holds));
+        (fleet, holds, Arc::new(slots))
+    })
+}
+
+fn ten_per_second() -> RateLimit {
+    RateLimit { burst: 1, ..RateLimit::new(10, secs(1)) }
+}
+
+async fn ask(slots: &Arc<SharedLimits>, ask: Ask, longest: Duration) -> Admitted {
+    let request = Request { may_be_held: true, ..request(ask, longest, 0.5) };
+    slots.admit(Scope::default(), &ten_per_second(), request, 0).await
+}
+
+/// A call that the service answers by a pause.
+async fn pause(holds: &SharedHolds, length: Duration) {
+    let ticket = holds.look(Scope::default(), caller(0), Some(&ten_per_second())).expect("free");
+    holds.tell(&ticket, Reply::Paused(length)).await;
+}
+
+async fn field(store: &Told, fleet: &Fleet, name: &'static str) -> u64 {
+    let item = store.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
+    item.before.get(Field::new(name))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_yet() {
+    let store = Arc::new(Told::default());
+    let [(fleet, one, slots), (_, other, other_slots)] = environments(&store);
+    for slots in [&slots, &other_slots] {
+        assert!(matches!(ask(slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
+    }
+    pause(&one, secs(20)).await;
+    let (tat, _) = (field(&store, &fleet, "tat").await, store.requests());
+    sleep(secs(1)).await;
+    let looked = other.look(Scope::default(), caller(1), None);
+    assert!(looked.is_ok(), "it does not know of the pause");
+    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
+    let looked = other.look(Scope::default(), caller(1), None);
+    assert_eq!(looked.expect_err("held"), Held { why: Deferral::Paused, rest: secs(19) });
+    assert_eq!(store.requests(), 1, "the refused request told of it");
+    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
+    assert_eq!((store.requests(), field(&store, &fleet, "tat").await), (0, tat));
+    sleep(secs(19)).await;
+    let limit = ten_per_second();
+    let probe = one.admit(Scope::default(), caller(2), Some(&limit), LASTS).await.expect("probes");
+    assert_eq!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::Held, "one message probes");
+    one.tell(&probe, Reply::Alive).await;
+    assert!(matches!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
+    let store = Arc::new(Told::default());
+    let [(fleet, one, slots), (_, other, other_slots)] = environments(&store);
+    let mut line = Vec::new();
+    while line.len() < 100 {
+        match ask(&slots, Ask::Newcomer, Duration::ZERO).await {
+            Admitted::By(Admission::InLine(place, turn)) => line.push((place, turn)),
+            Admitted::By(Admission::Slot(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let before = field(&store, &fleet, "lineEnd").await;
+    pause(&one, secs(60)).await;
+    let longer = field(&store, &fleet, "lineEnd").await - before;
+    assert_eq!(Duration::from_nanos(longer), secs(60));
+    // The other environment learns of it by its next request.
+    let ask_again = Ask::Held(epoch() + secs(60));
+    let last = ask(&other_slots, ask_again, Duration::ZERO).await;
+    let Admitted::By(Admission::InLine(_, last)) = last else { panic!("{last:?}") };
+    assert!(other.look(Scope::default(), caller(1), None).is_err());
+    store.requests();
+    let until = epoch() + secs(60);
+    let held = |place: Place| other_slots.held(Scope::default(), &ten_per_second(), place, until).1;
+    let mut turns: Vec<_> = line.iter().map(|(place, _)| held(*place)).collect();
+    assert_eq!(store.requests(), 0);
+    turns.sort_unstable();
+    assert!(turns[0] >= until && turns[99] < last, "{turns:?} {last:?}");
+    for two in turns.windows(2) {
+        assert!(two[1].duration_since(two[0]).expect("sorted") >= millis(100), "{two:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_message_is_refused_by_a_guess_of_the_gate() {
+    let store = Arc::new(Told::default());
+    let [(_, _, slots), (_, _, other_slots)] = environments(&store);
+    for _ in 0..2 {
+        for slots in [&slots, &other_slots] {
+            sleep(millis(50)).await;
+            ask(slots, Ask::Retry, LONGEST).await;
+        }
+    }
+    sleep(secs(10)).await;
+    let admitted = ask(&slots, Ask::Retry, Duration::ZERO).await;
+    assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)));
+}
