@@ -20,12 +20,17 @@ pub(super) struct Fallback {
     calls_before: u64,
     /// The gate while there is no store.
     alone: Option<(RateLimit, LimitState)>,
+    /// The last slot of this gate, of which the store does not know.
+    last: Option<SystemTime>,
 }
 
 impl Fallback {
     /// Notes calls that the store allowed.
     pub(super) fn note(&mut self, calls: u64, now: SystemTime) {
         self.alone = None;
+        if calls > 0 {
+            self.last = None;
+        }
         self.turn(now);
         self.calls += calls;
     }
@@ -51,7 +56,19 @@ impl Fallback {
             self.alone = Some((own, taken.idle_for(own.period.mul_f64(sample), now)));
         }
         let Some((own, state)) = &mut self.alone else { return Admission::Full };
-        state.admit(own, Ask::Retry, longest.min(LONGEST), now)
+        let admission = state.admit(own, Ask::Retry, longest.min(LONGEST), now);
+        if let Admission::Slot(wait) = admission {
+            self.last = Some(now + wait);
+        }
+        admission
+    }
+
+    /// The slots that the last calls without the store took of those which it would give from now on.
+    pub(super) fn owed(&self, limit: &RateLimit, now: SystemTime) -> u64 {
+        let last = self.last.map(|last| last + limit.interval());
+        let over = last.and_then(|over| over.duration_since(now).ok()).unwrap_or_default();
+        let slots = over.as_nanos().div_ceil(limit.interval().as_nanos());
+        u64::try_from(slots).unwrap_or(u64::MAX)
     }
 
     /// Begins a new half of the time, if this one is over.

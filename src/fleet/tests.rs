@@ -244,6 +244,24 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
+    let store = Arc::new(Told::default());
+    let one = environment(&store, 1, 1);
+    let ask = async || {
+        let (limits, limit) = &one;
+        let asks = request(Ask::Retry, LONGEST, 0.0);
+        slots(&[limits.admit(Scope::default(), limit, asks, 0).await])
+    };
+    assert_eq!(ask().await, [Some(Duration::ZERO)]);
+    for _ in 0..3 {
+        sleep(Duration::from_secs(2)).await;
+        store.next(&[Case::Denied]);
+        assert_eq!(ask().await, [Some(Duration::ZERO)], "as many calls as lately");
+        assert_eq!(ask().await, [Some(Duration::from_secs(1))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_store_a_new_environment_calls_at_its_part_of_the_limit() {
     let store = Arc::new(Told::default());
     let one = environment(&store, 10, 1);

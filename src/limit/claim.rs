@@ -12,6 +12,8 @@ use super::{
 };
 use crate::store::Update;
 
+mod held;
+
 /// The longest time by which a message is called later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
 
@@ -37,7 +39,9 @@ pub(crate) struct Claim {
     seen: LimitState,
     gate: Time,
     line: Time,
-    /// Slots taken.
+    /// Slots of calls that were made without a claim, before the first one of this claim.
+    owed: u64,
+    /// Slots taken, with these.
     slots: u64,
     /// The gate may be this far, so that each of these slots comes in time.
     latest: u64,
@@ -127,6 +131,7 @@ impl Claim {
             seen,
             gate: Time::of(seen.tat, now, furthest),
             line: Time::of(seen.line_end, line_now, furthest_end),
+            owed: 0,
             slots: 0,
             latest: furthest,
             displaced: 0,
@@ -135,6 +140,11 @@ impl Claim {
             gap: 0,
             not_before: 0,
         }
+    }
+
+    /// If a message takes a slot, so many are taken besides, for calls that were made without.
+    pub(crate) fn owing(self, owed: u64) -> Self {
+        Self { owed, ..self }
     }
 
     /// Takes the share of one message, which can wait for its slot as long as `longest`.
@@ -166,31 +176,6 @@ impl Claim {
                 slot => slot,
             },
         }
-    }
-
-    /// The place of a message in line while its service is held, and its turn. A hold lengthens the
-    /// line by as many places as it calls up meanwhile. So no two messages move to the same place.
-    pub(super) fn held(&self, place: Place, until: SystemTime) -> (Place, SystemTime) {
-        let end = self.by_line(until);
-        let mut at = place.0.saturating_add(self.seen.held_back);
-        if at < end {
-            let length = if self.line == Time::Ahead { self.seen.moves_by } else { 0 };
-            let rounds = (end - at).div_ceil(length.max(1));
-            at = at.saturating_add(length.saturating_mul(rounds)).max(end);
-        }
-        (Place(at.saturating_sub(self.seen.held_back)), self.turn(at).max(until))
-    }
-
-    /// The end of a line that becomes longer, if somebody waits in it.
-    pub(super) fn lengthened(&self, longer: Duration) -> Option<u64> {
-        let more = slower(nanos(longer), self.part);
-        (self.line == Time::Ahead).then(|| self.seen.line_end.saturating_add(more))
-    }
-
-    /// A time to come, by the line's clock.
-    pub(super) fn by_line(&self, time: SystemTime) -> u64 {
-        let wait = epoch_nanos(time).saturating_sub(self.now);
-        self.line_now.saturating_add(slower(wait, self.part))
     }
 
     /// Whether it changes nothing.
@@ -346,13 +331,13 @@ impl Claim {
 
     /// Takes a slot of the gate, if it has one soon enough.
     fn pass(&mut self, longest: u64) -> Share {
-        let number = self.slots;
+        let number = self.slots.max(self.owed);
         if self.slot(self.seen.tat, number) - self.now > longest {
             return Share::Full;
         }
         let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
-        self.slots += 1;
+        self.slots = number + 1;
         Share::Slot(number)
     }
 

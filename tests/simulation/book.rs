@@ -129,7 +129,7 @@ pub struct Book {
     /// can tell apart for certain.
     pub in_hand_twice: BTreeSet<usize>,
     /// The calls of each environment, by scope, as long as it lives.
-    pub rated: BTreeMap<(usize, usize), Vec<Instant>>,
+    pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
     /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls run for each event that is handled once.

@@ -7,6 +7,7 @@ use crate::book::{Book, Member};
 use crate::copies;
 use crate::once::REST;
 use crate::plan::DeadLetters;
+use crate::producer::Copies;
 use crate::system::World;
 
 /// The attempts at a message in one queue.
@@ -34,11 +35,13 @@ impl Book {
         let by_receives = copies::retries(plan, member).min(u64::from(u32::MAX));
         let is_known = !member.past.is_moved && !member.may_wait_more;
         let track = &self.tracks[member.n];
+        // The dead letter of a message that is too long for a copy may be short enough.
+        let is_too_long = track.product.copies == Copies::TooLong;
         let may_be_counted = plan.store.is_some()
             && plan.dead_letters == DeadLetters::Direct
             && plan.mode == Mode::Requeue
             && copies::may_wait_in_place(plan)
-            && !Self::cannot_be_copied(track.product.copies, world);
+            && (is_too_long || !Self::cannot_be_copied(track.product.copies, world));
         if !may_be_counted || by_receives == member.past.count {
             let least = if is_known { by_receives } else { member.past.count };
             return ensure((least..=by_receives).contains(&count), "a wrong attempt");
@@ -46,7 +49,7 @@ impl Book {
         // The first receive counts as an attempt.
         let least = if is_known { member.past.count + 1 } else { member.past.count };
         ensure((least..=by_receives).contains(&count), "a wrong attempt")?;
-        if !plan.counts_attempts() || !is_known {
+        if !plan.counts_attempts() || !is_known || is_too_long {
             return Ok(());
         }
         let store = world.store.as_ref().expect("there is one");

@@ -84,12 +84,19 @@ impl Book {
         };
         let kept_by = world.plan.store.map_or(environment, |_| usize::MAX);
         let calls = self.rated.entry((kept_by, world.plan.scope(n))).or_default();
-        calls.push(Instant::now());
+        let wipes = world.store.as_ref().map_or(0, |store| store.wiped());
+        calls.push((Instant::now(), wipes));
         let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
-        for (count, began) in (1..).zip(calls.iter().rev()) {
-            let beyond = u32::try_from(usize::saturating_sub(count, burst)).expect("few");
+        for (count, (began, earlier)) in (1..).zip(calls.iter().rev()) {
+            // A store that was wiped begins with the burst, and knows no slot of the next seconds. The
+            // last wipe may have been right before the first one of these calls.
+            let meanwhile = wipes - earlier;
+            let bursts = burst * (1 + usize::try_from(meanwhile).expect("few"));
+            let beyond = u32::try_from(usize::saturating_sub(count, bursts)).expect("few");
+            let lost = u32::try_from(meanwhile + u64::from(*earlier > 0)).expect("few");
+            let lost = limit.max_slot_wait * lost;
             // A timer has a resolution of a millisecond.
-            let within = began.elapsed() + TICK + world.plan.looseness();
+            let within = began.elapsed() + TICK + world.plan.looseness() + lost;
             ensure(within >= interval * beyond, "called beyond the rate limit")?;
         }
         Ok(())

@@ -265,7 +265,7 @@ impl Plan {
 
     /// How much sooner than by its rate limit a call may come where environments keep it together.
     pub fn looseness(&self) -> Duration {
-        let (Some(faults), Some(limit)) = (self.store, self.policy.limit) else {
+        let (Some(_), Some(limit)) = (self.store, self.policy.limit) else {
             return Duration::ZERO;
         };
         // A slot that passed so long ago is still used.
@@ -273,9 +273,7 @@ impl Plan {
         // One clock is early and the other late. Only a store's time that seems too late includes the
         // time of the answer, since this store takes its time before it looks at its clock.
         let skew = if self.skew() > 0 { secs(1) + SKEW } else { Duration::ZERO };
-        // A store that was wiped knows no slot of the next seconds.
-        let lost = if faults > 0 { limit.max_slot_wait } else { Duration::ZERO };
-        late + skew + lost
+        late + skew
     }
 
     /// The furthest apart that two clocks are, that of SQS being one.
