@@ -88,7 +88,7 @@ where
                 () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
                 () = sleep_until(turn.began) => {}
             }
-            if self.processor.inner.settler.has_lapsed(delivery) {
+            if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
                 return Err(Handled::NotStarted);
             }
             // After a freeze, all slots that passed meanwhile would be used at once.
