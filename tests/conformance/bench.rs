@@ -288,11 +288,14 @@ fn parts<'a>(
     format!("ok {}; failed {}", successful.join(","), failed.join(", "))
 }
 
+/// An error whose text is not one of SQS.
+pub(crate) const NO_CODE: &str = "no code";
+
 /// The code of an error, as clients print it.
 #[allow(clippy::needless_pass_by_value, reason = "handed to map_err")]
 pub(crate) fn code<E: ProvideErrorMetadata, R>(error: SdkError<E, R>) -> String {
     match &error {
-        SdkError::ServiceError(service) => service.err().code().unwrap_or("no code").to_owned(),
+        SdkError::ServiceError(service) => service.err().code().unwrap_or(NO_CODE).to_owned(),
         SdkError::ConstructionFailure(_) => "refused by the SDK itself".to_owned(),
         SdkError::TimeoutError(_) => "time-out".to_owned(),
         SdkError::DispatchFailure(_) => "no connection".to_owned(),
