@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::REST;
 use crate::limit::{Admission, Ask, LimitState};
 use crate::policy::RateLimit;
 
@@ -18,8 +19,9 @@ pub(super) struct Fallback {
     /// Calls since then, and in the time of the same length before.
     calls: u64,
     calls_before: u64,
-    /// The gate while there is no store.
+    /// The gate while there is no store, and its beginning.
     alone: Option<(RateLimit, LimitState)>,
+    alone_since: Option<SystemTime>,
     /// The last slot of this gate, of which the store does not know.
     last: Option<SystemTime>,
 }
@@ -29,7 +31,7 @@ impl Fallback {
     pub(super) fn note(&mut self, calls: u64, now: SystemTime) {
         self.alone = None;
         if calls > 0 {
-            self.last = None;
+            (self.alone_since, self.last) = (None, None);
         }
         self.turn(now);
         self.calls += calls;
@@ -54,6 +56,7 @@ impl Fallback {
             let lately = LATELY.checked_div(calls).unwrap_or(rarest);
             let own = RateLimit::new(1, lately.clamp(interval, rarest));
             self.alone = Some((own, taken.idle_for(own.period.mul_f64(sample), now)));
+            self.alone_since.get_or_insert(now);
         }
         let Some((own, state)) = &mut self.alone else { return Admission::Full };
         let admission = state.admit(own, Ask::Retry, longest.min(LONGEST), now);
@@ -63,11 +66,25 @@ impl Fallback {
         admission
     }
 
-    /// The slots that the last calls without the store took of those which it would give from now on.
-    pub(super) fn owed(&self, limit: &RateLimit, now: SystemTime) -> u64 {
-        let last = self.last.map(|last| last + limit.interval());
-        let over = last.and_then(|over| over.duration_since(now).ok()).unwrap_or_default();
-        let slots = over.as_nanos().div_ceil(limit.interval().as_nanos());
+    /// The slots that calls without the store take of those which it would give from now on. If it
+    /// was away for all, the others go on without it until they ask again.
+    pub(super) fn owed(
+        &self,
+        limit: &RateLimit,
+        seen: LimitState,
+        longest: Duration,
+        now: SystemTime,
+    ) -> u64 {
+        let interval = limit.interval();
+        let since = self.alone_since.and_then(|since| now.duration_since(since).ok());
+        let (time, rounds_up) = if since >= Some(REST) && seen.has_free_gate(now) {
+            (REST.min(longest), false)
+        } else {
+            let last = self.last.and_then(|last| (last + interval).duration_since(now).ok());
+            (last.unwrap_or_default(), true)
+        };
+        let (time, interval) = (time.as_nanos(), interval.as_nanos());
+        let slots = if rounds_up { time.div_ceil(interval) } else { time / interval };
         u64::try_from(slots).unwrap_or(u64::MAX)
     }
 

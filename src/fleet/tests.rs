@@ -238,8 +238,10 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
         assert!((35..=121).contains(&calls), "{case:?}: {calls} calls");
         store.next(&[]);
         sleep(Duration::from_secs(3)).await;
-        let admitted = ask_all(&one, Ask::Retry, 1).await;
-        assert_eq!(slots(&admitted), [Some(Duration::ZERO)], "{case:?}: it answers again");
+        let (limits, limit) = &one;
+        let now = request(Ask::Retry, Duration::ZERO, 0.5);
+        let again = limits.admit(Scope::default(), limit, now, 0).await;
+        assert_eq!(slots(&[again]), [Some(Duration::ZERO)], "{case:?}: it answers again");
     }
 }
 
@@ -258,6 +260,24 @@ async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
         store.next(&[Case::Denied]);
         assert_eq!(ask().await, [Some(Duration::ZERO)], "as many calls as lately");
         assert_eq!(ask().await, [Some(Duration::from_secs(1))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_of_the_store_slots_begin_when_no_environment_calls_without_it_any_more() {
+    let store = Arc::new(Told::default());
+    let all = [environment(&store, 10, 1), environment(&store, 10, 1)];
+    for one in &all {
+        ask_all(one, Ask::Retry, 4).await;
+    }
+    store.next(&[Case::Denied; 20]);
+    for one in &all {
+        ask_all(one, Ask::Retry, 1).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    store.next(&[]);
+    for (one, slot) in all.iter().zip([1_000, 1_100]) {
+        assert_eq!(slots(&ask_all(one, Ask::Retry, 1).await), [Some(millis(slot))]);
     }
 }
 

@@ -94,7 +94,8 @@ impl AskTask {
             let is_free = number == 0 && seen.has_free_gate(at);
             let is_guess = is_free && self.with(|state| state.is_gate_busy);
             let likely = if is_guess { seen.with_busy_gate(at) } else { seen };
-            let owed = self.with(|state| state.fallback.owed(&limit.limit, at));
+            let longest = waiting.iter().map(|one| one.request.longest).max().unwrap_or_default();
+            let owed = self.with(|state| state.fallback.owed(&limit.limit, likely, longest, at));
             let mut claim = Claim::new(&limit, likely, at).owing(owed);
             let shares: Vec<_> = waiting
                 .iter()
