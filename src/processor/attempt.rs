@@ -64,9 +64,9 @@ where
         delivery: &Arc<Delivery>,
         turn: &Turn,
         slot: &Slot<Self>,
-    ) -> (Decision, Reply) {
+    ) -> Decision {
         if let Some(decision) = self.gate(delivery, turn) {
-            return (decision, Reply::Silent);
+            return decision;
         }
         let mut taken = Taken::default();
         let handled = self.handle(delivery, turn, slot, &mut taken).await;
@@ -76,6 +76,7 @@ where
         let (reply, ended) =
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
         let mut decision = self.decide(delivery, turn, handled);
+        slot.note(reply, decision.at);
         let Taken { event, ticket, refused } = taken;
         if let Some(events) = events {
             decision.once = self.conclude(events, event, ended, slot).await;
@@ -86,7 +87,7 @@ where
         if let Some(refused) = refused {
             self.tell_refused(&refused, delivery, slot).await;
         }
-        (decision, reply)
+        decision
     }
 
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {

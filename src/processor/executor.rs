@@ -43,18 +43,19 @@ pub(super) trait Runner: Sized + Send + Sync + 'static {
     /// The turn of a delivery, now.
     fn turn(&self) -> Turn;
 
-    /// The attempt itself: the decision, and the evidence of the downstream service.
+    /// The attempt itself.
     fn run(
         &self,
         delivery: &Arc<Delivery>,
         turn: &Turn,
         slot: &Slot<Self>,
-    ) -> impl Future<Output = (Decision, Reply)> + Send;
+    ) -> impl Future<Output = Decision> + Send;
 
     /// The decision about a delivery that no slot could take in time.
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision;
 
-    /// The decision about a delivery whose handler blocks its thread.
+    /// The decision about a delivery whose handler blocks its thread, and the evidence of the
+    /// downstream service.
     fn abandoned(
         &self,
         delivery: &Arc<Delivery>,

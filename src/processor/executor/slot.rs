@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::Instant;
@@ -32,9 +32,9 @@ impl<R: Runner> Slot<R> {
     pub(super) async fn work(self) {
         let Shared { runner, .. } = &*self.shared;
         while let Some((delivery, turn)) = self.take() {
-            let (decision, reply) = runner.run(&delivery, &turn, &self).await;
+            let decision = runner.run(&delivery, &turn, &self).await;
             let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
-            if !self.finish(decision, reply) {
+            if !self.finish(decision) {
                 break;
             }
             // A handler that never waits would keep everything else off this thread.
@@ -70,15 +70,23 @@ impl<R: Runner> Slot<R> {
 
     /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
     /// task ends with its last decision, so it does not outlive the batch.
-    fn finish(&self, decision: Decision, reply: Reply) -> bool {
+    fn finish(&self, decision: Decision) -> bool {
         let mut state = self.shared.state();
-        let Some(running) = state.slots[self.number].take() else { return false };
+        if state.slots[self.number].take().is_none() {
+            return false;
+        }
         let goes_on = !state.queued.as_slice().is_empty();
-        // This comes before anybody can see the decision, since the next attempt depends on it.
-        let change = give_back(running.permit, reply, decision.at);
         self.shared.post(state, decision);
-        self.shared.announce(change);
         goes_on
+    }
+
+    /// Notes the evidence that the call gave of its service, at once: the next attempt depends on
+    /// it, and the store may take long to note it.
+    pub(crate) fn note(&self, reply: Reply, at: SystemTime) {
+        let mut state = self.shared.state();
+        let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
+        drop(state);
+        self.shared.announce(give_back(permit, reply, at));
     }
 
     /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
