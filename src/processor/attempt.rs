@@ -59,12 +59,7 @@ where
         }
     }
 
-    async fn run(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        slot: &Slot<Self>,
-    ) -> Decision {
+    async fn run(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Decision {
         if let Some(decision) = self.gate(delivery, turn) {
             return decision;
         }

@@ -24,6 +24,8 @@ const MAX_SKEW: u64 = 120;
 const TICK: Duration = Duration::from_millis(1);
 /// The shortest deferral of a message that waits in its place.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
+/// So long an environment calls at its own rate, from a request to the store that met a fault.
+const ALONE: Duration = Duration::from_secs(2);
 
 impl Book {
     /// The handler is called: by which message, and for the how many-th time.
@@ -74,7 +76,8 @@ impl Book {
     }
 
     /// No window of time has more calls than the rate limit: one for each interval, and the burst.
-    /// Without a store this holds for each environment.
+    /// Without a store this holds for each environment. With a store, one that met a fault calls at
+    /// its own rate for a second, at most at that of the limit.
     fn check_rate(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
         let Some(limit) = world.plan.policy.limit.filter(|_| {
             // Without an answer, a message that waits in its place is called on its second receive.
@@ -97,7 +100,9 @@ impl Book {
             let lost = limit.max_slot_wait * lost;
             // A timer has a resolution of a millisecond.
             let within = began.elapsed() + TICK + world.plan.looseness() + lost;
-            ensure(within >= interval * beyond, "called beyond the rate limit")?;
+            let faults = world.store.as_ref().map_or(0, |store| store.faults_since(*began - ALONE));
+            let alone = faults * (interval + ALONE);
+            ensure(within + alone >= interval * beyond, "called beyond the rate limit")?;
         }
         Ok(())
     }
@@ -283,9 +288,11 @@ impl Book {
                 self.history.violate(None, "a foreign receipt handle");
                 return;
             };
-            let n = invocation.members[message].n;
+            let member = &invocation.members[message];
+            let n = member.n;
             // Otherwise a worker keeps it in hand, unless that is as long as the shortest deferral.
             if *time != secs(world.plan.visibility()) || *time == LEAST_DEFERRAL_IN_PLACE {
+                self.tracks[n].is_deferred_in_place |= !member.is_called && !time.is_zero();
                 invocation.settled.insert(message.clone());
             }
             self.history.note(Some(n), format!("hidden by {id} for {} s", time.as_secs_f64()));
@@ -446,7 +453,7 @@ impl Book {
                 || plan.skew() > MAX_SKEW
                 || asked.may_never_be_called(plan)
                 || self.waited_behind_another(world, n)
-                || plan.store_uses_receives();
+                || self.was_deferred_in_place(world, n);
             let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
             if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was never handled");
@@ -484,6 +491,14 @@ impl Book {
     fn waited_behind_another(&self, world: &World, n: usize) -> bool {
         world.plan.is_fifo
             && self.before_in_group(n).any(|track| track.product.asked.not_before.is_some())
+    }
+
+    /// Whether a deferral of a message in its place, or of one before it in its FIFO group, used up
+    /// one of its receives.
+    fn was_deferred_in_place(&self, world: &World, n: usize) -> bool {
+        self.tracks[n].is_deferred_in_place
+            || (world.plan.is_fifo
+                && self.before_in_group(n).any(|track| track.is_deferred_in_place))
     }
 
     /// Whether a message before it in its FIFO group was handled in the dead-letter queue more often

@@ -26,8 +26,8 @@ pub struct FaultyStore {
     calm: Instant,
     /// How often it lost everything.
     wiped: AtomicU64,
-    /// The last request that met a fault.
-    troubled: Mutex<Option<Instant>>,
+    /// When requests met faults.
+    troubled: Mutex<Vec<Instant>>,
 }
 
 impl fmt::Debug for FaultyStore {
@@ -71,11 +71,18 @@ impl FaultyStore {
 
     /// The time since the last fault; `None` if there was none.
     pub fn calm_for(&self) -> Option<Duration> {
-        self.troubled.lock().expect("no panic while it is held").map(|at| at.elapsed())
+        self.troubled.lock().expect("no panic while it is held").last().map(Instant::elapsed)
+    }
+
+    /// The faults since then.
+    pub fn faults_since(&self, then: Instant) -> u32 {
+        let troubled = self.troubled.lock().expect("no panic while it is held");
+        let before = troubled.partition_point(|at| *at < then);
+        u32::try_from(troubled.len() - before).expect("few")
     }
 
     fn note_trouble(&self) {
-        *self.troubled.lock().expect("no panic while it is held") = Some(Instant::now());
+        self.troubled.lock().expect("no panic while it is held").push(Instant::now());
     }
 
     pub fn number(&self, key: &Key, name: &'static str) -> u64 {
