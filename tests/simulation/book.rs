@@ -101,8 +101,8 @@ pub struct Track {
     /// Whether anything but the handler went wrong with it, so that it may have been received in
     /// vain or be there twice.
     pub is_troubled: bool,
-    /// Whether it was hidden for a while without a call, which uses up a receive.
-    pub is_deferred_in_place: bool,
+    /// How often it was hidden for a while without a call, which uses up a receive.
+    pub deferrals_in_place: u32,
     pub was_dead: bool,
     pub redrives: usize,
     /// It is not to be called earlier.
@@ -185,7 +185,7 @@ impl Book {
             calls_when_dead: 0,
             postponed: 0,
             most_receives: 0,
-            is_deferred_in_place: false,
+            deferrals_in_place: 0,
             was_dead: false,
             redrives: 0,
             due: None,

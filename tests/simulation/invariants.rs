@@ -292,7 +292,8 @@ impl Book {
             let n = member.n;
             // Otherwise a worker keeps it in hand, unless that is as long as the shortest deferral.
             if *time != secs(world.plan.visibility()) || *time == LEAST_DEFERRAL_IN_PLACE {
-                self.tracks[n].is_deferred_in_place |= !member.is_called && !time.is_zero();
+                let is_deferred = !member.is_called && !time.is_zero();
+                self.tracks[n].deferrals_in_place += u32::from(is_deferred);
                 invocation.settled.insert(message.clone());
             }
             self.history.note(Some(n), format!("hidden by {id} for {} s", time.as_secs_f64()));
@@ -496,9 +497,9 @@ impl Book {
     /// Whether a deferral of a message in its place, or of one before it in its FIFO group, used up
     /// one of its receives.
     fn was_deferred_in_place(&self, world: &World, n: usize) -> bool {
-        self.tracks[n].is_deferred_in_place
+        self.tracks[n].deferrals_in_place > 0
             || (world.plan.is_fifo
-                && self.before_in_group(n).any(|track| track.is_deferred_in_place))
+                && self.before_in_group(n).any(|track| track.deferrals_in_place > 0))
     }
 
     /// Whether a message before it in its FIFO group was handled in the dead-letter queue more often
