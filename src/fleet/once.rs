@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{ANSWER, FIRST_ANSWER, Fleet, expires, is_to_be_told};
+use super::{ANSWER, Fleet, expires, is_to_be_told};
 use crate::clock::epoch_millis;
 use crate::disposition::OnceNotes;
 use crate::policy::Once;
@@ -78,7 +78,9 @@ impl Events {
 
     /// The longest time until an event is acquired, and until its end is noted.
     pub(crate) fn patience(&self) -> Duration {
-        if self.fleet.has_answered() { ANSWER } else { FIRST_ANSWER + ANSWER }
+        // An environment that starts reads the item first.
+        let read = if self.fleet.has_answered() { Duration::ZERO } else { ANSWER };
+        self.fleet.patience() + read
     }
 
     /// Acquires an event for so long. No two attempts have the same `owner`.

@@ -520,6 +520,23 @@ async fn the_handler_has_its_whole_timeout_after_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_short_timeout_does_not_end_the_wait_for_a_new_connection() {
+    let (mut world, store) = world(by("/n"));
+    world.settings.limits.timeout = millis(500);
+    let script = done();
+    let processor = world.processor(script.clone());
+    for (n, case) in [(1, Case::Answers), (2, Case::Lost)] {
+        world.send(&numbered(n)).await;
+        store.next(&[case]);
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(only_notes(&report).is_unconfirmed, n == 2, "{n}");
+        // The connection may be closed by now.
+        sleep(secs(5)).await;
+    }
+    assert_eq!(script.done().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_of_a_group_keep_their_order_and_those_of_one_event_are_called_once() {
     let fifo = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "false")]);
     let mut once = by("/n");
