@@ -159,7 +159,8 @@ where
 
     /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
     /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
-    /// receivable at once.
+    /// receivable at once. A message that was given up or has expired may wait for its visibility
+    /// timeout instead, and so may the messages behind it in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);

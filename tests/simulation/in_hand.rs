@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::book::{Book, Ended, Invocation, Member};
 use crate::copies;
+use crate::letters;
 use crate::plan::secs;
 use crate::producer::{Maker, number};
 use crate::system::World;
@@ -138,8 +139,15 @@ impl Book {
             let is_hidden =
                 view.is_some_and(|view| matches!(view.state, MessageState::InFlightUntil(_)));
             let is_given_back = !member.is_called || member.ended == Some(Ended::Cut);
+            // A message that is too old gets no call. If nothing was asked of SQS about it, it waits
+            // for its visibility timeout.
+            let is_left_expired = |message: &str, member: &Member| {
+                !invocation.settled.contains(message)
+                    && letters::has_expired(world, invocation.environment, member)
+            };
             let is_refused = |message: &str, member: &Member| {
                 member.past.is_given_up
+                    || is_left_expired(message, member)
                     || member.asked.unreadable.is_some()
                     || !matches!(self.tracks[member.n].product.maker, Maker::Producer { .. })
                     || copies::is_spent(&world.plan, member)

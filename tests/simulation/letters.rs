@@ -20,6 +20,14 @@ fn age(member: &Member, now: SystemTime) -> Option<Duration> {
     member.past.dated.map(|sent| now.duration_since(at(sent)).unwrap_or_default())
 }
 
+/// Whether a message in the hands of an environment is too old for a call. The age of a moved
+/// message begins when that environment sees it, and its first arrival was no later.
+pub fn has_expired(world: &World, environment: usize, member: &Member) -> bool {
+    let since_arrival = || world.clock.now().duration_since(member.arrival.1).unwrap_or_default();
+    let age = age(member, world.time_of(environment)).unwrap_or_else(since_arrival);
+    member.asked.ttl(&world.plan).is_some_and(|ttl| age > ttl)
+}
+
 /// The handler is called: it may be, and is told why the message was given up before.
 pub fn check_call(
     world: &World,
