@@ -96,6 +96,10 @@ pub struct Track {
     pub calls: usize,
     /// Those by an environment that works on the dead-letter queue.
     pub calls_when_dead: usize,
+    /// Those of each copy, by message id.
+    pub calls_of: BTreeMap<String, usize>,
+    /// Those of copies that were deferred on a later receive, each by a new copy.
+    pub calls_renewed: usize,
     pub postponed: usize,
     pub most_receives: u64,
     /// Whether anything but the handler went wrong with it, so that it may have been received in
@@ -183,6 +187,8 @@ impl Book {
             is_done: false,
             calls: 0,
             calls_when_dead: 0,
+            calls_of: BTreeMap::new(),
+            calls_renewed: 0,
             postponed: 0,
             most_receives: 0,
             deferrals_in_place: 0,

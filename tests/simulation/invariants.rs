@@ -71,6 +71,7 @@ impl Book {
         }
         let track = &mut self.tracks[n];
         track.calls += 1;
+        *track.calls_of.entry(message.id().unwrap_or_default().to_owned()).or_default() += 1;
         track.calls_when_dead += usize::from(world.plan.works_on_dead(environment));
         Some((n, track.calls))
     }
@@ -239,6 +240,7 @@ impl Book {
                 self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
                 let invocation = self.invocations.get_mut(&id).expect("it is under way");
                 *invocation.confirmed.entry(n).or_default() += 1;
+                self.renew(id, n);
             }
         }
     }
@@ -471,11 +473,12 @@ impl Book {
             let retries = usize::try_from(asked.retries(plan)).expect("small");
             let copies = retries + 1 + track.postponed;
             // Where nobody notes in the message that it was given up, another environment may
-            // handle it again on each receive.
+            // handle it again on each receive, or defer it by a copy with receives of its own.
             let is_noted =
                 plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);
             let queues = if plan.dead_receives.is_some() { 2 } else { 1 };
-            let most = queues * (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
+            let most = queues * (1 + track.redrives) * copies;
+            let most = if is_noted { most } else { most * receives + track.calls_renewed };
             if track.calls > most && !track.is_troubled {
                 let calls = track.calls;
                 self.history

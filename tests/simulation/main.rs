@@ -32,6 +32,7 @@ mod plan;
 mod poller;
 mod probes;
 mod producer;
+mod renewed;
 mod stalled;
 mod store;
 mod system;
