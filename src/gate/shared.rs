@@ -103,6 +103,17 @@ pub(crate) struct Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeLease(u64);
 
+impl ProbeLease {
+    fn new(now: SystemTime, lasts: Duration) -> Self {
+        Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LEASE))))
+    }
+
+    /// Whether the lease goes on for so long.
+    pub(crate) fn lasts(self, time: Duration, now: SystemTime) -> bool {
+        self.0 >= epoch_nanos(now).saturating_add(nanos(time))
+    }
+}
+
 impl SharedHealth {
     pub(crate) fn of(item: &Item) -> Self {
         Self {
@@ -179,10 +190,22 @@ impl SharedHealth {
 
     /// Takes the lease to probe, if nobody has it.
     pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLease) {
+        let lease = ProbeLease::new(now, lasts);
         let now = epoch_nanos(now);
-        let end = now.saturating_add(nanos(lasts.min(LONGEST_LEASE)));
         let free = if self.is_probed(now) { 0..=now } else { self.probe_until..=self.probe_until };
-        (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, end), ProbeLease(end))
+        (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, lease.0), lease)
+    }
+
+    /// Lengthens a lease, if no other message has taken it since.
+    pub(crate) fn lengthen(
+        &self,
+        lease: ProbeLease,
+        now: SystemTime,
+        lasts: Duration,
+    ) -> (Update, ProbeLease) {
+        let longer = ProbeLease::new(now, lasts);
+        let update = self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0);
+        (update.set(PROBE_UNTIL, longer.0), longer)
     }
 
     /// Gives the lease back, without evidence.

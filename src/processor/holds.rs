@@ -90,6 +90,35 @@ where
         }
     }
 
+    /// Keeps the lease of a message that probes until the end of its call, which begins only at
+    /// `begins`. If another message has the lease by then, this one asks again after its wait.
+    pub(super) async fn keep_lease(
+        &self,
+        ticket: &mut Option<Ticket>,
+        call: &Call<'_, Self>,
+        begins: Instant,
+    ) -> Result<(), Handled> {
+        let Call { delivery, slot, .. } = *call;
+        let QueuePolicy { holds, .. } = self.processor.inner.policy(delivery);
+        let (Some(holds), Some(probe)) = (holds, ticket.as_mut()) else { return Ok(()) };
+        let now = Instant::now();
+        let lasts = self.deadlines.limit(begins).saturating_duration_since(now);
+        slot.extend(now + holds.patience());
+        let kept = timeout_at(self.deadlines.cutoff, holds.keep_lease(probe, lasts));
+        let is_kept = tokio::select! {
+            biased;
+            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
+            kept = kept => kept.map_err(|_| Handled::NotStarted)?,
+        };
+        if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
+            return Err(Handled::NotStarted);
+        }
+        if !is_kept {
+            *ticket = None;
+        }
+        Ok(())
+    }
+
     /// A message that finds a hold. If the limit has a line, it joins the line: after the hold the
     /// messages come in their order, as fast as the limit allows.
     pub(super) async fn held(&self, held: Held, call: &Call<'_, Self>) -> Handled {

@@ -56,6 +56,10 @@ where
                     self.admit(admitted, delivery).await?
                 }
             };
+            let answered = Instant::now();
+            if let Admitted::By(Admission::Slot(wait)) = admitted {
+                self.keep_lease(ticket, call, answered + wait).await?;
+            }
             let (wait, is_slot) = match admitted {
                 Admitted::By(Admission::Slot(wait)) if wait.is_zero() => {
                     return Ok(later.map(|_| slot.wait(wait)));
@@ -81,7 +85,7 @@ where
                 }
                 refused => return Err(Handled::Limited(refused)),
             };
-            let turn = slot.wait(wait);
+            let turn = slot.wait(wait.saturating_sub(answered.elapsed()));
             later = Some(turn);
             tokio::select! {
                 biased;

@@ -8,8 +8,9 @@ use futures_util::future::join_all;
 use requeue::policy::RateLimit;
 use requeue::queue::SqsQueue;
 use requeue::store::MemoryStore;
-use requeue::{BatchProcessor, Coordination, Deferral, Failure, Sampler};
-use tokio::time::Instant;
+use requeue::{BatchProcessor, Coordination, Deferral, Failure, Sampler, Strategy};
+use tokio::join;
+use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
 use crate::world::{Act, Log, Script, Seen, World, epoch_millis, numbered, secs, state};
@@ -115,6 +116,36 @@ async fn no_two_messages_of_all_environments_probe_at_the_same_time() {
         .collect();
     assert!(probes.len() > 10, "{probes:?}");
     assert!(probes.is_sorted_by(|one, next| *next - *one >= secs(3)), "{probes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_other_message_probes_while_one_waits_in_its_place_for_the_slot_of_its_probe() {
+    let mut world = world(None);
+    world.settings.strategy = Strategy::Visibility;
+    world.settings.policy.limit = Some(RateLimit::new(1, secs(30)));
+    world.settings.policy.max_pause = Some(secs(5));
+    world.settings.limits.timeout = secs(1);
+    world.function_timeout = secs(120);
+    let began = Instant::now();
+    let script = Script::new(|seen| match seen.n() {
+        0 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(600))),
+        _ => Act::Done,
+    });
+    let all = environments(&world, &script, 2);
+    world.send(&numbered(0)).await;
+    world.invoke(&all[0]).await.unwrap();
+    sleep(secs(6)).await;
+    world.send(&numbered(1)).await;
+    let probe = world.receive().await;
+    let other = async {
+        sleep(secs(20)).await;
+        world.send(&numbered(2)).await;
+        world.report(&all[1], &world.receive().await).await
+    };
+    let (_, other) = join!(world.report(&all[0], &probe), other);
+    assert_eq!(deferrals(&other)[0].map(|(why, _)| why), Some(Deferral::Paused));
+    let calls: Vec<_> = script.calls().iter().map(|seen| (seen.n(), seen.at - began)).collect();
+    assert_eq!(calls, [(0, secs(0)), (1, secs(30))]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -213,6 +213,58 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
+    let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest: Duration::ZERO });
+    // With the store's trouble at the request that lengthens the lease.
+    for (trouble, is_kept) in
+        [(None, true), (Some(Case::Unsaid), true), (Some(Case::Throttled), false)]
+    {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 2);
+        open(&all).await;
+        sleep(secs(1)).await;
+        let mut probe = admit(&all[0], 5).await.expect("the probe");
+        store.requests();
+        assert!(all[0].keep_lease(&mut probe, LASTS).await);
+        assert_eq!(store.requests(), 0, "it is long enough");
+        store.next(&trouble.into_iter().collect::<Vec<_>>());
+        assert_eq!(all[0].keep_lease(&mut probe, 3 * LASTS).await, is_kept, "{trouble:?}");
+        assert_eq!(store.requests(), 1);
+        sleep(2 * LASTS).await;
+        let other = admit(&all[1], 6).await;
+        assert_eq!(other.as_ref().err(), is_kept.then_some(&held), "{trouble:?}");
+        let closes = all[0].tell(&probe, Reply::Alive).await;
+        assert_eq!(closes, Some(Change::ClosedForAll), "{trouble:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_not_lengthened() {
+    for is_over in [false, true] {
+        let store = Arc::new(Told::default());
+        let all = environments(&store, 3);
+        open(&all).await;
+        sleep(secs(1)).await;
+        let mut late = admit(&all[0], 5).await.expect("the probe");
+        sleep(LASTS + secs(5)).await;
+        let next = admit(&all[1], 6).await.expect("the next probe");
+        if is_over {
+            all[1].tell(&next, Reply::Alive).await;
+        }
+        assert!(!all[0].keep_lease(&mut late, LASTS).await, "{is_over}");
+        sleep(secs(1)).await;
+        assert_eq!(admit(&all[2], 7).await.is_ok(), is_over);
+    }
+    // Nor does a lease last for more than an hour.
+    let store = Arc::new(Told::default());
+    let all = environments(&store, 1);
+    open(&all).await;
+    sleep(secs(1)).await;
+    let mut probe = admit(&all[0], 5).await.expect("the probe");
+    assert!(!all[0].keep_lease(&mut probe, secs(3_600)).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_failure_does_not_free_the_lease_of_the_next_probe() {
     let store = Arc::new(Told::default());
     let all = environments(&store, 3);
