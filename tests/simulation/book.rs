@@ -15,6 +15,7 @@ use crate::life::Life;
 use crate::once::Event;
 use crate::probes::Probe;
 use crate::producer::Product;
+use crate::starved::Waiting;
 use crate::system::World;
 use crate::wire::{Past, at};
 
@@ -142,6 +143,8 @@ pub struct Book {
     pub at_work: BTreeMap<Event, usize>,
     /// The probes that run, by scope.
     pub probes: BTreeMap<usize, Vec<Probe>>,
+    /// The messages that wait behind others in the dead-letter queue.
+    pub waiting: Waiting,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
@@ -168,6 +171,7 @@ impl Book {
             counted: BTreeMap::new(),
             at_work: BTreeMap::new(),
             probes: BTreeMap::new(),
+            waiting: Waiting::default(),
             lives: BTreeMap::new(),
         }
     }
@@ -228,6 +232,7 @@ impl Book {
         for record in event["Records"].as_array().expect("an event") {
             self.receive(world, id, &mut invocation, &mut groups, record);
         }
+        self.wait_behind(world, &invocation, event);
         self.invocations.insert(id, invocation);
         id
     }
@@ -334,6 +339,7 @@ impl Book {
         self.given_up.retain(|(other, ..), _| *other != environment);
         self.rated.retain(|(other, _), _| *other != environment);
         self.left.retain(|(other, ..)| *other != environment);
+        self.waiting.born(environment);
     }
 
     /// What was final, by an environment that is to remember it while it is in its queue.

@@ -449,6 +449,7 @@ impl Book {
         let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
         let buried: BTreeSet<usize> =
             world.buried().iter().filter_map(|message| number(&message.body)).collect();
+        let starved = self.starved(world);
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
             let asked = &track.product.asked;
@@ -463,7 +464,7 @@ impl Book {
                 continue;
             }
             let is_ignored = buried.contains(&n) && track.calls_when_dead == 0;
-            let may_be_ignored = may_expire || self.starved(world, n);
+            let may_be_ignored = may_expire || starved.contains(&n);
             if is_ignored && !track.is_troubled && !may_be_ignored && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was not handled afresh");
                 continue;
@@ -503,19 +504,6 @@ impl Book {
         self.tracks[n].deferrals_in_place > 0
             || (world.plan.is_fifo
                 && self.before_in_group(n).any(|track| track.deferrals_in_place > 0))
-    }
-
-    /// Whether a message before it in its FIFO group was handled in the dead-letter queue more often
-    /// than its retries allow. How often a moved message was tried in its place is known to its
-    /// environment alone: each environment that ends lets it start again, and each of its tries
-    /// uses up a receive of those behind it.
-    fn starved(&self, world: &World, n: usize) -> bool {
-        let plan = &world.plan;
-        plan.is_fifo
-            && self.before_in_group(n).any(|track| {
-                let retries = usize::try_from(track.product.asked.retries(plan)).expect("small");
-                track.calls_when_dead > retries + 1
-            })
     }
 
     /// The messages of its group that were sent before it.

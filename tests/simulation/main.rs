@@ -34,6 +34,7 @@ mod probes;
 mod producer;
 mod renewed;
 mod stalled;
+mod starved;
 mod store;
 mod system;
 mod wire;
