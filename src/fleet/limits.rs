@@ -114,10 +114,7 @@ impl SharedLimits {
         let (answer, admitted) = oneshot::channel();
         {
             let mut scopes = self.scopes();
-            if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
-                scopes.retain(|_, state| state.is_asked);
-            }
-            let state = scopes.entry(scope).or_default();
+            let state = state_of(&mut scopes, scope);
             let limit = state.known(limit, &self.fleet);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
@@ -141,7 +138,7 @@ impl SharedLimits {
             let now = fleet.now();
             let (seen, next, end) = {
                 let mut scopes = self.scopes();
-                let state = scopes.entry(scope).or_default();
+                let state = state_of(&mut scopes, scope);
                 let (known, seen) = (state.known(limit, fleet), self.seen(scope, state));
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
@@ -154,7 +151,7 @@ impl SharedLimits {
             let Ok(answer) = fleet.update(&key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            self.learn(scope, self.scopes().entry(scope).or_default(), seen);
+            self.learn(scope, state_of(&mut self.scopes(), scope), seen);
             if answer.is_changed {
                 return;
             }
@@ -191,7 +188,7 @@ impl SharedLimits {
         let fleet = &self.fleet;
         let (known, seen) = {
             let mut scopes = self.scopes();
-            let state = scopes.entry(scope).or_default();
+            let state = state_of(&mut scopes, scope);
             (state.known(limit, fleet), self.seen(scope, state))
         };
         let (place, turn) = seen.held(&known, place, fleet.shared(until), fleet.now());
@@ -203,6 +200,14 @@ impl SharedLimits {
     }
 }
 
+/// The state of a scope. The first one too many makes room for others.
+fn state_of(scopes: &mut HashMap<Scope, ScopeState>, scope: Scope) -> &mut ScopeState {
+    if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
+        scopes.retain(|_, state| state.is_asked);
+    }
+    scopes.entry(scope).or_default()
+}
+
 impl ScopeState {
     /// This limit, and since when it is known.
     fn known(&mut self, limit: &RateLimit, fleet: &Fleet) -> KnownLimit {
@@ -212,5 +217,26 @@ impl ScopeState {
             None => fleet.started,
         };
         *self.known.insert(KnownLimit::new(*limit, since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::settings::Coordination;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn messages_in_line_that_are_held_fill_no_memory_with_their_scopes() {
+        let store = Arc::new(MemoryStore::default());
+        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
+        let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
+        let limits = SharedLimits::new(fleet, String::new());
+        let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
+        for number in 0..=MAX_SCOPES {
+            limits.held(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
+        }
+        assert!(limits.scopes().len() <= MAX_SCOPES);
     }
 }
