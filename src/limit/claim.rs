@@ -266,7 +266,8 @@ impl Claim {
                 .saturating_add(self.place_interval),
         };
         // The gap depends on the end that was seen.
-        let latest = furthest.saturating_sub(more);
+        // A retry may have moved the line back after the last one joined.
+        let latest = furthest.saturating_sub(more).max(self.seen.line_end);
         let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
         update = update.when(LINE_END, self.line.range(self.line_now, latest));
         match self.line {

@@ -192,6 +192,19 @@ fn the_line_is_at_most_eleven_hours_long() {
     assert_eq!(admissions[12..], [Admission::LineFull; 2]);
 }
 
+#[test]
+fn a_claim_is_met_by_the_state_as_it_was_seen_though_a_retry_moves_a_long_line_back() {
+    let limit = limit(10, 1);
+    let end = epoch_nanos(at(0) + LONGEST_LINE);
+    let item = Item::from_iter([(TAT, epoch_nanos(at(0))), (LINE_END, end)]);
+    for asks in [&[Ask::Newcomer, Ask::Retry][..], &[Ask::Newcomer, Ask::Retry, Ask::Retry]] {
+        let mut claim = Claim::new(&KnownLimit::own(&limit), LimitState::of(&item), at(0));
+        let shares: Vec<_> = asks.iter().map(|ask| claim.take(*ask, millis(2_000))).collect();
+        assert_eq!(shares[..2], [Share::Joined(0), Share::Slot(0)]);
+        assert!(claim.update().apply(&mut item.clone()), "{asks:?}");
+    }
+}
+
 /// Fails if any window of time has more calls than the limit allows: its length in intervals, and the
 /// burst.
 fn assert_within(limit: &RateLimit, calls: &[Duration]) {
