@@ -153,7 +153,7 @@ impl LimitState {
 
     /// This state, if others have taken slots since it was seen.
     pub(crate) fn with_busy_gate(self, now: SystemTime) -> Self {
-        Self { tat: self.tat.max(epoch_nanos(now) + 1), ..self }
+        Self { tat: self.tat.max(epoch_nanos(now).saturating_add(1)), ..self }
     }
 
     /// Lengthens the line by a hold that became longer by `longer`: messages that it calls up

@@ -205,6 +205,13 @@ fn a_claim_is_met_by_the_state_as_it_was_seen_though_a_retry_moves_a_long_line_b
     }
 }
 
+#[test]
+fn no_time_is_too_late_for_a_guess_of_the_gate() {
+    let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+    let state = LimitState::default().with_busy_gate(far);
+    assert!(state.has_free_gate(far), "times in items end before");
+}
+
 /// Fails if any window of time has more calls than the limit allows: its length in intervals, and the
 /// burst.
 fn assert_within(limit: &RateLimit, calls: &[Duration]) {
