@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::pace::{LEAST, Pace, WHOLE, longer, slower};
 use super::{
     Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, KnownLimit, LINE_END, LONGEST_LINE,
-    LimitState, Place, TAT, epoch_nanos, from_epoch_nanos, nanos,
+    LimitState, MOVES_BY, Place, TAT, epoch_nanos, from_epoch_nanos, nanos,
 };
 use crate::store::Update;
 
@@ -233,7 +233,7 @@ impl Claim {
                 next.line_end = next.line_end.saturating_add(more);
             }
             Time::Over | Time::Lost { .. } if self.joined > 0 => {
-                (next.line_end, next.held_back) = (self.new_line_end(), 0);
+                (next.line_end, next.held_back, next.moves_by) = (self.new_line_end(), 0, 0);
             }
             Time::Over | Time::Lost { .. } => {}
         }
@@ -273,7 +273,8 @@ impl Claim {
         match self.line {
             Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
             Time::Over | Time::Lost { .. } if self.joined > 0 => {
-                update.set(LINE_END, self.new_line_end()).set(HELD_BACK, 0)
+                // The length of the line before says nothing about this one.
+                update.set(LINE_END, self.new_line_end()).set(HELD_BACK, 0).set(MOVES_BY, 0)
             }
             Time::Ahead | Time::Over | Time::Lost { .. } => update,
         }

@@ -83,3 +83,21 @@ fn a_message_with_a_place_that_is_over_is_called_after_the_hold() {
     assert_eq!((place, turn), (Place::from_time(at(5_000)), at(5_000)));
     assert!(state.lengthened(&limit, &Update::new(), millis(1), at(1), at(0)).is_none(), "no line");
 }
+
+#[test]
+fn a_message_of_a_new_line_does_not_move_by_the_length_of_an_earlier_one() {
+    let limit = limit(10, 1);
+    let mut state = LimitState::default();
+    for _ in 0..1_000 {
+        admit(&mut state, &limit, Ask::Newcomer, 0);
+    }
+    state = lengthened(state, &limit, millis(60_000), at(60_000), at(0));
+    // Much later, messages join behind a hold that began when nobody waited.
+    let now = 86_400_000;
+    for _ in 0..100 {
+        admit(&mut state, &limit, Ask::Held(at(now + 1_000)), now);
+    }
+    let place = Place::from_time(at(now + 1_000));
+    let (until, known) = (at(now + 3_000), KnownLimit::own(&limit));
+    assert_eq!(state.held(&known, place, until, at(now + 1_000)).1, until);
+}
