@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Admitted, Asker, MAX_REQUESTS, ScopeState, SharedLimits};
 use crate::disposition::Deferral;
-use crate::fleet::expires;
+use crate::fleet::{Fleet, expires};
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
 use crate::store::{Field, Item, StoreError};
@@ -97,10 +97,8 @@ impl AskTask {
             let longest = waiting.iter().map(|one| one.request.longest).max().unwrap_or_default();
             let owed = self.with(|state| state.fallback.owed(&limit.limit, likely, longest, at));
             let mut claim = Claim::new(&limit, likely, at).owing(owed);
-            let shares: Vec<_> = waiting
-                .iter()
-                .map(|one| claim.take(one.request.ask, one.request.longest))
-                .collect();
+            let shares: Vec<_> =
+                waiting.iter().map(|one| claim.take(one.ask(fleet), one.request.longest)).collect();
             if is_guess && claim.is_empty() {
                 // No message is refused by a guess.
                 self.with(|state| state.is_gate_busy = false);
@@ -254,6 +252,14 @@ impl AskTask {
 }
 
 impl Asker {
+    /// Its question, with the time that all execution environments have.
+    fn ask(&self, fleet: &Fleet) -> Ask {
+        match self.request.ask {
+            Ask::Held(until) => Ask::Held(fleet.shared(until)),
+            ask => ask,
+        }
+    }
+
     /// Nobody waits any more for a message whose attempt has ended.
     fn answer(self, admitted: Admitted) {
         let _ = self.answer.send(admitted);
