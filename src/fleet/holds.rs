@@ -351,8 +351,8 @@ impl SharedHolds {
         state: &HeldScope,
         update: &Update,
     ) -> Result<Option<SharedHealth>, StoreError> {
-        // A hold by a clock that is far off would be no hold. The first answer tells the time.
-        if !self.fleet.has_answered() {
+        // A hold by a clock that is far off would be no hold. An answer tells the time.
+        if !self.fleet.knows_time() {
             let answer = self.fleet.read(&state.key).await?;
             state.learn(&answer.before);
             return Ok(None);

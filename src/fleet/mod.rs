@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +39,8 @@ const IDLE: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(1);
 /// An item expires so long after its last use.
 const UNUSED: Duration = Duration::from_secs(86_400);
+/// A clock that goes wrong by so many milliseconds since the last answer was set.
+const MOST_DRIFT: u64 = 1_000;
 /// Trouble of one kind is logged once in this time.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -53,7 +55,6 @@ pub(crate) struct Fleet {
     started: SystemTime,
     /// Milliseconds by which the time of the store is later than the clock.
     offset: AtomicI64,
-    has_answered: AtomicBool,
     /// The time that the last answer took, in nanoseconds.
     latency: AtomicU64,
     trouble: Mutex<Trouble>,
@@ -63,6 +64,8 @@ pub(crate) struct Fleet {
 struct Trouble {
     /// The time of the last request, if it was answered.
     answered: Option<Instant>,
+    /// The time of the last answer, and what the clock showed then.
+    shown: Option<(Instant, SystemTime)>,
     /// Requests in a row without an answer.
     unanswered: u32,
     /// The store is not asked before this.
@@ -81,7 +84,6 @@ impl Fleet {
             started: clock.now(),
             clock,
             offset: AtomicI64::default(),
-            has_answered: AtomicBool::default(),
             latency: AtomicU64::default(),
             trouble: Mutex::default(),
         }
@@ -122,8 +124,11 @@ impl Fleet {
         self.key("scope", queue, scope.bytes())
     }
 
-    fn has_answered(&self) -> bool {
-        self.has_answered.load(Ordering::Relaxed)
+    /// Whether the store told the time, and the clock was not set since. One slot at a time far ahead
+    /// would end the calls of all until then.
+    fn knows_time(&self) -> bool {
+        let Some((answered, shown)) = self.trouble().shown else { return false };
+        millis_between(shown + answered.elapsed(), self.clock.now()).unsigned_abs() < MOST_DRIFT
     }
 
     /// Reads an item.
@@ -150,10 +155,11 @@ impl Fleet {
         let answer = answer.unwrap_or(Err(StoreError::Unavailable(Cow::Borrowed("StoreTimedOut"))));
         match &answer {
             Ok(answer) => {
-                self.has_answered.store(true, Ordering::Relaxed);
                 {
+                    let (now, shown) = (Instant::now(), self.clock.now());
                     let mut trouble = self.trouble();
-                    (trouble.answered, trouble.unanswered) = (Some(Instant::now()), 0);
+                    (trouble.answered, trouble.unanswered) = (Some(now), 0);
+                    trouble.shown = Some((now, shown));
                     trouble.rests_until = None;
                 }
                 let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);

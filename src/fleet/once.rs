@@ -78,8 +78,8 @@ impl Events {
 
     /// The longest time until an event is acquired, and until its end is noted.
     pub(crate) fn patience(&self) -> Duration {
-        // An environment that starts reads the item first.
-        let read = if self.fleet.has_answered() { Duration::ZERO } else { ANSWER };
+        // An environment that starts, or whose clock was set, reads the item first.
+        let read = if self.fleet.knows_time() { Duration::ZERO } else { ANSWER };
         self.fleet.patience() + read
     }
 
@@ -93,8 +93,8 @@ impl Events {
     ) -> Acquired {
         let key = self.fleet.key("once", queue, event);
         // A lease by a clock that is far off would end too early, or hold the event for too long.
-        // The first answer tells the time.
-        if !self.fleet.has_answered()
+        // An answer tells the time.
+        if !self.fleet.knows_time()
             && let Err(error) = self.fleet.read(&key).await
         {
             return self.unanswered(&error, key, owner);

@@ -75,7 +75,7 @@ impl AskTask {
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let key = fleet.scope_key(queue, self.scope);
         let mut seen = self.with(|state| self.limits.seen(self.scope, state));
-        if !fleet.has_answered() {
+        if !fleet.knows_time() {
             // A clock that is off is corrected before it decides anything.
             match fleet.read(&key).await {
                 Ok(answer) => {

@@ -1,5 +1,7 @@
 //! Clocks that are off when they decide something for all execution environments.
 
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 use crate::store::Field;
 
@@ -13,6 +15,25 @@ fn environment_with(store: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment
     let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
     let limits = SharedLimits::new(Arc::clone(&fleet), String::new());
     (fleet, (Arc::new(limits), RateLimit::new(10, Duration::from_secs(1))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_is_corrected_before_it_takes_a_slot() {
+    let store = store();
+    let ahead = Arc::new(AtomicU64::new(0));
+    let (clock, by) = (Clock::starting_at(epoch()), Arc::clone(&ahead));
+    let clock =
+        Clock::showing(move || clock.now() + Duration::from_secs(by.load(Ordering::Relaxed)));
+    let (_, one) = environment_with(&store, clock);
+    let (_, other) = environment_with(&store, Clock::starting_at(epoch()));
+    for set in [0, 1_800, 60, 0] {
+        ahead.store(set, Ordering::Relaxed);
+        sleep(Duration::from_secs(10)).await;
+        for environment in [&one, &other] {
+            let slot = slots(&ask_all(environment, Ask::Retry, 1).await)[0].expect("a slot");
+            assert!(slot <= millis(1_100), "{set} s ahead: {slot:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
