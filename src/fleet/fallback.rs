@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::REST;
-use crate::limit::{Admission, Ask, LimitState};
+use crate::limit::{Admission, FURTHEST_SLOT, LimitState};
 use crate::policy::RateLimit;
 
 /// The calls of so long count, and of up to half as long before.
@@ -20,10 +20,31 @@ pub(super) struct Fallback {
     calls: u64,
     calls_before: u64,
     /// The gate while there is no store, and its beginning.
-    alone: Option<(RateLimit, LimitState)>,
+    alone: Option<OwnGate>,
     alone_since: Option<SystemTime>,
     /// The last slot of this gate, of which the store does not know.
     last: Option<SystemTime>,
+}
+
+/// A gate without a burst. Its interval may be longer than that of any limit.
+#[derive(Clone, Copy, Debug)]
+struct OwnGate {
+    interval: Duration,
+    next: SystemTime,
+}
+
+impl OwnGate {
+    fn admit(&mut self, longest: Duration, now: SystemTime) -> Admission {
+        // A slot that is further away is one of a clock that was set back since.
+        let is_lost = self.next > now + self.interval + FURTHEST_SLOT;
+        let slot = if is_lost { now } else { self.next.max(now) };
+        let wait = slot.duration_since(now).unwrap_or_default();
+        if wait > longest {
+            return Admission::Full;
+        }
+        self.next = slot + self.interval;
+        Admission::Slot(wait)
+    }
 }
 
 impl Fallback {
@@ -53,13 +74,16 @@ impl Fallback {
             let interval = limit.interval();
             let rarest = interval.saturating_mul(max_environments.max(1));
             let calls = u32::try_from(self.calls + self.calls_before).unwrap_or(u32::MAX);
-            let lately = LATELY.checked_div(calls).unwrap_or(rarest);
-            let own = RateLimit::new(1, lately.clamp(interval, rarest));
-            self.alone = Some((own, taken.idle_for(own.period.mul_f64(sample), now)));
+            // The store would not give the burst of that time again.
+            let burst = interval.saturating_mul(limit.burst.max(1) - 1);
+            let lately = LATELY.saturating_add(burst).checked_div(calls).unwrap_or(rarest);
+            let interval = lately.clamp(interval, rarest);
+            let next = taken.gate_end(now) + interval.mul_f64(sample);
+            self.alone = Some(OwnGate { interval, next });
             self.alone_since.get_or_insert(now);
         }
-        let Some((own, state)) = &mut self.alone else { return Admission::Full };
-        let admission = state.admit(own, Ask::Retry, longest.min(LONGEST), now);
+        let Some(own) = &mut self.alone else { return Admission::Full };
+        let admission = own.admit(longest.min(LONGEST), now);
         if let Admission::Slot(wait) = admission {
             self.last = Some(now + wait);
         }

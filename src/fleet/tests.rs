@@ -15,6 +15,7 @@ use crate::limit::{Admission, Ask};
 use crate::policy::RateLimit;
 use crate::store::MemoryStore;
 
+mod alone;
 mod clock;
 mod holds;
 mod line;

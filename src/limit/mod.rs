@@ -33,7 +33,7 @@ pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
 const EARLY: Duration = Duration::from_secs(1);
 /// No slot is further away than this and the burst, since an invocation is shorter. If one is, the
 /// clock was set back.
-const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
+pub(crate) const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 
 /// The state of a scope's limit. Its times are nanoseconds since the epoch, and 0 before the first
 /// call.
@@ -114,10 +114,9 @@ impl LimitState {
         }
     }
 
-    /// A gate whose first slot comes so long after the slots that are taken, and nobody in line.
-    pub(crate) fn idle_for(self, wait: Duration, now: SystemTime) -> Self {
-        let tat = self.tat.max(epoch_nanos(now)).saturating_add(nanos(wait));
-        Self { tat, ..Self::default() }
+    /// The end of the slots that are taken.
+    pub(crate) fn gate_end(&self, now: SystemTime) -> SystemTime {
+        from_epoch_nanos(self.tat).max(now)
     }
 
     /// Admits one message, which can wait for its slot as long as `longest`.

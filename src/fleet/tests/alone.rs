@@ -1,0 +1,69 @@
+//! The calls of execution environments while the store does not answer.
+
+use super::*;
+use crate::fleet::fallback::Fallback;
+use crate::limit::LimitState;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn after(time: Duration) -> SystemTime {
+    epoch() + time
+}
+
+/// The calls of all these environments in this time, if each asks again and again.
+fn calls(
+    environments: &mut [Fallback],
+    limit: &RateLimit,
+    most: u32,
+    times: &(impl Iterator<Item = Duration> + Clone),
+) -> usize {
+    let samples = (1..).map(|number| f64::from(number) / f64::from(most + 1));
+    let calls = environments.iter_mut().zip(samples).map(|(one, sample)| {
+        let mut admit =
+            |at| one.admit(limit, most, LimitState::default(), LONGEST, after(at), sample);
+        times.clone().filter(|at| matches!(admit(*at), Admission::Slot(_))).count()
+    });
+    calls.sum()
+}
+
+#[test]
+fn new_environments_keep_a_limit_of_rare_calls_together() {
+    for (limit, period, environments) in
+        [(10, 60, 1_000), (10, 3_600, 1_000), (1, 100, 1_000), (1, 86_400, 10)]
+    {
+        let limit = RateLimit::new(limit, secs(period));
+        let mut all: Vec<_> = (0..environments).map(|_| Fallback::default()).collect();
+        let minutes = (0..86_400).step_by(60).map(secs);
+        let calls = calls(&mut all, &limit, environments, &minutes);
+        let allowed = secs(86_400).as_nanos() / limit.interval().as_nanos() + 1;
+        assert!(calls as u128 <= allowed, "{limit:?}: {calls} calls, and {allowed} are allowed");
+    }
+}
+
+#[test]
+fn a_burst_of_lately_does_not_come_again() {
+    let limit = RateLimit { burst: 1_000, ..RateLimit::new(10, secs(1)) };
+    let mut all = [Fallback::default(); 10];
+    for one in &mut all {
+        one.note(100, after(secs(0)));
+        for second in 1..10 {
+            one.note(1, after(secs(second)));
+        }
+    }
+    let times = (10_000..70_000).step_by(20).map(millis);
+    let calls = calls(&mut all, &limit, 10, &times);
+    assert!((400..=610).contains(&calls), "{calls} calls in a minute");
+}
+
+#[test]
+fn a_clock_that_was_set_back_stops_no_calls_without_the_store() {
+    let limit = RateLimit::new(1, secs(1));
+    let mut one = Fallback::default();
+    let mut admit = |at| one.admit(&limit, 1, LimitState::default(), LONGEST, at, 0.0);
+    for at in [after(secs(86_400)), epoch()] {
+        assert_eq!(admit(at), Admission::Slot(Duration::ZERO));
+        assert_eq!(admit(at), Admission::Full);
+    }
+}
