@@ -90,26 +90,22 @@ impl Fallback {
         admission
     }
 
-    /// The slots that calls without the store take of those which it would give from now on. If it
-    /// was away for all, the others go on without it until they ask again.
+    /// The slots, one in each `interval`, that calls without the store take of those which it would
+    /// give from now on. If it was away for all, the others go on without it until they ask again.
     pub(super) fn owed(
         &self,
-        limit: &RateLimit,
+        interval: Duration,
         seen: LimitState,
         longest: Duration,
         now: SystemTime,
     ) -> u64 {
-        let interval = limit.interval();
         let since = self.alone_since.and_then(|since| now.duration_since(since).ok());
-        let (time, rounds_up) = if since >= Some(REST) && seen.has_free_gate(now) {
-            (REST.min(longest), false)
-        } else {
-            let last = self.last.and_then(|last| (last + interval).duration_since(now).ok());
-            (last.unwrap_or_default(), true)
-        };
-        let (time, interval) = (time.as_nanos(), interval.as_nanos());
-        let slots = if rounds_up { time.div_ceil(interval) } else { time / interval };
-        u64::try_from(slots).unwrap_or(u64::MAX)
+        let is_away = since >= Some(REST) && seen.has_free_gate(now);
+        let others = if is_away { REST.min(longest) } else { Duration::ZERO };
+        let own = self.last.and_then(|last| (last + interval).duration_since(now).ok());
+        let interval = interval.as_nanos();
+        let (others, own) = (others.as_nanos() / interval, own.unwrap_or_default().as_nanos());
+        u64::try_from(others.max(own.div_ceil(interval))).unwrap_or(u64::MAX)
     }
 
     /// Begins a new half of the time, if this one is over.

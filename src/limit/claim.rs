@@ -142,6 +142,11 @@ impl Claim {
         }
     }
 
+    /// The time between two calls now.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval)
+    }
+
     /// If a message takes a slot, so many are taken besides, for calls that were made without.
     pub(crate) fn owing(self, owed: u64) -> Self {
         Self { owed, ..self }

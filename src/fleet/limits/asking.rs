@@ -95,8 +95,10 @@ impl AskTask {
             let is_guess = is_free && self.with(|state| state.is_gate_busy);
             let likely = if is_guess { seen.with_busy_gate(at) } else { seen };
             let longest = waiting.iter().map(|one| one.request.longest).max().unwrap_or_default();
-            let owed = self.with(|state| state.fallback.owed(&limit.limit, likely, longest, at));
-            let mut claim = Claim::new(&limit, likely, at).owing(owed);
+            let claim = Claim::new(&limit, likely, at);
+            let interval = claim.interval();
+            let owed = self.with(|state| state.fallback.owed(interval, likely, longest, at));
+            let mut claim = claim.owing(owed);
             let shares: Vec<_> =
                 waiting.iter().map(|one| claim.take(one.ask(fleet), one.request.longest)).collect();
             if is_guess && claim.is_empty() {

@@ -58,6 +58,48 @@ fn a_burst_of_lately_does_not_come_again() {
 }
 
 #[test]
+fn the_first_claim_owes_the_last_call_without_the_store_for_a_whole_interval() {
+    for (period, later, owed) in [
+        (1, 0, 1),
+        (1, 999, 1),
+        // Others may still call without the store.
+        (1, 2_000, 1),
+        (10, 2_000, 1),
+        (100, 99_999, 1),
+        (100, 100_000, 0),
+    ] {
+        let limit = RateLimit::new(1, secs(period));
+        let mut one = Fallback::default();
+        one.note(1, epoch());
+        let now = after(secs(1_000));
+        let taken = LimitState::default();
+        let admission = one.admit(&limit, 1, taken, LONGEST, now, 0.0);
+        assert_eq!(admission, Admission::Slot(Duration::ZERO));
+        let owes = one.owed(limit.interval(), taken, LONGEST, now + millis(later));
+        assert_eq!(owes, owed, "{later} ms later, at one call in {period} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_a_limit_that_was_lowered_gives_slots_too() {
+    let store = Arc::new(Told::default());
+    let (limits, limit) = environment(&store, 50, 1);
+    let one = (limits, RateLimit { adaptive: true, ..limit });
+    let clock = Clock::starting_at(epoch());
+    ask_all(&one, Ask::Retry, 1).await;
+    for _ in 0..6 {
+        one.0.refused(Scope::default(), &one.1, clock.now()).await;
+        sleep(secs(1)).await;
+    }
+    store.next(&[Case::Denied; 3]);
+    ask_all(&one, Ask::Retry, 1).await;
+    store.next(&[]);
+    sleep(secs(3)).await;
+    let slot = slots(&ask_all(&one, Ask::Retry, 1).await)[0].expect("a slot");
+    assert!(slot >= millis(500) && slot <= secs(1), "{slot:?}");
+}
+
+#[test]
 fn a_clock_that_was_set_back_stops_no_calls_without_the_store() {
     let limit = RateLimit::new(1, secs(1));
     let mut one = Fallback::default();
