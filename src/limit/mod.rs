@@ -194,6 +194,13 @@ impl LimitState {
         Self { pace: other.pace, ..self }
     }
 
+    /// Follows a clock that was set back by this time: slots and turns are as far away as before.
+    pub(crate) fn set_back(&mut self, by: Duration) {
+        let by = nanos(by);
+        self.tat = self.tat.saturating_sub(by);
+        self.line_end = self.line_end.saturating_sub(by);
+    }
+
     /// Whether the state says no more than a new one: the gate has its whole burst again, nobody
     /// waits in line, and the pace is whole.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
