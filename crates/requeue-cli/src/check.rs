@@ -1,6 +1,5 @@
 //! `requeue check`: checks a policy document before it is deployed. The library has the rules.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,17 +7,25 @@ use requeue::policy::{
     CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy, WhenUnavailable,
 };
 use requeue::{FailureClass, QueueConfig};
+use serde_json::{Value, json};
 
-use crate::output::outln;
+use crate::document::{Document, InvalidDocument, PolicyArgument, PolicyName};
+use crate::output::{self, outln};
 use crate::policy_text::{RETRIED_CLASSES, max_retries, retries};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::{span, table};
-use crate::{Error, document};
+use crate::{Error, policy_values};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The policy document; `-` is the standard input.
-    file: PathBuf,
+    /// The policy, in the forms of --policy.
+    #[arg(value_name = "POLICY", conflicts_with = "policy")]
+    file: Option<PolicyName>,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    /// Print JSON: whether the document is valid, its problems, and the resulting policy.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 /// A visibility timeout lasts at least this many function timeouts, plus the batching window.
@@ -39,11 +46,60 @@ const OTHER_VARIABLES: usize = 600;
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let text = document::text(&arguments.file)?;
-    let (policy, rules, queue) = document::parse(&arguments.file, &text)?;
-    outln!("the policy {} is valid:\n", document::name(&arguments.file))?;
-    outln!("{}", summary(&policy))?;
-    let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
+    let Some(name) = arguments.file.clone().or_else(|| arguments.policy.name()) else {
+        return Ok(output::missing("a policy", "check"));
+    };
+    let text = name.text()?;
+    match name.parse(&text) {
+        Ok(document) if arguments.json => {
+            output::json(&json(&name, &document, &text))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(document) => {
+            show(&name, &document, &text)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            let invalid = error.downcast::<InvalidDocument>()?;
+            if arguments.json {
+                output::json(&json!({
+                    "policy": name.to_string(),
+                    "valid": false,
+                    "problems": invalid.problems,
+                }))?;
+            } else {
+                output::note(format_args!("error: {invalid}"));
+            }
+            Ok(ExitCode::from(output::FINDING))
+        }
+    }
+}
+
+/// The document as it counts, with the defaults.
+fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Value {
+    let mut notes: Vec<String> = bounded(policy).collect();
+    notes.extend(too_large(text));
+    json!({
+        "policy": name.to_string(),
+        "valid": true,
+        "problems": [],
+        "notes": notes,
+        "values": policy_values::document(policy),
+        "rules": rules.len(),
+        "queueConfig": {
+            "visibilityTimeout": queue.visibility_timeout.map(|time| time.as_secs()),
+            "messageRetentionPeriod": queue.message_retention.map(|time| time.as_secs()),
+            "maxReceiveCount": queue.max_receive_count,
+            "delaySeconds": queue.delay.map(|time| time.as_secs()),
+            "receiveMessageWaitTimeSeconds": queue.receive_wait.map(|time| time.as_secs()),
+        },
+    })
+}
+
+fn show(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Result<(), Error> {
+    outln!("the policy {name} is valid:\n")?;
+    outln!("{}", summary(policy))?;
+    let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = policy;
     outln!(
         "budget: at most {} for each message; a delay that the downstream service names is cut to \
          {}{}",
@@ -54,11 +110,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             span(ttl)
         )),
     )?;
-    for line in bounded(&policy) {
+    for line in bounded(policy) {
         outln!("{line}")?;
     }
-    outln!("{}", protection(&policy))?;
-    outln!("{}", deferrals(&policy))?;
+    outln!("{}", protection(policy))?;
+    outln!("{}", deferrals(policy))?;
     match rules.len() {
         0 => {}
         1 => outln!("rules: 1, applied before the built-in ones")?,
@@ -72,13 +128,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if policy.receive_calls != CallPolicy::receiving() {
         outln!("{}", receiving(&policy.receive_calls))?;
     }
-    if queue != QueueConfig::default() {
-        outln!("{}", advice(&queue, &policy))?;
+    if *queue != QueueConfig::default() {
+        outln!("{}", advice(queue, policy))?;
     }
-    if let Some(line) = too_large(&text) {
+    if let Some(line) = too_large(text) {
         outln!("{line}")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// `size: …`, for a document that does not fit into the environment of a function.

@@ -16,6 +16,8 @@ use requeue::{
     respond,
 };
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
+use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::Error;
@@ -37,6 +39,9 @@ pub(crate) struct Arguments {
     /// second, and a target on 127.0.0.1 counts them. 300 messages take 15 s.
     #[arg(long, conflicts_with = "seed")]
     rate: bool,
+    /// Print JSON instead of a table.
+    #[arg(long, conflicts_with = "rate", help_heading = "Output")]
+    json: bool,
 }
 
 /// Concurrent invocations, with which AWS's default scaling begins.
@@ -112,7 +117,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {
         ended?;
     }
-    demo.conclude()
+    demo.conclude(arguments)
 }
 
 type Processor = BatchProcessor<HttpTarget<Endpoint>, SqsQueue>;
@@ -201,26 +206,13 @@ impl Demo {
     }
 
     /// Counts the results of all messages, and checks that none was lost.
-    fn conclude(&self) -> Result<ExitCode, Error> {
+    fn conclude(&self, arguments: &Arguments) -> Result<ExitCode, Error> {
         if stderr().is_terminal() {
             errln!();
         }
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> =
             dead.iter().filter_map(|message| dead_letter_reason(&message.body)).collect();
-        let mut rows = table(&[
-            "response",
-            "sent",
-            "at once",
-            "after retries",
-            "dead-lettered",
-            "calls",
-            "mean time",
-        ]);
-        for kind in ResponseKind::ALL {
-            rows.add_row(self.row(kind, &dead));
-        }
-        outln!("{}", rows.trim_fmt())?;
         let lost = self
             .sent
             .iter()
@@ -228,43 +220,96 @@ impl Demo {
             .count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
-        outln!(
-            "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} \
-             lost, {twice} done twice; {} of virtual time",
-            self.sent.len(),
-            self.endpoint.done(),
-            dead.len(),
-            duration(self.started.elapsed()),
-        )?;
-        Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let responses = ResponseKind::ALL.map(|kind| self.responses(kind, &dead));
+        if arguments.json {
+            output::json(&json!({
+                "sent": self.sent.len(),
+                "done": self.endpoint.done(),
+                "deadLettered": dead.len(),
+                "left": left,
+                "lost": lost,
+                "doneTwice": twice,
+                "virtualSeconds": self.started.elapsed().as_secs_f64(),
+                "responses": responses,
+            }))?;
+        } else {
+            let mut rows = table(&[
+                "response",
+                "sent",
+                "at once",
+                "after retries",
+                "dead-lettered",
+                "calls",
+                "mean time",
+            ]);
+            for of in &responses {
+                rows.add_row(of.row());
+            }
+            outln!("{}", rows.trim_fmt())?;
+            outln!(
+                "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; \
+                 {lost} lost, {twice} done twice; {} of virtual time",
+                self.sent.len(),
+                self.endpoint.done(),
+                dead.len(),
+                duration(self.started.elapsed()),
+            )?;
+        }
+        Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::from(output::FINDING) })
     }
 
-    fn row(&self, kind: ResponseKind, dead: &HashMap<String, String>) -> Vec<String> {
+    fn responses(&self, kind: ResponseKind, dead: &HashMap<String, String>) -> Responses {
         let of_kind: Vec<&String> =
             self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
         let done: Vec<_> =
             of_kind.iter().map(|id| calls(id)).filter(|calls| calls.accepted > 0).collect();
         let at_once = done.iter().filter(|calls| calls.count == 1).count();
-        let mut why: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut dead_lettered: BTreeMap<String, u32> = BTreeMap::new();
         for reason in of_kind.iter().filter_map(|id| dead.get(*id)) {
-            *why.entry(reason).or_default() += 1;
+            *dead_lettered.entry(reason.clone()).or_default() += 1;
         }
-        let why: Vec<String> =
-            why.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let total_calls: u32 = of_kind.iter().map(|id| calls(id).count).sum();
         let times: Vec<Duration> =
             done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
+        Responses {
+            response: kind.description(),
+            sent: of_kind.len(),
+            at_once,
+            after_retries: done.len() - at_once,
+            dead_lettered,
+            mean_calls: mean(f64::from(total_calls), of_kind.len()),
+            mean_seconds: mean(times.iter().map(Duration::as_secs_f64).sum(), times.len()),
+        }
+    }
+}
+
+/// The messages that get one kind of response.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Responses {
+    response: &'static str,
+    sent: usize,
+    at_once: usize,
+    after_retries: usize,
+    /// Their number by reason.
+    dead_lettered: BTreeMap<String, u32>,
+    mean_calls: Option<f64>,
+    mean_seconds: Option<f64>,
+}
+
+impl Responses {
+    fn row(&self) -> Vec<String> {
+        let why = self.dead_lettered.iter().map(|(reason, count)| format!("{count} {reason}"));
+        let time = |secs| duration(Duration::from_secs_f64(secs));
         vec![
-            kind.description().to_owned(),
-            of_kind.len().to_string(),
-            at_once.to_string(),
-            (done.len() - at_once).to_string(),
-            why.join(", "),
-            mean(f64::from(total_calls), of_kind.len())
-                .map_or(String::new(), |mean| format!("{mean:.1}")),
-            mean(times.iter().map(Duration::as_secs_f64).sum(), times.len())
-                .map_or(String::new(), |mean| duration(Duration::from_secs_f64(mean))),
+            self.response.to_owned(),
+            self.sent.to_string(),
+            self.at_once.to_string(),
+            self.after_retries.to_string(),
+            why.collect::<Vec<_>>().join(", "),
+            self.mean_calls.map_or(String::new(), |mean| format!("{mean:.1}")),
+            self.mean_seconds.map_or(String::new(), time),
         ]
     }
 }

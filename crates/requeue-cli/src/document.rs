@@ -1,62 +1,181 @@
-//! Reads the policy document of a command. The library has the rules.
+//! The policy of a command: a file, the standard input, a document on the command line, or a preset.
+//! The library has the rules.
 
-use std::io::Read;
-use std::path::Path;
+use std::convert::Infallible;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
-
-use requeue::{InvalidPolicy, QueueConfig, Settings};
+use requeue::{InvalidPolicy, QueueConfig, Settings, Variables};
 
 use crate::Error;
 
-/// Reads the file, or the standard input if the path is `-`, with the reader of the Lambda.
-pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
-    read_all(path).map(|(policy, rules, _)| (policy, rules))
+/// The names of the built-in policies.
+pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
+
+/// What a document says.
+pub(crate) type Document = (RetryPolicy, Rules, QueueConfig);
+
+/// A policy as the user names it.
+#[derive(Clone, Debug)]
+pub(crate) enum PolicyName {
+    StandardInput,
+    File(PathBuf),
+    Inline(String),
+    /// The document of a built-in policy.
+    Preset(&'static str),
 }
 
-/// As [`read`], with the document's `queueConfig`.
-pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
-    parse(path, &text(path)?)
+impl FromStr for PolicyName {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let preset = PRESETS.into_iter().find(|preset| *preset == text);
+        Ok(match preset {
+            Some(preset) => Self::Preset(preset),
+            None if text == "-" => Self::StandardInput,
+            None if text.trim_start().starts_with('{') => Self::Inline(text.to_owned()),
+            None => Self::File(text.into()),
+        })
+    }
 }
 
-/// The text of the document.
-pub(crate) fn text(path: &Path) -> Result<String, Error> {
-    let mut text = String::new();
-    let read = if path.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).map(drop)
-    } else {
-        std::fs::read_to_string(path).map(|read| text = read)
-    };
-    read.map_err(|error| format!("the policy {} cannot be read: {error}", name(path)))?;
-    Ok(text)
+/// The name of the document in a sentence.
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StandardInput => f.write_str("(standard input)"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Inline(_) => f.write_str("(command line)"),
+            Self::Preset(name) => f.write_str(name),
+        }
+    }
 }
 
-/// As [`read_all`], with the text of the file.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
-    let name = name(path);
-    if let Some(command) = stored(text.trim()) {
-        return Err(format!(
-            "the policy {name} is an ARN: this command reads the document itself; print it with:\n  \
+/// The option `--policy` of several commands.
+#[derive(clap::Args)]
+pub(crate) struct PolicyArgument {
+    /// The policy: a file, `-` for the standard input, a JSON document, or the name of a built-in
+    /// policy (standard, high-volume, critical). [default: `REQUEUE_POLICY`, or else standard]
+    #[arg(long, help_heading = "Policy", value_name = "POLICY")]
+    policy: Option<PolicyName>,
+}
+
+impl PolicyArgument {
+    /// The policy of the option, or else of the environment.
+    pub(crate) fn name(&self) -> Option<PolicyName> {
+        self.given().or_else(|| Variables::from_env().get("POLICY")?.parse().ok())
+    }
+
+    /// The policy of the option alone, for commands that read the environment's settings.
+    pub(crate) fn given(&self) -> Option<PolicyName> {
+        self.policy.clone()
+    }
+
+    pub(crate) fn read(&self) -> Result<RetryPolicy, Error> {
+        Ok(self.name().unwrap_or(PolicyName::STANDARD).read()?.0)
+    }
+
+    /// Gives these settings the policy of the option, if there is one.
+    pub(crate) fn apply_to(&self, settings: &mut Settings) -> Result<(), Error> {
+        let Some(name) = self.given() else { return Ok(()) };
+        (settings.policy, settings.rules, _) = name.read()?;
+        Ok(())
+    }
+}
+
+impl PolicyName {
+    pub(crate) const STANDARD: Self = Self::Preset(PRESETS[0]);
+
+    /// Reads the document with the reader of the Lambda.
+    pub(crate) fn read(&self) -> Result<Document, Error> {
+        self.parse(&self.text()?)
+    }
+
+    /// The name for a title: of a file its last part.
+    pub(crate) fn title(&self) -> String {
+        let file = match self {
+            Self::File(path) => path.file_name().map(|file| file.display().to_string()),
+            Self::StandardInput | Self::Inline(_) | Self::Preset(_) => None,
+        };
+        file.unwrap_or_else(|| self.to_string())
+    }
+
+    /// The text of the document.
+    pub(crate) fn text(&self) -> Result<String, Error> {
+        let read = match self {
+            Self::StandardInput => {
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).map(|_| text)
+            }
+            Self::File(path) => {
+                self.refuse_arn(&path.display().to_string())?;
+                fs::read_to_string(path)
+            }
+            Self::Inline(text) => Ok(text.clone()),
+            Self::Preset(name) => Ok(serde_json::json!({ "preset": name }).to_string()),
+        };
+        let presets = PRESETS.join(", ");
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        Ok(read.map_err(|error| match error {
+            error if is_missing(&error) => format!(
+                "the policy {self} cannot be read: {error}; name a file, or a built-in policy: \
+                 {presets}"
+            ),
+            error => format!("the policy {self} cannot be read: {error}"),
+        })?)
+    }
+
+    /// As [`read`](Self::read), with the text of the document.
+    pub(crate) fn parse(&self, text: &str) -> Result<Document, Error> {
+        self.refuse_arn(text.trim())?;
+        let document = || {
+            let mut settings = Settings::default();
+            settings.set_policy(text)?;
+            Ok((settings.policy, settings.rules, text.parse()?))
+        };
+        Ok(document().map_err(|invalid: InvalidPolicy| self.invalid(&invalid))?)
+    }
+
+    fn refuse_arn(&self, text: &str) -> Result<(), Error> {
+        let Some(command) = stored(text) else { return Ok(()) };
+        Err(format!(
+            "the policy {self} is an ARN: this command reads the document itself; print it with:\n  \
              {command}"
         )
-        .into());
+        .into())
     }
-    let document = || {
-        let mut settings = Settings::default();
-        settings.set_policy(text)?;
-        Ok((settings.policy, settings.rules, text.parse()?))
-    };
-    Ok(document().map_err(|invalid: InvalidPolicy| {
-        let problems = invalid.problems();
+
+    fn invalid(&self, invalid: &InvalidPolicy) -> InvalidDocument {
+        InvalidDocument { name: self.to_string(), problems: invalid.problems().to_vec() }
+    }
+}
+
+/// The mistakes of a policy document.
+#[derive(Debug)]
+pub(crate) struct InvalidDocument {
+    name: String,
+    pub(crate) problems: Vec<String>,
+}
+
+impl fmt::Display for InvalidDocument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, problems } = self;
         let plural = if problems.len() == 1 { "" } else { "s" };
-        format!(
+        write!(
+            f,
             "the policy {name} has {} problem{plural}:\n  {}",
             problems.len(),
             problems.join("\n  ")
         )
-    })?)
+    }
 }
+
+impl std::error::Error for InvalidDocument {}
 
 /// The command that prints the document whose ARN this is.
 fn stored(arn: &str) -> Option<String> {
@@ -70,17 +189,4 @@ fn stored(arn: &str) -> Option<String> {
         )),
         _ => None,
     }
-}
-
-/// The name of the document in a sentence.
-pub(crate) fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" { "(standard input)".to_owned() } else { path.display().to_string() }
-}
-
-/// A built-in policy, by its name in documents.
-pub(crate) fn preset(name: &str) -> Result<RetryPolicy, Error> {
-    let document = serde_json::json!({ "preset": name }).to_string();
-    Ok(document
-        .parse::<RetryPolicy>()
-        .map_err(|invalid| format!("--{}", invalid.problems().join("\n")))?)
 }

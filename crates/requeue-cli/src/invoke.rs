@@ -13,19 +13,22 @@ use requeue::aws;
 use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Handler, Outcome, Record, Report, Sampler, Settings,
-    Settlement, SqsEvent, respond,
+    BatchProcessor, Clock, DeadLetterMode, FailureClass, Handler, Outcome, Record, Report, Sampler,
+    Settings, Settlement, SqsEvent, respond,
 };
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
+use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::address::{self, Asked};
+use crate::document::PolicyArgument;
+use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::table::{duration, table};
-use crate::{CREDENTIALS, Error};
+use crate::{Error, address, failed_call};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -41,18 +44,23 @@ pub(crate) struct Arguments {
     #[arg(long)]
     target_url: Option<String>,
     /// Settle in this queue of real SQS instead of an embedded queue, with AWS's environment
-    /// (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …).
-    #[arg(long)]
-    queue_url: Option<String>,
-    /// The region of the queue, if its URL has none.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
-    region: String,
+    /// (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …): its name, URL or ARN.
+    #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]
+    queue: Option<QueueName>,
+    #[command(flatten)]
+    region: RegionArgument,
     /// Settle in real SQS, in the queue that the ARN of each record names.
-    #[arg(long, conflicts_with = "queue_url")]
+    #[arg(long, conflicts_with = "queue", help_heading = "Queue")]
     sqs: bool,
-    /// The function's timeout in seconds.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
-    timeout: u64,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    /// The function's timeout.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = within(1..=900))]
+    timeout: Duration,
+    /// Print JSON with the result of each message and the response, instead of a table and the
+    /// response.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
     /// A fixed number from 0 to 1 for the jitter of every message, instead of a random one.
     #[arg(long, value_parser = sample)]
     sample: Option<f64>,
@@ -64,7 +72,8 @@ fn sample(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let config = runtime(Time::Real)?.block_on(Config::load())?;
+    let mut config = runtime(Time::Real)?.block_on(Config::load())?;
+    arguments.policy.apply_to(&mut config.settings)?;
     let records = read_event(arguments)?;
     let Some(target) = arguments.target(&config)? else {
         let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
@@ -95,7 +104,7 @@ fn runtime(time: Time) -> std::io::Result<Runtime> {
 
 impl Arguments {
     fn is_embedded(&self) -> bool {
-        self.queue_url.is_none() && !self.sqs
+        self.queue.is_none() && !self.sqs
     }
 
     /// The target of the command line, or else of the environment.
@@ -116,56 +125,54 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     read.map_err(|error| format!("the event {path} cannot be read: {error}"))?;
     let event: SqsEvent = serde_json::from_str(&text)
         .map_err(|error| format!("the event {path} is not JSON: {error}"))?;
-    let mut records = event.records.ok_or_else(|| {
+    event.records.ok_or_else(|| {
         format!(
             "the event {path} has no list `Records`; print a valid event with `requeue event BODY`"
         )
-    })?;
-    if let Some(url) = &arguments.queue_url {
-        let queue = Arc::new(address::queue("--queue-url", url, &arguments.region)?);
-        for record in &mut records {
-            record.queue = Some(Arc::clone(&queue));
-        }
-    }
-    Ok(records)
+        .into()
+    })
 }
 
 async fn invoke(
     arguments: &Arguments,
     mut settings: Settings,
-    records: Vec<Record>,
+    mut records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
     settings.sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     if !arguments.is_embedded() {
-        let queue = real_queue(arguments).await?;
-        let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+        let queue = real_queue(arguments, &mut records).await?;
+        let deadline = Instant::now() + arguments.timeout;
         let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
-        conclude(&report, place)?;
+        conclude(arguments, &report, place)?;
         return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
     let clock = Clock::starting_at(received(&records)?);
     let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
-    let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+    let deadline = Instant::now() + arguments.timeout;
     let report = processor.process(records, deadline).await;
     let places = embedded.places();
-    conclude(&report, |outcome| embedded_place(&places, outcome))?;
+    conclude(arguments, &report, |outcome| embedded_place(&places, outcome))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles
 /// none.
-async fn real_queue(arguments: &Arguments) -> Result<SqsQueue, Error> {
+async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<SqsQueue, Error> {
     let config = aws::config().await;
-    if let Some(url) = &arguments.queue_url {
-        let queue = address::queue("--queue-url", url, &arguments.region)?;
-        if let Some(note) = Asked::of("--queue-url", url, &queue, &config).await?.note {
+    if !has_credentials(&config).await {
+        return Err(failed_call::without_credentials().into());
+    }
+    if let Some(queue) = &arguments.queue {
+        let found = queue.find("--queue", &arguments.region, &config).await?;
+        if let Some(note) = found.note {
             errln!("note: {note}");
         }
-    }
-    if !has_credentials(&config).await {
-        return Err(format!("there are no {CREDENTIALS}").into());
+        let queue = Arc::new(found.arn);
+        for record in records {
+            record.queue = Some(Arc::clone(&queue));
+        }
     }
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
 }
@@ -221,7 +228,17 @@ fn received(records: &[Record]) -> Result<SystemTime, Error> {
 }
 
 /// The response on stdout, the table on stderr.
-fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), Error> {
+fn conclude(
+    arguments: &Arguments,
+    report: &Report,
+    place: impl Fn(&Outcome) -> String,
+) -> Result<(), Error> {
+    let response = respond(report)?;
+    if arguments.json {
+        let messages: Vec<Value> =
+            report.outcomes.iter().map(|outcome| json(outcome, &place(outcome))).collect();
+        return output::json(&json!({ "messages": messages, "response": response }));
+    }
     let mut rows =
         table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
     for outcome in &report.outcomes {
@@ -236,8 +253,21 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), E
         ]);
     }
     errln!("{}", rows.trim_fmt());
-    let response = respond(report)?;
     output::json_line(&response)
+}
+
+fn json(outcome: &Outcome, place: &str) -> Value {
+    json!({
+        "messageId": outcome.message_id,
+        "attempt": outcome.retry_count + 1,
+        "class": outcome.class.map(FailureClass::as_str),
+        "disposition": outcome.disposition.as_str(),
+        "reason": outcome.disposition.why(),
+        "delaySeconds": outcome.disposition.wait().map(|wait| wait.total().as_secs_f64()),
+        "detail": outcome.reason,
+        "settlement": outcome.settlement.as_str(),
+        "place": place,
+    })
 }
 
 /// The beginning of a message id, which tells the messages of a batch apart. The response has whole

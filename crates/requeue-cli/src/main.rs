@@ -3,16 +3,20 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod address;
 mod check;
+mod config;
 mod demo;
 mod dlq;
 mod doctor;
 mod document;
+mod duration_argument;
 mod endpoint;
 mod event;
+mod examples;
+mod failed_call;
 mod invoke;
 mod message;
 mod new;
@@ -20,11 +24,14 @@ mod outage;
 mod output;
 mod places;
 mod policy_text;
+mod policy_values;
+mod queue_argument;
 mod rate;
 mod redrive_policy;
 mod schedule;
 mod send;
 mod serve;
+mod shell;
 mod simulated;
 mod stop;
 mod table;
@@ -43,6 +50,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
 enum Command {
     /// Create a starter project: a handler, its tests in virtual time, and the template that
     /// deploys it.
@@ -54,11 +62,14 @@ enum Command {
     Invoke(invoke::Arguments),
     /// Run a worker: receive from a queue and post each message to a URL, as the Lambda does.
     Work(work::Arguments),
-    /// List, show, export and redrive the messages of a dead-letter queue.
+    /// List, show, export, import, discard and redrive the messages of a dead-letter queue.
     #[command(subcommand)]
     Dlq(dlq::Command),
     /// Check a policy document, as the Lambda does at its start, and summarise it.
     Check(check::Arguments),
+    /// Show the effective settings of a worker in this environment, or of a deployed function, and
+    /// where each value comes from.
+    Config(config::Arguments),
     /// Check a deployed function and its queues, and name the remedy for each problem.
     Doctor(doctor::Arguments),
     /// Show when a policy retries a message and gives it up, and the cost: as tables, JSON or a
@@ -75,6 +86,10 @@ enum Command {
     /// Print a fresh SQS event, for a pipe into `requeue invoke -`, for `cargo lambda invoke
     /// --data-file` or for `sam local invoke`.
     Event(event::Arguments),
+    /// Print a completion script for a shell.
+    Completions(shell::CompletionsArguments),
+    /// Write a manual page for each command.
+    Man(shell::ManArguments),
 }
 
 #[derive(Subcommand)]
@@ -88,9 +103,9 @@ enum Simulation {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse() {
         Ok(arguments) => arguments,
-        Err(usage) => return output::usage(&usage),
+        Err(usage) => return output::usage(&usage, examples::first(&examples::words_given())),
     };
     let ended = match arguments.command {
         Command::New(arguments) => new::run(&arguments),
@@ -106,8 +121,22 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
     };
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
+}
+
+/// The whole command line, with its examples.
+fn command_line() -> clap::Command {
+    examples::shown_in(Arguments::command(), "")
+}
+
+fn parse() -> Result<Arguments, clap::Error> {
+    let mut command = command_line();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Any error that ends a command; its text names the remedy.

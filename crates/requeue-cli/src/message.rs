@@ -38,7 +38,8 @@ fn read(source: impl Read) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
-fn attribute(text: &str) -> Result<(String, String), String> {
+/// Reads `NAME=VALUE`.
+pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
             Ok((name.to_owned(), value.to_owned()))

@@ -3,11 +3,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use requeue::printable;
 use serde::Serialize;
+
+use crate::examples;
 
 /// Writes a text to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -30,6 +33,13 @@ macro_rules! errln {
 }
 
 pub(crate) use {errln, out, outln};
+
+/// The status of wrong options. clap uses it too.
+const USAGE: u8 = 2;
+
+/// The status of a command that worked and found something bad. Status 2 means wrong options, and a
+/// script must not confuse a misspelt option with a finding.
+pub(crate) const FINDING: u8 = 3;
 
 /// The status that a shell gives a program that SIGPIPE ended: 128 + 13.
 const CLOSED_PIPE: u8 = 141;
@@ -78,7 +88,7 @@ pub(crate) fn note(line: impl fmt::Display) {
 /// Reports the error of a command. A closed pipe is no error: its reader has read enough.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     match error.downcast_ref::<Unwritten>() {
-        Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => {
+        Some(Unwritten(cause)) if cause.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::from(CLOSED_PIPE)
         }
         _ => {
@@ -88,11 +98,24 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     }
 }
 
-/// Prints help, version, or the error in the arguments.
-pub(crate) fn usage(usage: &clap::Error) -> ExitCode {
+/// Prints help, version, or the error in the arguments. If an argument is missing, the example of
+/// the command shows it.
+pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
     let printed = usage.print().and_then(|()| io::stdout().flush());
+    if let Some(example) = example.filter(|_| usage.kind() == ErrorKind::MissingRequiredArgument) {
+        note(format_args!("\nExample: {example}"));
+    }
     match printed {
         Err(error) if !usage.use_stderr() => failed(&Unwritten(error)),
         _ => u8::try_from(usage.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
+}
+
+/// The error of a command without an argument that it needs, with an example.
+pub(crate) fn missing(what: &str, command: &str) -> ExitCode {
+    note(format_args!("error: {what} is missing"));
+    if let Some(example) = examples::first(command) {
+        note(format_args!("\nExample: {example}"));
+    }
+    ExitCode::from(USAGE)
 }

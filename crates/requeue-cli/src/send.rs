@@ -10,49 +10,54 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::aws;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
-use requeue::queue::{Attribute, AttributeValue, QueueUrl};
+use requeue::queue::{Attribute, AttributeValue};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::address::{self, Asked};
+use crate::duration_argument::within;
+use crate::failed_call::{self, FailedCall, call_error};
 use crate::message::GivenMessage;
-use crate::output::{errln, outln};
+use crate::output::{self, errln, outln};
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
-use crate::{CREDENTIALS, Error, serve};
+use crate::{Error, serve};
 
 /// SQS on this machine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --queue-url the message goes to a `requeue serve` on this machine and \
-                  needs no AWS credentials. With --queue-url, AWS's environment leads to SQS: \
-                  AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS.\n\n\
+    after_help = "A queue named by URL or ARN is at SQS, and so is one named by its name if \
+                  AWS_ENDPOINT_URL_SQS or --region leads there. AWS's environment then counts: \
+                  AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS. Otherwise the \
+                  message goes to a `requeue serve` on this machine and needs no AWS \
+                  credentials.\n\n\
                   The command prints the message id."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
-    /// Seconds until the message can be received, at most 900. FIFO queues allow none.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(0..=900))]
-    delay: Option<i32>,
+    /// The time until the message can be received, at most 15m. FIFO queues allow none.
+    #[arg(long, value_name = "DURATION", value_parser = within(0..=900))]
+    delay: Option<Duration>,
     /// The deduplication id on a FIFO queue: SQS accepts one message with it in 5 minutes.
     /// [default: a new one for each message]
     #[arg(long, value_name = "ID")]
     deduplication_id: Option<String>,
-    /// The queue of `requeue serve`. [default: the only one]
-    #[arg(long, value_name = "NAME", conflicts_with = "queue_url")]
-    queue: Option<String>,
-    /// The port of `requeue serve` on 127.0.0.1.
-    #[arg(long, default_value_t = SQS_PORT)]
-    sqs_port: u16,
-    /// The URL of any other queue.
-    #[arg(long, value_name = "URL")]
-    queue_url: Option<String>,
-    /// The region of that queue, if its URL has none.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
-    region: String,
+    /// The queue: its name, URL or ARN. [default: the only one of `requeue serve`]
+    #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]
+    queue: Option<QueueName>,
+    /// The port of `requeue serve` on 127.0.0.1. [default: 9324]
+    #[arg(long, value_name = "PORT", help_heading = "Queue", conflicts_with = "region")]
+    sqs_port: Option<u16>,
+    /// The region of a queue at SQS. [default: that of its URL or ARN, else of AWS's environment]
+    #[arg(long, help_heading = "Queue")]
+    region: Option<String>,
+    /// Print JSON: the queue and the message ids.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -63,32 +68,81 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
     let message = &arguments.message;
     let body = message.body()?;
-    let (client, url) = match &arguments.queue_url {
-        Some(url) => elsewhere(arguments, url).await?,
-        None => served(arguments).await?,
+    let to = match &arguments.queue {
+        Some(queue) if arguments.is_at_sqs(queue) => at_sqs(arguments, queue).await?,
+        queue => served(arguments, queue.as_ref()).await?,
     };
-    let is_fifo = url.strip_suffix(".fifo").is_some();
-    arguments.check(&url, is_fifo)?;
+    let is_fifo = to.url.strip_suffix(".fifo").is_some();
+    arguments.check(&to.url, is_fifo)?;
     let attributes: Vec<_> =
         message.attributes().into_iter().map(|(name, value)| (name, typed(value))).collect();
+    let mut ids = Vec::new();
     for _ in 0..message.count {
         let id = arguments.deduplication_id.clone();
         let id = id.or_else(|| is_fifo.then(|| Uuid::new_v4().to_string()));
-        let request = client
+        let request = to
+            .client
             .send_message()
-            .queue_url(&url)
+            .queue_url(&to.url)
             .message_body(&body)
             .set_message_attributes(Some(attributes.iter().cloned().collect()))
             .set_message_group_id(message.group.clone())
             .set_message_deduplication_id(id)
-            .set_delay_seconds(arguments.delay);
-        let sent = request.send().await.map_err(|error| refusal(&error, &url))?;
-        outln!("{}", sent.message_id().unwrap_or_default())?;
+            .set_delay_seconds(arguments.delay_secs());
+        let sent = request.send().await.map_err(|error| to.failed("SendMessage", &error))?;
+        let id = sent.message_id().unwrap_or_default().to_owned();
+        if arguments.json {
+            ids.push(id);
+        } else {
+            outln!("{id}")?;
+        }
+    }
+    if arguments.json {
+        output::json(&json!({ "queue": to.queue, "messageIds": ids }))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The queue of the messages.
+struct Destination {
+    client: Client,
+    url: String,
+    /// Its ARN, or its URL if the ARN is unknown.
+    queue: String,
+    endpoint: String,
+}
+
+impl Destination {
+    /// The error of a request. SQS's own words tell a message that it refuses from others.
+    fn failed<E>(&self, operation: &str, error: &SdkError<E>) -> String
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        let (resource, endpoint) = (&self.queue, &self.endpoint);
+        let call = call_error(error);
+        let failed = FailedCall { service: "SQS", operation, resource, endpoint, error: &call };
+        let words = error.as_service_error().and_then(ProvideErrorMetadata::message);
+        match words.filter(|_| failed.is_about_the_request()) {
+            Some(words) => format!("{failed}: {words}"),
+            None => failed.to_string(),
+        }
+    }
+}
+
 impl Arguments {
+    /// Whether the queue is at SQS, and not one of `requeue serve`.
+    fn is_at_sqs(&self, queue: &QueueName) -> bool {
+        let is_led = || self.region.is_some() || failed_call::endpoint_variable().is_some();
+        match queue {
+            QueueName::Url { .. } | QueueName::Arn(_) => true,
+            QueueName::Name(_) => self.sqs_port.is_none() && is_led(),
+        }
+    }
+
+    fn delay_secs(&self) -> Option<i32> {
+        i32::try_from(self.delay?.as_secs()).ok()
+    }
+
     fn check(&self, url: &str, is_fifo: bool) -> Result<(), Error> {
         let name = url.rsplit('/').next().unwrap_or(url);
         if is_fifo && self.message.group.is_none() {
@@ -116,12 +170,13 @@ impl Arguments {
 }
 
 /// The queue of a running `requeue serve`.
-async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
-    let port = arguments.sqs_port;
+async fn served(arguments: &Arguments, queue: Option<&QueueName>) -> Result<Destination, Error> {
+    let port = arguments.sqs_port.unwrap_or(SQS_PORT);
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
         return Err(format!(
             "no SQS listens on port {port} of 127.0.0.1; start `requeue serve` in another \
-             terminal, name its port with --sqs-port, or name another queue with --queue-url"
+             terminal, name its port with --sqs-port, or name a queue at SQS with --queue and its \
+             URL or ARN"
         )
         .into());
     }
@@ -143,14 +198,20 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
             RESPONSE_TIMEOUT.as_secs()
         )
     })?;
-    let listed = listed.map_err(|error| refusal(&error, &endpoint))?;
-    if let Some(name) = &arguments.queue {
-        return Ok((client, format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}")));
+    let to = |url: String| Destination {
+        client: client.clone(),
+        queue: url.clone(),
+        url,
+        endpoint: endpoint.clone(),
+    };
+    let listed = listed.map_err(|error| to(endpoint.clone()).failed("ListQueues", &error))?;
+    if let Some(name) = queue {
+        return Ok(to(format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}")));
     }
     let urls = listed.queue_urls();
     let dead_letters: Vec<String> = urls.iter().map(|url| serve::dead_letters_of(url)).collect();
     match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
-        [only] => Ok((client, only.clone())),
+        [only] => Ok(to(only.clone())),
         [] => {
             Err(format!("there is no queue at {endpoint}; create one, or name it with --queue")
                 .into())
@@ -168,17 +229,25 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
 }
 
 /// Any other queue, by AWS's environment.
-async fn elsewhere(arguments: &Arguments, url: &str) -> Result<(Client, String), Error> {
-    let queue = address::queue("--queue-url", url, &arguments.region)?;
-    url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?;
+async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination, Error> {
     let sdk = aws::config().await;
-    let asked = Asked::of("--queue-url", url, &queue, &sdk).await?;
-    if let Some(note) = &asked.note {
+    let region = RegionArgument::of(arguments.region.as_deref());
+    let found = queue.find("--queue", &region, &sdk).await?;
+    if let Some(note) = &found.note {
         errln!("note: {note}");
     }
-    let region = Region::new(queue.region().to_owned());
+    let region = Region::new(found.arn.region().to_owned());
     let config = aws_sdk_sqs::config::Builder::from(&sdk).region(region).build();
-    Ok((Client::from_conf(config), url.to_owned()))
+    let url = match queue {
+        QueueName::Url { text, .. } => text.clone(),
+        QueueName::Arn(_) | QueueName::Name(_) => found.arn.url(),
+    };
+    Ok(Destination {
+        client: Client::from_conf(config),
+        url,
+        queue: found.arn.to_string(),
+        endpoint: found.endpoint,
+    })
 }
 
 fn typed(attribute: Attribute) -> MessageAttributeValue {
@@ -188,31 +257,4 @@ fn typed(attribute: Attribute) -> MessageAttributeValue {
         AttributeValue::Binary(bytes) => value.binary_value(bytes.into()),
     };
     value.build().expect("it has a data type")
-}
-
-/// The error if SQS did not accept a message, or did not respond.
-fn refusal<E>(error: &SdkError<E>, place: &str) -> String
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-{
-    match error {
-        SdkError::ServiceError(response) => {
-            let error = response.err();
-            let code = error.code().unwrap_or("Unknown");
-            let said = error.message().map(|message| format!(": {message}")).unwrap_or_default();
-            match code {
-                "NonExistentQueue"
-                | "QueueDoesNotExist"
-                | "AWS.SimpleQueueService.NonExistentQueue" => {
-                    format!("there is no queue {place}; check its name, the account and the region")
-                }
-                _ => format!("SQS refuses the message for {place} ({code}){said}"),
-            }
-        }
-        error if aws::lacks_credentials(error) => format!("there are no {CREDENTIALS}"),
-        _ => format!(
-            "SQS does not respond for {place}; check the network, the region and \
-             AWS_ENDPOINT_URL_SQS"
-        ),
-    }
 }

@@ -10,17 +10,19 @@ use std::time::Duration;
 use requeue::aws;
 use requeue::queue::SqsQueue;
 use requeue::{
-    Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging,
-    init_logging_to,
+    Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to,
 };
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::address::{self, Asked};
+use crate::Error;
+use crate::address;
+use crate::document::PolicyArgument;
+use crate::duration_argument::within;
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::{CREDENTIALS, Error};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -35,27 +37,28 @@ use crate::{CREDENTIALS, Error};
                         visible again. A second signal ends it at once; SQS delivers unfinished \
                         messages again.")]
 pub(crate) struct Arguments {
-    /// The queue to receive from.
-    #[arg(long)]
-    queue_url: String,
+    /// The queue to receive from: its name, URL or ARN.
+    #[arg(long, alias = "queue-url", value_name = "QUEUE")]
+    queue: QueueName,
     /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
-    /// The region of the queue, if its URL has none.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
-    region: String,
+    #[command(flatten)]
+    region: RegionArgument,
+    #[command(flatten)]
+    policy: PolicyArgument,
     /// The number of receivers. Each has a batch of its own; all share `REQUEUE_CONCURRENCY`.
     /// [default: one for each 10 handlers]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     receivers: Option<u16>,
-    /// Seconds from the first signal to the end of the process. A supervisor must wait longer
+    /// The time from the first signal to the end of the process. A supervisor must wait longer
     /// before it kills the process.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=43_200))]
-    shutdown_timeout: u64,
-    /// Seconds to wait for the target to accept connections before the first receive.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=43_200))]
-    wait_for_target: Option<u64>,
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = within(1..=43_200))]
+    shutdown_timeout: Duration,
+    /// How long to wait for the target to accept connections before the first receive.
+    #[arg(long, value_name = "DURATION", value_parser = within(0..=43_200))]
+    wait_for_target: Option<Duration>,
     /// End when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
     drain: bool,
@@ -98,31 +101,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// All steps before the first receive.
 async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
-    let config = Config::load().await?;
+    let mut config = Config::load().await?;
+    arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
-    let queue = address::queue("--queue-url", &arguments.queue_url, &arguments.region)?;
     let sdk = aws::config().await;
-    let asked = Asked::of("--queue-url", &arguments.queue_url, &queue, &sdk).await?;
-    if let Some(note) = &asked.note {
+    let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
+    if let Some(note) = &found.note {
         tracing::warn!("{note}");
     }
-    if let Some(secs) = arguments.wait_for_target {
-        wait_for(&target, Duration::from_secs(secs)).await?;
+    if let Some(limit) = arguments.wait_for_target {
+        wait_for(&target, limit).await?;
     }
     let handler = HttpTarget::new(target, config.http)?;
     let settings = arguments.settings();
-    match Worker::start(handler, SqsQueue::from_env(), &queue, config.settings, settings).await {
-        Err(StartError::Unavailable { code }) if code == aws::NO_CREDENTIALS => {
-            Err(format!("there are no {CREDENTIALS}").into())
-        }
-        Err(error @ StartError::Unavailable { .. }) => {
-            Err(format!("{error}; the endpoint was {}", asked.endpoint).into())
-        }
-        started => Ok(started?),
-    }
+    let (sqs, of_handler) = (SqsQueue::from_env(), config.settings);
+    let started = Worker::start(handler, sqs, &found.arn, of_handler, settings).await;
+    started.map_err(|error| found.not_started(error))
 }
 
 async fn work(
@@ -146,7 +143,7 @@ impl Arguments {
     fn settings(&self) -> WorkerSettings {
         let mut settings = WorkerSettings::default();
         settings.receivers = self.receivers.map(usize::from);
-        settings.shutdown_timeout = Duration::from_secs(self.shutdown_timeout);
+        settings.shutdown_timeout = self.shutdown_timeout;
         settings.without_dead_letter_queue = if self.without_dead_letter_queue {
             WithoutDeadLetterQueue::Warn
         } else {
@@ -168,10 +165,10 @@ async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
             return Ok(());
         }
         if Instant::now() + PAUSE > end {
-            let secs = limit.as_secs();
             return Err(format!(
-                "the target {target} accepted no connection within {secs} s; start it, or correct \
-                 its URL"
+                "the target {target} accepted no connection within {} s; start it, or correct \
+                 its URL",
+                limit.as_secs()
             )
             .into());
         }

@@ -1,20 +1,38 @@
 //! The question before something is changed.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
+use std::thread;
+
+use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::stop::Stop;
 
-/// Whether the user agrees. The question comes before any signal is caught, so Ctrl-C simply ends
-/// the process.
-pub(crate) fn agreed(what: &str) -> Result<bool, Error> {
-    if !stdin().is_terminal() {
-        return Err(format!(
-            "{what}; there is no terminal for a question: add --yes, or see the plan with --dry-run"
-        )
-        .into());
+/// An error if nobody can answer a question about this.
+pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
+    if stdin().is_terminal() {
+        return Ok(());
     }
+    Err(format!(
+        "{what}; there is no terminal for a question: add --yes, or see the plan with --dry-run"
+    )
+    .into())
+}
+
+/// Whether the user agrees. A signal declines.
+pub(crate) async fn agreed(what: &str, stop: &Stop) -> Result<bool, Error> {
+    require_terminal(what)?;
     let _ = write!(stderr(), "{what}. Continue? [y/N] ");
-    let mut answer = String::new();
-    stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    let (told, answer) = oneshot::channel();
+    // A thread of its own, because the end of the runtime would wait for a blocked one of tokio.
+    thread::spawn(move || {
+        let mut answer = String::new();
+        let read = stdin().read_line(&mut answer).map(|_| answer);
+        let _ = told.send(read);
+    });
+    let answer = tokio::select! {
+        answer = answer => answer?,
+        () = stop.told() => return Ok(false),
+    };
+    Ok(matches!(answer?.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

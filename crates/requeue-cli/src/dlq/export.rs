@@ -84,7 +84,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
-fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
+/// A message as a line of the file.
+pub(super) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
     let line = ExportLine {
@@ -96,7 +97,7 @@ fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
 }
 
 /// The destination of the lines.
-enum Target {
+pub(super) enum Target {
     StandardOutput,
     /// A pipe, a character device, or a file that another program has opened for this one. Its
     /// content stays.
@@ -109,7 +110,7 @@ enum Target {
 }
 
 /// The temporary file; dropping this value removes it, unless it was renamed to the final name.
-struct Partial {
+pub(super) struct Partial {
     path: PathBuf,
     file: BufWriter<File>,
 }
@@ -148,7 +149,17 @@ impl Target {
         Ok(Self::Beside { partial: Partial { path, file: BufWriter::new(file) }, to })
     }
 
-    fn write(&mut self, line: &str) -> Result<(), Error> {
+    /// A file that keeps the lines.
+    pub(super) fn open_file(to: &Path, force: bool) -> Result<Self, Error> {
+        match Self::open(to, force)? {
+            file @ Self::Beside { .. } => Ok(file),
+            Self::StandardOutput | Self::Into(_) => {
+                Err(format!("{} keeps no messages; name a regular file", to.display()).into())
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, line: &str) -> Result<(), Error> {
         match self {
             Self::StandardOutput => Ok(output::write(line)?),
             Self::Into(file) | Self::Beside { partial: Partial { file, .. }, .. } => {
@@ -157,7 +168,7 @@ impl Target {
         }
     }
 
-    fn finish(self, force: bool) -> Result<(), Error> {
+    pub(super) fn finish(self, force: bool) -> Result<(), Error> {
         match self {
             Self::StandardOutput => Ok(()),
             Self::Into(mut file) => Ok(file.flush()?),

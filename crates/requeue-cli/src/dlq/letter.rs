@@ -8,9 +8,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 use requeue::queue::{Attribute, AttributeValue, Outgoing};
-use requeue::{DeadLetter, DeadLetterReason, FailureClass, Record};
+use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
+
+use crate::{duration_argument, message};
 
 /// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -78,28 +80,45 @@ fn reasons() -> PossibleValuesParser {
 #[derive(clap::Args)]
 pub(crate) struct Filter {
     /// Only messages of this class. May be given several times.
-    #[arg(long, value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
+    #[arg(long, help_heading = "Which messages", value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
     class: Vec<String>,
     /// Only messages given up for this reason, as `list` shows it. May be given several times.
-    #[arg(long, value_parser = reasons())]
+    #[arg(long, help_heading = "Which messages", value_parser = reasons())]
     reason: Vec<String>,
+    /// Only messages whose failure has this text, as `list` shows it. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_name = "TEXT")]
+    detail: Vec<String>,
+    /// Only messages whose failure has this code of the downstream service, as in `status 422:
+    /// outdated-fare`. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_name = "CODE")]
+    code: Vec<String>,
+    /// Only messages given up since then: within the last 2h, or since a time as in
+    /// 2026-11-23T06:00:00Z. A message without that time counts by its first send.
+    #[arg(long, help_heading = "Which messages", value_name = "DURATION|TIME", value_parser = moment_given)]
+    since: Option<SystemTime>,
+    /// Only messages with this message attribute. If given several times, all must match.
+    #[arg(long, help_heading = "Which messages", value_name = "NAME=VALUE", value_parser = message::attribute)]
+    attribute: Vec<(String, String)>,
     /// Only the message with this id, its own or that of its first delivery. May be given several
     /// times.
-    #[arg(long)]
+    #[arg(long, help_heading = "Which messages")]
     id: Vec<String>,
     /// Only messages of this source queue, by its name or ARN: SQS moved them here from it, or they
     /// claim to come from it. May be given several times.
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, help_heading = "Which messages", value_name = "QUEUE")]
     source: Vec<String>,
     /// Choose at most this many messages.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, help_heading = "Which messages", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }
 
 impl Filter {
     pub(crate) fn is_set(&self) -> bool {
-        let lists = [&self.class, &self.reason, &self.id, &self.source];
-        lists.iter().any(|list| !list.is_empty()) || self.limit.is_some()
+        let lists = [&self.class, &self.reason, &self.detail, &self.code, &self.id, &self.source];
+        lists.iter().any(|list| !list.is_empty())
+            || self.since.is_some()
+            || !self.attribute.is_empty()
+            || self.limit.is_some()
     }
 
     /// Whether the filters, apart from the limit, choose a message.
@@ -111,8 +130,17 @@ impl Filter {
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
         named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
+            && named(&self.code, &[dead.detail().and_then(code).unwrap_or_default()])
+            && self.matches_detail(dead)
+            && self.since.is_none_or(|since| given_up(letter, dead) >= Some(since))
+            && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
             && named(&self.id, &ids)
             && (self.source.is_empty() || self.names_source_of(letter, dead))
+    }
+
+    fn matches_detail(&self, dead: &DeadLetter<'_>) -> bool {
+        let detail = dead.detail().unwrap_or_default();
+        self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text))
     }
 
     fn names_source_of(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
@@ -129,6 +157,8 @@ impl Filter {
         for (name, values) in [
             ("of class", &self.class),
             ("for the reason", &self.reason),
+            ("with the text", &self.detail),
+            ("with the code", &self.code),
             ("with the id", &self.id),
             ("from", &self.source),
         ] {
@@ -136,9 +166,48 @@ impl Filter {
                 words.push(format!("{name} {}", values.join(" or ")));
             }
         }
+        words.extend(self.since.and_then(moment).map(|since| format!("given up since {since}")));
+        let attributes = self.attribute.iter();
+        words.extend(attributes.map(|(name, value)| format!("with {name}={value}")));
         words.extend(self.limit.map(|limit| format!("{limit} at most")));
         if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
     }
+}
+
+/// The code of the downstream service in the text of a failure: `no-seat` in `status 422: no-seat,
+/// by rules[0]`. A text of one word is a code itself.
+pub(crate) fn code(detail: &str) -> Option<&str> {
+    let own = match detail.strip_prefix("status ") {
+        Some(rest) => rest.split_once(": ")?.1.split(", ").next()?,
+        None => detail,
+    };
+    (!own.is_empty() && !own.contains(' ')).then_some(own)
+}
+
+/// The time at which a message was given up, or else of its first send.
+fn given_up(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
+    dead.failed_at().or_else(|| letter.first_sent(dead))
+}
+
+fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
+    let attribute = letter.record.attributes.as_ref().and_then(|all| all.get(name));
+    attribute.is_some_and(|attribute| match &attribute.value {
+        AttributeValue::Text(text) => text == value,
+        AttributeValue::Binary(bytes) => BASE64.encode(bytes) == *value,
+    })
+}
+
+/// Reads `2h`, or a time as in `2026-11-23T06:00:00Z`.
+fn moment_given(text: &str) -> Result<SystemTime, String> {
+    if let Ok(ago) = duration_argument::parse(text) {
+        let since = Clock::system().now().checked_sub(ago);
+        let since = since.filter(|since| *since >= SystemTime::UNIX_EPOCH);
+        return since.ok_or_else(|| "it is before 1970; choose a shorter time".to_owned());
+    }
+    let time: Option<Timestamp> = text.parse().ok();
+    time.map(SystemTime::from).ok_or_else(|| {
+        "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()
+    })
 }
 
 /// The known facts of a message, as JSON.
@@ -150,6 +219,7 @@ pub(crate) struct DeadLetterJson<'a> {
     class: &'static str,
     reason: &'a str,
     detail: Option<&'a str>,
+    code: Option<&'a str>,
     retry_count: Option<u32>,
     failed_at: Option<String>,
     first_sent: Option<String>,
@@ -171,6 +241,7 @@ impl<'a> DeadLetterJson<'a> {
             class: class(dead),
             reason: reason(dead),
             detail: dead.detail(),
+            code: dead.detail().and_then(code),
             retry_count: dead.retry_count(),
             failed_at: dead.failed_at().and_then(moment),
             first_sent: letter.first_sent(dead).and_then(moment),
@@ -203,5 +274,40 @@ impl<'a> From<&'a Attribute> for AttributeJson<'a> {
             AttributeValue::Binary(bytes) => (None, Some(BASE64.encode(bytes))),
         };
         Self { data_type: &attribute.data_type, string_value, binary_value }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_of_a_failure_is_one_word_of_the_downstream_service() {
+        for (detail, expected) in [
+            ("status 422: outdated-fare", Some("outdated-fare")),
+            ("status 422: no-seat, by rules[0]", Some("no-seat")),
+            ("status 503", None),
+            ("status 429: too many calls", None),
+            ("v1-outdated", Some("v1-outdated")),
+            ("order 7 timed out", None),
+            ("", None),
+        ] {
+            assert_eq!(code(detail), expected, "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_duration_before_now_or_a_moment() {
+        for (text, is_read) in [
+            ("2h", true),
+            ("90", true),
+            ("2026-11-23T06:00:00Z", true),
+            ("2026-11-23T06:00:00+01:00", true),
+            ("2026-11-23", false),
+            ("yesterday", false),
+            ("99999999999d", false),
+        ] {
+            assert_eq!(moment_given(text).is_ok(), is_read, "{text}");
+        }
     }
 }

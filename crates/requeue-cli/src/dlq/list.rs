@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
     /// Print JSON instead of a table.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
@@ -184,6 +184,17 @@ impl DeadLetterGroups {
 
     pub(crate) fn count(&self) -> u64 {
         self.by_key.values().map(|group| group.count).sum()
+    }
+
+    /// `3 quota, 1 temporary`
+    pub(crate) fn by_class(&self) -> String {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((class, ..), group) in &self.by_key {
+            *counts.entry(class).or_default() += group.count;
+        }
+        let counts: Vec<String> =
+            counts.into_iter().map(|(class, count)| format!("{count} {class}")).collect();
+        counts.join(", ")
     }
 
     /// The largest first.

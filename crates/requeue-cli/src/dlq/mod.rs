@@ -1,23 +1,24 @@
-//! `requeue dlq`: lists, shows, exports and redrives dead letters. It knows no policy, and prints
+//! `requeue dlq`: lists, shows, exports, imports, discards and redrives dead letters. It knows no policy, and prints
 //! bodies only on request.
 
 use std::process::ExitCode;
 
-use requeue::aws;
+use requeue::aws::{self, SdkConfig};
 use requeue::queue::QueueArn;
 
-use crate::address::{self, Asked};
+use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::{Error, output};
 
 mod confirm;
+mod discard;
 mod export;
 mod held;
+mod import;
 mod letter;
 mod list;
 mod peek;
 mod progress_line;
 mod redrive;
-mod refusal;
 mod scan;
 mod scan_result;
 mod sqs;
@@ -30,7 +31,7 @@ use crate::stop::Stop;
 /// clap's own usage line shows an option as required even if a variable has set it.
 macro_rules! usage {
     ($arguments:literal) => {
-        concat!("requeue dlq ", $arguments, " <--queue-url <URL>|--source-queue-url <URL>>")
+        concat!("requeue dlq ", $arguments, " <--queue <QUEUE>|--source-queue <QUEUE>>")
     };
 }
 
@@ -64,6 +65,30 @@ macro_rules! help {
             "0; 1 on an error or if the export is incomplete; 130 after Ctrl-C."
         )
     };
+    (import) => {
+        "The command checks all lines before it sends the first message. It sends each body as the \
+         file has it: as it was in the dead-letter queue, or as first delivered if the export was \
+         made with --unwrap. A message with Requeue's fields starts afresh like a redriven one. In \
+         a FIFO queue the id of the message is its deduplication id.\n\n\
+         The report has a line of JSON for each message: its line in the file, its id, sent or \
+         failed, and the code of the failure. Another run with the same report sends only the \
+         messages that were not sent. If the command is killed during a request, it may send the \
+         ten messages of that request again.\n\n\
+         Permissions: sqs:GetQueueAttributes and sqs:SendMessage; with a queue's name also \
+         sqs:GetQueueUrl.\n\n\
+         Exit status: 0; 1 on an error, if you decline the question, or if a message was not \
+         sent; 130 after Ctrl-C."
+    };
+    (discard) => {
+        help!(
+            "The command looks at all messages and writes the chosen ones to the file, complete \
+             enough for `requeue dlq import`. Then it asks, and then it deletes the messages of \
+             the file. If it did not reach all messages, it deletes none. Of a FIFO group at most \
+             the first ten messages can be looked at, so discard those with --limit.",
+            "0; 1 on an error, if you decline the question, or if a message was not deleted; 130 \
+             after Ctrl-C."
+        )
+    };
     ($about:literal, $status:literal) => {
         concat!(
             "Looking at a message receives it, and SQS hides it from other readers. At the end, \
@@ -92,6 +117,13 @@ pub(crate) enum Command {
     /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
     #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"))]
     Export(export::Arguments),
+    /// Send the messages of an export to a queue, each with its body, attributes and group.
+    #[command(after_help = help!(import))]
+    Import(import::Arguments),
+    /// Export messages to a file and then delete them: all of them, or those that the options
+    /// choose.
+    #[command(after_help = help!(discard), override_usage = usage!("discard [OPTIONS] <FILE>"))]
+    Discard(discard::Arguments),
     /// Redrive messages: all of them, or those that the options choose.
     #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"))]
     Redrive(redrive::Arguments),
@@ -100,22 +132,23 @@ pub(crate) enum Command {
 /// The queue, and how many of its messages.
 #[derive(clap::Args)]
 struct QueueArguments {
-    /// The dead-letter queue.
+    /// The dead-letter queue: its name, URL or ARN.
     #[arg(
         long,
-        value_name = "URL",
-        required_unless_present = "source_queue_url",
-        conflicts_with = "source_queue_url"
+        help_heading = "Queue",
+        alias = "queue-url",
+        value_name = "QUEUE",
+        required_unless_present = "source_queue",
+        conflicts_with = "source_queue"
     )]
-    queue_url: Option<String>,
+    queue: Option<QueueName>,
     /// A source queue, instead: the command looks at the dead-letter queue in its redrive policy.
-    #[arg(long, value_name = "URL")]
-    source_queue_url: Option<String>,
-    /// The region of the queue, if its URL has none.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
-    region: String,
+    #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
+    source_queue: Option<QueueName>,
+    #[command(flatten)]
+    region: RegionArgument,
     /// Most messages to look at.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000,
+    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
     max_messages: u32,
 }
@@ -126,6 +159,7 @@ const MAX_IN_FLIGHT: i64 = 120_000;
 
 /// A dead-letter queue.
 struct DeadLetters {
+    sdk: SdkConfig,
     sqs: Sqs,
     queue: Described,
     /// The source queue whose redrive policy named it.
@@ -140,6 +174,8 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
             Command::List(arguments) => list::run(arguments).await,
             Command::Peek(arguments) => peek::run(arguments).await,
             Command::Export(arguments) => export::run(arguments).await,
+            Command::Import(arguments) => import::run(arguments).await,
+            Command::Discard(arguments) => discard::run(arguments).await,
             Command::Redrive(arguments) => redrive::run(arguments).await,
         }
     })
@@ -147,36 +183,42 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
 
 impl QueueArguments {
     async fn find(&self) -> Result<DeadLetters, Error> {
-        let (option, url) = match (&self.queue_url, &self.source_queue_url) {
-            (None, Some(url)) => ("--source-queue-url", url.as_str()),
-            (url, _) => ("--queue-url", url.as_deref().unwrap_or_default()),
+        let (option, name) = match (&self.queue, &self.source_queue) {
+            (None, Some(name)) => ("--source-queue", name),
+            (Some(name), _) => ("--queue", name),
+            (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
         };
-        let arn = self.arn(option, url)?;
         let sdk = aws::config().await;
-        let asked = Asked::of(option, url, &arn, &sdk).await?;
-        if let Some(text) = &asked.note {
-            note(text);
-        }
-        let sqs = Sqs::of(&sdk, asked.endpoint);
-        let described = sqs.describe(&arn).await?;
-        if self.source_queue_url.is_none() {
-            return Ok(DeadLetters { sqs, queue: described, source: None });
+        let found = self.named(option, name, &sdk).await?;
+        let sqs = Sqs::of(&sdk, found.endpoint);
+        let described = sqs.describe(&found.arn).await?;
+        if self.source_queue.is_none() {
+            return Ok(DeadLetters { sdk, sqs, queue: described, source: None });
         }
         let Some((dead_letters, _)) = &described.redrive else {
             let name = described.arn.name();
             return Err(format!(
                 "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
-                 queue with --queue-url"
+                 queue with --queue"
             )
             .into());
         };
         let queue = sqs.describe(dead_letters).await?;
-        Ok(DeadLetters { sqs, queue, source: Some(described.arn) })
+        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn) })
     }
 
-    /// The queue of a URL that was given as this option.
-    fn arn(&self, option: &str, url: &str) -> Result<QueueArn, Error> {
-        address::queue(option, url, &self.region)
+    /// The queue that was given as this option.
+    async fn named(
+        &self,
+        option: &str,
+        name: &QueueName,
+        sdk: &SdkConfig,
+    ) -> Result<FoundQueue, Error> {
+        let found = name.find(option, &self.region, sdk).await?;
+        if let Some(text) = &found.note {
+            note(text);
+        }
+        Ok(found)
     }
 
     fn max_messages(&self) -> usize {

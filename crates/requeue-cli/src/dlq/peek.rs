@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     bodies: bool,
     /// Print a JSON object for each message, one in a line.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, Region};
-use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
-use requeue::aws;
+use requeue::aws::SdkConfig;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
     QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
@@ -15,6 +14,7 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::failed_call::{FailedCall, call_error};
 use crate::{Error, redrive_policy};
 
 /// The longest time of a call, in addition to its wait.
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Sqs {
     port: SqsQueue,
     client: Client,
-    pub(super) endpoint: String,
+    endpoint: String,
 }
 
 /// A queue, described by its attributes.
@@ -79,12 +79,21 @@ macro_rules! ask {
 
 impl Sqs {
     pub(crate) fn new(client: Client) -> Self {
-        Self { port: SqsQueue::new(&client), client, endpoint: "its endpoint".to_owned() }
+        let endpoint = "its endpoint".to_owned();
+        Self { port: SqsQueue::new(&client), client, endpoint }
     }
 
     /// With these settings, which lead to this endpoint.
-    pub(crate) fn of(sdk: &aws::SdkConfig, endpoint: String) -> Self {
+    pub(crate) fn of(sdk: &SdkConfig, endpoint: String) -> Self {
         Self { endpoint, ..Self::new(Client::new(sdk)) }
+    }
+
+    /// The error of a call.
+    pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {
+        let (resource, endpoint) = (queue.to_string(), &self.endpoint);
+        FailedCall { service: "SQS", operation, resource: &resource, endpoint, error }
+            .to_string()
+            .into()
     }
 
     /// The SDK's client, with its own retries, in the queue's region.
@@ -334,21 +343,5 @@ fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
         started: u64::try_from(task.started_timestamp())
             .ok()
             .map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
-    }
-}
-
-fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(
-    error: &SdkError<E>,
-) -> CallError {
-    match error {
-        SdkError::ServiceError(response) => CallError::answered(
-            response.raw().status().as_u16(),
-            response.err().code().unwrap_or("Unknown"),
-        ),
-        SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
-        other if aws::lacks_credentials(other) => CallError::ambiguous(aws::NO_CREDENTIALS),
-        SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
-        SdkError::DispatchFailure(_) => CallError::ambiguous("NoConnection"),
-        _ => CallError::ambiguous("UnreadableAnswer"),
     }
 }

@@ -2,7 +2,6 @@
 //! derives findings from facts, and shows findings. Only the first step asks AWS, and none changes
 //! anything. `first_hour` sends test messages, if the user says so.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use requeue::queue::QueueUrl;
@@ -10,7 +9,7 @@ use tokio::runtime::Builder;
 
 mod parse;
 mod access_policy;
-mod calls;
+pub(crate) mod calls;
 mod check;
 mod context;
 mod checks;
@@ -60,8 +59,8 @@ pub(crate) struct Arguments {
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
     /// program sets its policy in code; `-` is the standard input. The command compares its
     /// `queueConfig` with the queue.
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<document::PolicyName>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -123,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 /// One for each function.
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
     let Arguments { subject: Subject { function, queue_url }, region, policy, .. } = arguments;
-    let document = policy.as_ref().map(|path| document::read_all(path)).transpose()?;
+    let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
     let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
     let url = match queue_url {
         Some(url) => {

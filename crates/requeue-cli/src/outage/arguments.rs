@@ -1,7 +1,9 @@
 //! The options of `requeue simulate outage`.
 
-use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::document::PolicyArgument;
+use crate::duration_argument::within;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -9,9 +11,9 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) messages: u32,
-    /// Seconds for which the service is down.
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=86_400))]
-    pub(super) outage: u64,
+    /// The time for which the service is down.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = within(0..=86_400))]
+    pub(super) outage: Duration,
     /// Percentage of calls that succeed while the service is down, chosen at random; the others get
     /// 503.
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
@@ -33,14 +35,13 @@ pub(crate) struct Arguments {
     /// share nothing with those that share a table, both with pause and circuit breaker.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) environments: Option<u32>,
-    /// The policy document; `-` is the standard input. [default: the policy standard]
-    #[arg(long)]
-    pub(super) policy: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) policy: PolicyArgument,
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 }
 

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::{RateLimit, RetryPolicy};
+use requeue::policy::RateLimit;
 use serde_json::{Map, Value};
 
 mod arguments;
@@ -18,15 +18,12 @@ pub(crate) use arguments::Arguments;
 use figures::{ROWS, TABLE_ROW};
 use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, Environments, simulate};
 
+use crate::Error;
 use crate::output::outln;
 use crate::table::{duration, table};
-use crate::{Error, document};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let mut protected = match &arguments.policy {
-        Some(file) => document::read(file)?.0,
-        None => RetryPolicy::default(),
-    };
+    let mut protected = arguments.policy.read()?;
     if let Some(calls) = arguments.limit {
         protected.limit = Some(RateLimit::new(calls, Duration::from_secs(1)));
     }
@@ -77,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     outln!(
         "{messages} messages{of_scopes}; a service that {down} for {} and then accepts {rate} calls a second; \
          all messages need at least {}; {function}\n",
-        duration(Duration::from_secs(*outage)),
+        duration(*outage),
         duration(arguments.least()),
     )?;
     let mut rows = table(&["", names[0], names[1]]);

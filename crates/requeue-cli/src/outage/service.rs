@@ -42,7 +42,7 @@ impl DownstreamService {
         let began = Instant::now();
         Self {
             began,
-            back_at: began + Duration::from_secs(arguments.outage),
+            back_at: began + arguments.outage,
             availability: f64::from(arguments.availability) / 100.0,
             // A sampler of its own, so that another policy does not change the outage.
             sampler: Sampler::seeded(!arguments.seed),

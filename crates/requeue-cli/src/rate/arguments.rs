@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use requeue::policy::RateLimit;
 
+use crate::document::PolicyArgument;
+use crate::duration_argument::{parse, within};
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Messages that are in the queue at the beginning.
@@ -14,10 +17,9 @@ pub(crate) struct Arguments {
     /// Calls in each period that the service takes: `limit` of `rateLimit`.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) limit: u32,
-    /// The period in seconds: `periodSeconds` of `rateLimit`.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1,
-          value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub(super) period: u64,
+    /// The period: `periodSeconds` of `rateLimit`.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = within(1..=3_600))]
+    pub(super) period: Duration,
     /// Calls that may come at once: `burst` of `rateLimit`.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) burst: u32,
@@ -38,43 +40,43 @@ pub(crate) struct Arguments {
     /// limit of its own.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub(super) tenants: u32,
-    /// The seconds in which the table does not answer, as in `60-120`.
-    #[arg(long, value_name = "FROM-TO", value_parser = seconds)]
-    pub(super) store_down: Option<(u64, u64)>,
+    /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
+    #[arg(long, value_name = "FROM-TO", value_parser = times)]
+    pub(super) store_down: Option<(Duration, Duration)>,
     /// Percentage of receives after which SQS delivers the same message again, up to 20 s later.
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=50))]
     pub(super) duplicates: u32,
-    /// Seconds by which the clocks of execution environments are wrong at most.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0,
-          value_parser = clap::value_parser!(u32).range(0..=3_600))]
-    pub(super) skew: u32,
-    /// The policy document; `-` is the standard input. Only `maxSlotWaitSeconds` of its `rateLimit`
-    /// has an effect. [default: the policy standard]
-    #[arg(long)]
-    pub(super) policy: Option<PathBuf>,
+    /// The most by which the clocks of execution environments are wrong.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = within(0..=3_600))]
+    pub(super) skew: Duration,
+    #[command(flatten)]
+    pub(super) policy: PolicyArgument,
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
     /// Write a chart of the calls to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) svg: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(super) fn rate_limit(&self) -> RateLimit {
-        let mut limit = RateLimit::new(self.limit, Duration::from_secs(self.period));
+        let mut limit = RateLimit::new(self.limit, self.period);
         limit.burst = self.burst;
         limit.adaptive = self.adaptive;
         limit
     }
 }
 
-fn seconds(text: &str) -> Result<(u64, u64), String> {
-    let range = text.split_once('-').and_then(|(from, to)| from.parse().ok().zip(to.parse().ok()));
-    let range = range.filter(|(from, to)| from < to && *to <= 1_000_000);
-    range.ok_or_else(|| "it must be two seconds, the earlier one first, as in 60-120".to_owned())
+fn times(text: &str) -> Result<(Duration, Duration), String> {
+    const LATEST: Duration = Duration::from_secs(1_000_000);
+    let times = text.split_once('-').and_then(|(from, to)| parse(from).ok().zip(parse(to).ok()));
+    let times = times.filter(|(from, to)| from < to && *to <= LATEST);
+    times.ok_or_else(|| {
+        "it must be two times, the earlier one first, as in 60-120 or 1m-2m".to_owned()
+    })
 }

@@ -45,7 +45,7 @@ fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {
     area.draw_text(&title, &style(22, HPos::Left), (20, 24))?;
     let below = format!(
         "{environments} execution environments; the service takes {limit} calls in {}",
-        duration(Duration::from_secs(*period))
+        duration(*period)
     );
     area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
     Ok(())

@@ -4,9 +4,7 @@
 
 use std::fs;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use requeue::policy::RetryPolicy;
 use serde_json::json;
 
 mod arguments;
@@ -21,15 +19,12 @@ pub(crate) use calls::{Call, Calls};
 use figures::RateFigures;
 use simulation::{Sharing, simulate};
 
+use crate::Error;
 use crate::output::outln;
 use crate::table::{duration, table};
-use crate::{Error, document};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let policy = match &arguments.policy {
-        Some(file) => document::read(file)?.0,
-        None => RetryPolicy::default(),
-    };
+    let policy = arguments.policy.read()?;
     let mut runs = Vec::new();
     for sharing in Sharing::ALL {
         runs.push(simulate(arguments, policy.clone(), sharing)?);
@@ -54,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         "{messages} messages at once; a service that takes {limit} calls in {} and a burst of \
          {burst}; {environments} execution environments, which get batches of 10 within a window \
          of 1 s\n",
-        duration(Duration::from_secs(*period)),
+        duration(*period),
     )?;
     let heads: Vec<&str> = [""].into_iter().chain(Sharing::ALL.map(Sharing::name)).collect();
     let mut rows = table(&heads);

@@ -152,9 +152,7 @@ async fn run(
         late.add(send(&sqs, &queue, number)?, number);
     }
     let began = Instant::now();
-    let down = arguments
-        .store_down
-        .map(|(from, to)| began + Duration::from_secs(from)..began + Duration::from_secs(to));
+    let down = arguments.store_down.map(|(from, to)| began + from..began + to);
     let store =
         (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
     let true_rate = arguments.true_limit.map(|limit| f64::from(limit) / period(arguments));
@@ -233,9 +231,8 @@ fn handler(service: &CountingService) -> impl Handler + use<> {
 }
 
 /// A clock that is wrong by up to `most` seconds.
-fn skewed(clock: &Clock, most: u32, sample: f64) -> Clock {
-    let later = Duration::from_secs(u64::from(2 * most)).mul_f64(sample);
-    let (clock, earlier) = (clock.clone(), Duration::from_secs(most.into()));
+fn skewed(clock: &Clock, most: Duration, sample: f64) -> Clock {
+    let (clock, later, earlier) = (clock.clone(), (2 * most).mul_f64(sample), most);
     Clock::showing(move || clock.now() + later - earlier)
 }
 

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use requeue::FailureClass;
 use requeue::policy::RetryPolicy;
-use requeue::{FailureClass, QueueConfig};
 
 mod chart;
 mod cost;
@@ -21,21 +22,27 @@ use cost::Requests;
 use dead_lettering::DeadLettering;
 use timeline::{JitterRange, Timeline, WaitMode};
 
+use crate::document::{PolicyArgument, PolicyName};
+use crate::duration_argument::{parse, within};
 use crate::output::{out, outln};
 use crate::{Error, document};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The policy document; `-` is the standard input. [default: the policy of --preset]
-    file: Option<PathBuf>,
-    /// The built-in policy: standard, high-volume or critical.
-    #[arg(long, value_name = "NAME", default_value = "standard", conflicts_with = "file")]
-    preset: String,
+    /// The policy, in the forms of --policy.
+    #[arg(value_name = "POLICY", conflicts_with_all = ["preset", "policy"])]
+    file: Option<PolicyName>,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    /// An earlier name of --policy for a built-in policy.
+    #[arg(long, value_name = "NAME", hide = true, conflicts_with = "policy",
+          value_parser = PossibleValuesParser::new(document::PRESETS))]
+    preset: Option<String>,
     /// Print JSON instead of tables.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
     /// Write a chart to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
     /// always `visibility`.
@@ -50,16 +57,16 @@ pub(crate) struct Arguments {
     max_retries: Option<u32>,
     /// The message attribute `requeue.ttlSeconds` of a producer: it can only lower the policy's
     /// limit.
-    #[arg(long, value_name = "SECONDS")]
-    ttl_seconds: Option<u32>,
+    #[arg(long, alias = "ttl-seconds", value_name = "DURATION", value_parser = parse)]
+    ttl: Option<Duration>,
     /// `maxReceiveCount` in the redrive policy of the queue. [default: that of the document's
     /// `queueConfig`, or 5]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: Option<u32>,
     /// The visibility timeout of the queue. A message that is left to SQS becomes visible after it.
-    /// [default: that of the document's `queueConfig`, or 360]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=43_200))]
-    visibility_timeout: Option<u32>,
+    /// [default: that of the document's `queueConfig`, or 6m]
+    #[arg(long, value_name = "DURATION", value_parser = within(0..=43_200))]
+    visibility_timeout: Option<Duration>,
     /// The size of a message with its attributes. AWS bills each 64 KiB as one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
@@ -169,26 +176,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Arguments {
+    fn policy_name(&self) -> Result<PolicyName, Error> {
+        let preset = self.preset.as_ref().map(|preset| preset.parse()).transpose()?;
+        let given = self.file.clone().or(preset).or_else(|| self.policy.name());
+        Ok(given.unwrap_or(PolicyName::STANDARD))
+    }
+}
+
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let (name, mut policy, named) = match &arguments.file {
-            Some(path) => {
-                let file = path
-                    .file_name()
-                    .map_or_else(|| document::name(path), |file| file.display().to_string());
-                let (policy, _, queue) = document::read_all(path)?;
-                (file, policy, queue)
-            }
-            None => (
-                arguments.preset.clone(),
-                document::preset(&arguments.preset)?,
-                QueueConfig::default(),
-            ),
-        };
+        let name = arguments.policy_name()?;
+        let (mut policy, _, named) = name.read()?;
         policy.max_retries = policy.max_retries.min(arguments.max_retries.unwrap_or(u32::MAX));
-        let ttl = arguments.ttl_seconds.map(|secs| Duration::from_secs(secs.into()));
-        policy.message_ttl = [policy.message_ttl, ttl].into_iter().flatten().min();
-        let given = arguments.visibility_timeout.map(|secs| Duration::from_secs(secs.into()));
+        policy.message_ttl = [policy.message_ttl, arguments.ttl].into_iter().flatten().min();
         let queue = QueueModel {
             strategy: arguments.strategy,
             dead_letter: arguments.dead_letter,
@@ -196,12 +197,15 @@ impl Schedule {
                 .max_receive_count
                 .or(named.max_receive_count)
                 .unwrap_or(MAX_RECEIVE_COUNT),
-            visibility_timeout: given.or(named.visibility_timeout).unwrap_or(VISIBILITY_TIMEOUT),
+            visibility_timeout: arguments
+                .visibility_timeout
+                .or(named.visibility_timeout)
+                .unwrap_or(VISIBILITY_TIMEOUT),
             message_bytes: arguments.message_bytes,
             price: arguments.price_per_million,
         };
         let classes = FailureClass::ALL.map(|class| ClassSchedule::of(&policy, class, &queue));
-        Ok(Self { name, policy, queue, classes: classes.into() })
+        Ok(Self { name: name.title(), policy, queue, classes: classes.into() })
     }
 }
 

@@ -18,6 +18,7 @@ use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::output::outln;
 use crate::stop::Stop;
@@ -95,13 +96,12 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u16).range(1..=100))]
     maximum_concurrency: u16,
     /// The function's timeout. A process that needs longer is killed.
-    #[arg(long, value_name = "SECONDS", default_value_t = 15,
-          value_parser = clap::value_parser!(u16).range(1..=900))]
-    timeout: u16,
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = within(1..=900))]
+    timeout: Duration,
     /// The queue's visibility timeout: a message that was not deleted becomes visible again after
     /// it. [default: twice --timeout]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=43_200))]
-    visibility_timeout: Option<u16>,
+    #[arg(long, value_name = "DURATION", value_parser = within(0..=43_200))]
+    visibility_timeout: Option<Duration>,
     /// Receives after which SQS moves a message to the dead-letter queue.
     #[arg(long, value_name = "RECEIVES", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
@@ -158,7 +158,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let settings = MappingSettings {
         batch_size: arguments.batch_size.into(),
         maximum_concurrency: arguments.maximum_concurrency.into(),
-        timeout: Duration::from_secs(arguments.timeout.into()),
+        timeout: arguments.timeout,
     };
     let ServedSqs { embedded, queue, dead_letters, .. } = &sqs;
     let mut poller = Poller::new(embedded, queue, dead_letters, function, settings, groups.clone());
@@ -195,7 +195,7 @@ impl ServedSqs {
             r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#,
             arguments.max_receive_count
         );
-        let visibility = arguments.visibility_timeout().to_string();
+        let visibility = arguments.visibility_timeout().as_secs().to_string();
         let attributes = [("VisibilityTimeout", &*visibility), ("RedrivePolicy", &redrive)];
         let queue = embedded.create_queue(name, attributes).map_err(refused)?;
         let server = embedded.serve(arguments.sqs_port).await;
@@ -220,7 +220,7 @@ impl Arguments {
         !self.function.is_empty() || !self.command.is_empty()
     }
 
-    fn visibility_timeout(&self) -> u16 {
+    fn visibility_timeout(&self) -> Duration {
         self.visibility_timeout.unwrap_or(2 * self.timeout)
     }
 
@@ -255,11 +255,12 @@ impl Arguments {
         }
         let visibility = self.visibility_timeout();
         if self.has_function() && visibility < self.timeout {
+            let [visibility, timeout] =
+                [visibility, self.timeout].map(|time| shown(time.as_secs()));
             return Err(format!(
-                "--visibility-timeout {visibility} is shorter than --timeout {}, so SQS would \
-                 redeliver messages during their invocation, and Lambda refuses such a mapping; \
-                 choose at least {}, better six times the timeout",
-                self.timeout, self.timeout
+                "--visibility-timeout {visibility} is shorter than --timeout {timeout}, so SQS \
+                 would redeliver messages during their invocation, and Lambda refuses such a \
+                 mapping; choose at least {timeout}, better six times the timeout"
             )
             .into());
         }
@@ -291,12 +292,12 @@ impl Arguments {
             "mapping       batch size {}, maximum concurrency {}, timeout {} s",
             self.batch_size,
             self.maximum_concurrency,
-            self.timeout
+            self.timeout.as_secs()
         )?;
         outln!(
             "redrive       after {} receives; visibility timeout {} s",
             self.max_receive_count,
-            self.visibility_timeout()
+            self.visibility_timeout().as_secs()
         )?;
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! `requeue check`: the same verdict, in the same words, as at the start of the Lambda.
 
+use serde_json::{Value, json};
+
 use crate::documents::shows;
-use crate::run::{file, requeue, requeue_reading};
+use crate::run::{Run, file, requeue, requeue_reading, requeue_with};
 
 const ARTICLE: &str = r#"
 { "maxRetries": 50, "baseDelayMultiplier": 3.0, "maxDelaySeconds": 60, "jitterPercentage": 0.1, "totalTimeoutSeconds": 43200,
@@ -289,7 +291,7 @@ fn every_problem_is_told_in_the_words_of_the_start() {
     let document =
         r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
     let checked = requeue_reading(document, &["check", "-"]);
-    assert_eq!((checked.status, checked.stdout.as_str()), (1, ""));
+    assert_eq!((checked.status, checked.stdout.as_str()), (3, ""));
     let (head, problems) = checked.stderr.split_once('\n').unwrap();
     assert_eq!(head, "error: the policy (standard input) has 3 problems:");
     assert!(problems.contains("  maxRetrys is unknown; did you mean maxRetries?\n"), "{problems}");
@@ -310,21 +312,51 @@ fn what_is_no_policy_is_refused_with_the_reason() {
     let list = file("list.json", "[]");
     let missing = crate::run::scratch("no-such-file.json");
     let table = [
-        (broken.as_str(), "has 1 problem:\n  is not JSON: "),
-        (&list, "has 1 problem:\n  is `[]`: must be an object\n"),
-        (missing.to_str().unwrap(), "cannot be read: No such file"),
-        ("src", "cannot be read: "),
+        (broken.as_str(), 3, "has 1 problem:\n  is not JSON: "),
+        (&list, 3, "has 1 problem:\n  is `[]`: must be an object\n"),
+        (missing.to_str().unwrap(), 1, "cannot be read: No such file"),
+        ("src", 1, "cannot be read: "),
     ];
-    for (path, expected) in table {
+    for (path, status, expected) in table {
         let checked = requeue(&["check", path]);
-        assert_eq!((checked.status, checked.stdout.as_str()), (1, ""), "{path}");
+        assert_eq!((checked.status, checked.stdout.as_str()), (status, ""), "{path}");
         assert!(
             checked.stderr.starts_with(&format!("error: the policy {path} {expected}")),
             "{}",
             checked.stderr
         );
     }
-    assert_eq!(requeue(&["check"]).status, 2, "a file is asked for");
+    let none = requeue(&["check"]);
+    let asked = "error: a policy is missing\n\nExample: requeue check policy.json\n";
+    assert_eq!((none.status, none.stderr.as_str()), (2, asked));
+}
+
+#[test]
+fn a_policy_is_named_in_each_form() {
+    let document = r#"{"preset": "critical"}"#;
+    let path = file("forms.json", document);
+    let shown = |run: Run| run.succeeded().split_once(":\n").unwrap().1.to_owned();
+    let expected = shown(requeue(&["check", &path]));
+    for arguments in [
+        &["check", "--policy", &path][..],
+        &["check", document],
+        &["check", "--policy", document],
+        &["check", "critical"],
+    ] {
+        assert_eq!(shown(requeue(arguments)), expected, "{arguments:?}");
+    }
+    assert_eq!(shown(requeue_reading(document, &["check", "--policy", "-"])), expected);
+    let by_variable = requeue_with(&[("REQUEUE_POLICY", document)], &["check"]);
+    assert_eq!(shown(by_variable), expected);
+    assert_eq!(requeue(&["check", &path, "--policy", "critical"]).status, 2);
+
+    let json: Value =
+        serde_json::from_str(&requeue(&["check", &path, "--json"]).succeeded()).unwrap();
+    assert_eq!((&json["valid"], &json["values"]["maxRetries"]), (&json!(true), &json!(5)));
+    let invalid = requeue(&["check", r#"{"maxRetrys": 5}"#, "--json"]);
+    let json: Value = serde_json::from_str(&invalid.stdout).unwrap();
+    assert_eq!((invalid.status, &json["valid"]), (3, &json!(false)));
+    assert_eq!(json["problems"], json!(["maxRetrys is unknown; did you mean maxRetries?"]));
 }
 
 /// `REQUEUE_POLICY` of a deployed function may be an ARN.

@@ -129,7 +129,7 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
         "1 message copied to bills\n\
          5 messages copied to orders\n\
          1 message not copied, and still here: sent here, and orders-dlq belongs to bills and \
-         orders; choose one with --source-queue-url\n"
+         orders; choose one with --source-queue\n"
     );
     assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
     assert_eq!(world.dead()[0].id, stray);
@@ -277,12 +277,12 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
 #[tokio::test]
 async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
-    let question = "orders-dlq has about 5 messages; SQS will move them to their source queues. \
-                    Continue? [y/N]";
+    let question = "orders-dlq: a move task of SQS will move 5 messages to their source queues (1 \
+                    non-retryable, 3 quota, 1 temporary). Continue? [y/N]";
     for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
-        shows(question);
+        shows("orders-dlq: a move task of SQS will move 5 messages to their source queues (");
         assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
     }
 }
@@ -361,9 +361,14 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
     let nowhere = dead.replace("orders-dlq", "nowhere");
     for (arguments, words) in [
         (
-            &["list", "--queue-url", "orders-dlq"][..],
-            "--queue-url orders-dlq is not the URL of an SQS queue",
+            &["list", "--queue", "nowhere"][..],
+            format!(
+                "there is no queue arn:aws:sqs:us-east-1:*:nowhere at {}; check its name",
+                world.server.url()
+            )
+            .as_str(),
         ),
+        (&["list", "--queue", "a b"], "the name of a queue has at most 80 letters"),
         (
             &["list", "--queue-url", &nowhere],
             &format!(
@@ -372,10 +377,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             ),
         ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
-        (
-            &["list"],
-            "Usage: requeue dlq list [OPTIONS] <--queue-url <URL>|--source-queue-url <URL>>\n",
-        ),
+        (&["list"], "Usage: requeue dlq list [OPTIONS] <--queue <QUEUE>|--source-queue <QUEUE>>\n"),
         (
             &["redrive", "--queue-url", &dead, "--reason", "too_old", "--yes"],
             "a similar value exists: 'too-old'",

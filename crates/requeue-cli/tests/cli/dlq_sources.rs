@@ -88,7 +88,7 @@ const STORIES: [Story; 11] = [
         said: &[
             "1 message copied to bills",
             "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and \
-             orders; choose one with --source-queue-url",
+             orders; choose one with --source-queue",
         ],
     },
     Story {

@@ -312,7 +312,9 @@ impl World {
 fn ordered(arguments: &[&str]) -> Vec<String> {
     let at = arguments
         .iter()
-        .position(|argument| ["list", "peek", "export", "redrive"].contains(argument))
+        .position(|argument| {
+            ["list", "peek", "export", "import", "discard", "redrive"].contains(argument)
+        })
         .unwrap();
     let rest = [&arguments[..at], &arguments[at + 1..]].concat();
     ["dlq", arguments[at]].into_iter().chain(rest).map(str::to_owned).collect()

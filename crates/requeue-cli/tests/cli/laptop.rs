@@ -17,6 +17,12 @@ fn the_demo_loses_nothing_and_repeats_itself() {
     assert!(last.contains(" + 0 left in the queue; 0 lost, 0 done twice; "), "{last}");
     assert_eq!(first.stdout, run("1").stdout, "the same seed gives the same run");
     assert_eq!(run("2").status, 0);
+    let json = requeue(&["demo", "--messages", "40", "--json"]);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&json["sent"], &json["lost"], &json["left"]), (&json!(40), &json!(0), &json!(0)));
+    let sent: u64 =
+        json["responses"].as_array().unwrap().iter().filter_map(|of| of["sent"].as_u64()).sum();
+    assert_eq!(sent, 40, "{json}");
 }
 
 #[test]
@@ -263,7 +269,7 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
         let arguments = [&["invoke", &event][..], place].concat();
         let run = requeue_with(&alone, &arguments);
         let missing = "error: there are no AWS credentials in the environment or in AWS's files; \
-                       `aws configure";
+                       log in again with `aws sso login ";
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{place:?}: {}", run.stderr);
         assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
 
@@ -308,6 +314,10 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
         );
     }
     let single = fs::read_to_string(repository("events/single.json")).unwrap();
+    let run = requeue_reading(&single, &["invoke", "-", "--json"]);
+    let json: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((run.stderr.as_str(), &json["messages"][0]["attempt"]), ("", &json!(1)));
+    assert_eq!(json["response"]["batchItemFailures"], json!([]));
     let run = requeue_reading(&single, &["invoke", "-"]);
     assert_eq!((run.status, run.stdout.as_str()), (0, "{\"batchItemFailures\":[]}\n"));
 }

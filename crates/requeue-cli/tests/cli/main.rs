@@ -3,9 +3,13 @@
 #![allow(clippy::float_cmp, missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod check;
+mod config;
 mod dlq;
+mod dlq_discard;
 mod dlq_ended;
 mod dlq_export;
+mod dlq_filters;
+mod dlq_import;
 mod dlq_left;
 mod dlq_redrive;
 mod dlq_sources;
@@ -21,4 +25,5 @@ mod rate;
 mod reference;
 mod schedule;
 mod serve;
+mod shell;
 mod unwritable;

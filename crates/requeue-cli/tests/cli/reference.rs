@@ -342,7 +342,7 @@ fn the_exit_statuses_of_the_page_are_those_of_the_commands() {
         (0, &["--help"][..]),
         (0, &["--version"]),
         (0, &["check", &good]),
-        (1, &["check", &bad]),
+        (3, &["check", &bad]),
         (1, &["check", "none.json"]),
         (2, &["check"]),
         (2, &["check", "--none", &good]),

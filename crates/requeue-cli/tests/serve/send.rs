@@ -78,7 +78,15 @@ fn a_message_reaches_a_queue_by_its_url_with_the_users_credentials() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with("error: there are no AWS credentials"), "{said}");
     refused(&["send", "x", "--queue-url", &url], "set AWS_ENDPOINT_URL_SQS=http://127.0.0.1:");
-    refused(&["send", "x", "--queue-url", "orders"], "--queue-url orders is ");
+    let arn = "arn:aws:sqs:us-east-1:000000000000:orders";
+    for (queue, is_json) in [("orders", false), (arn, true)] {
+        let options = ["send", "hello", "--queue", queue, "--json"];
+        let output = run(&options[..if is_json { 5 } else { 4 }], &variables);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.contains("messageIds") == is_json, "{said}");
+        assert_eq!(said.contains(arn), is_json, "{said}");
+        served.line("gets hello");
+    }
 }
 
 #[test]

@@ -247,8 +247,8 @@ async fn it_says_why_it_does_not_begin() {
         (
             &[],
             &anonymous,
-            "error: there are no AWS credentials in the environment or in AWS's files; `aws \
-             configure",
+            "error: there are no AWS credentials in the environment or in AWS's files; log in \
+             again with `aws sso login",
         ),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
     ];
@@ -262,8 +262,8 @@ async fn it_says_why_it_does_not_begin() {
     let (status, said) = shop.worker(&[], &[("AWS_ENDPOINT_URL_SQS", nobody)]).ended().await;
     assert_eq!(status, Some(1), "{said}");
     for words in [
-        "error: SQS does not respond (NoConnection)",
-        "; the endpoint was http://127.0.0.1:9",
+        "error: there is no connection to http://127.0.0.1:9 (NoConnection); ",
+        "AWS_ENDPOINT_URL_SQS sets this endpoint: start the server there",
         "but requests go to http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
     ] {
         assert!(said.contains(words), "{said}");

@@ -2,17 +2,18 @@
 
 use crate::dlq::QueueArguments;
 use crate::dlq::letter::Filter;
+use crate::queue_argument::QueueName;
 
 pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive policy moved here \
                                (StartMessageMoveTask), to the queue it came from. Ctrl-C cancels \
                                that. SQS cannot move messages that were sent here \
                                (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also \
                                copies all messages chosen by --class, --reason, --id, --source or \
-                               --limit. With --source-queue-url but without --to it copies every \
+                               --limit. With --source-queue but without --to it copies every \
                                message, since a move task would also move those of other \
                                queues.\n\n\
                                A message stays here if SQS moved it here from another queue than \
-                               that of --source-queue-url. The same holds for a message that \
+                               that of --source-queue. The same holds for a message that \
                                claims to come from another queue than its destination. Anybody \
                                who may send to the queue can write such a claim, so a claim never \
                                chooses a destination. --to sends all chosen messages to one queue, whatever \
@@ -59,8 +60,8 @@ pub(crate) struct Arguments {
     pub(super) filter: Filter,
     /// The destination. [default: the queue that SQS moved each message from; for messages that
     /// were sent here, the one queue whose redrive policy names this one]
-    #[arg(long, value_name = "URL")]
-    pub(super) to: Option<String>,
+    #[arg(long, value_name = "QUEUE")]
+    pub(super) to: Option<QueueName>,
     /// Redrive at most this many messages in a second.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     pub(super) rate: Option<u16>,
@@ -81,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(super) yes: bool,
     /// Print the result as JSON.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 }
 

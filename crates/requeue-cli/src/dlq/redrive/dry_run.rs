@@ -1,4 +1,4 @@
-//! `requeue dlq redrive --dry-run`: shows the plan.
+//! The plan of a redrive: for `--dry-run`, and for the question before a redrive.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::letter::{Letter, claimed_source};
 use crate::dlq::list::{DeadLetterGroups, GroupJson};
-use crate::dlq::scan_result::ScanEnd;
+use crate::dlq::scan_result::{ScanEnd, ScanResult};
 use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
 use crate::stop::Stop;
@@ -65,6 +65,16 @@ impl PlannedRoutes {
     }
 }
 
+/// The chosen messages, and what a redrive would do with them.
+pub(super) struct Plan {
+    groups: DeadLetterGroups,
+    routes: PlannedRoutes,
+    not_chosen: u64,
+    is_complete: bool,
+    is_released: bool,
+    looked: ScanResult,
+}
+
 pub(crate) async fn run(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -72,49 +82,96 @@ pub(crate) async fn run(
 ) -> Result<ExitCode, Error> {
     dead_letters.warn().await;
     let stop = Stop::listen()?;
-    let mut scan = dead_letters.scan(&arguments.place, &stop);
-    let limit = arguments.filter.limit.unwrap_or(u64::MAX);
-    let (mut groups, mut routes) = (DeadLetterGroups::default(), PlannedRoutes::default());
-    let walked = scan
-        .walk(async |letters, _| {
-            for letter in &letters {
-                let dead = letter.read();
-                let is_chosen = groups.count() < limit && arguments.filter.chooses(letter, &dead);
-                if is_chosen && routes.add(route, letter, &dead) {
-                    groups.add(letter, &dead);
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await;
-    let is_released = scan.release().await;
-    let looked = walked?;
-    let complete = scan.tell(&looked);
-    let not_reached = &looked.unseen;
-    if looked.end == ScanEnd::Interrupted {
+    let plan = Plan::make(arguments, dead_letters, route, &stop).await?;
+    if plan.is_interrupted() {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let not_chosen = u64::try_from(scan.looked_at())
-        .unwrap_or(u64::MAX)
-        .saturating_sub(groups.count() + routes.left.count());
     if arguments.json {
-        let queue = dead_letters.queue.arn.to_string();
-        let groups = groups.shapes();
-        let planned = DryRunJson {
-            queue,
-            dry_run: true,
-            routes: &routes,
-            not_chosen,
-            complete,
-            not_reached,
-            groups,
-        };
-        output::json(&planned)?;
+        output::json(&plan.json(dead_letters))?;
     } else {
-        output::text(&text(route, &routes, &groups, not_chosen, not_reached))?;
-        groups.tell(&dead_letters.queue.arn);
+        output::text(&plan.text(route))?;
+        plan.groups.tell(&dead_letters.queue.arn);
     }
-    Ok(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if plan.is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Plan {
+    pub(super) async fn make(
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+        route: &RedriveRoute,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let mut scan = dead_letters.scan(&arguments.place, stop);
+        let limit = arguments.filter.limit.unwrap_or(u64::MAX);
+        let (mut groups, mut routes) = (DeadLetterGroups::default(), PlannedRoutes::default());
+        let walked = scan
+            .walk(async |letters, _| {
+                for letter in &letters {
+                    let dead = letter.read();
+                    let is_chosen =
+                        groups.count() < limit && arguments.filter.chooses(letter, &dead);
+                    if is_chosen && routes.add(route, letter, &dead) {
+                        groups.add(letter, &dead);
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            })
+            .await;
+        let is_released = scan.release().await;
+        let looked = walked?;
+        let is_complete = scan.tell(&looked);
+        let not_chosen = u64::try_from(scan.looked_at())
+            .unwrap_or(u64::MAX)
+            .saturating_sub(groups.count() + routes.left.count());
+        Ok(Self { groups, routes, not_chosen, is_complete, is_released, looked })
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.looked.end == ScanEnd::Interrupted
+    }
+
+    /// Whether a redrive would do nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.routes.to_move == 0 && self.routes.to_copy.is_empty() && self.is_complete
+    }
+
+    /// The coming action in a question: the mechanism, the destinations, and the counts by class.
+    pub(super) fn question(&self, route: &RedriveRoute, arguments: &Arguments) -> String {
+        let mut actions = Vec::new();
+        if route.by_move_task {
+            let count = messages(self.routes.to_move);
+            actions.push(format!("a move task of SQS will move {count} to {route}"));
+        }
+        for (to, count) in &self.routes.to_copy {
+            let count = messages(*count);
+            actions.push(format!("{count} will be copied to {to} and then deleted here"));
+        }
+        if !self.looked.unseen.is_empty() {
+            let count = messages(self.looked.unseen.count());
+            actions.push(format!("about {count} more may follow, which this plan did not reach"));
+        }
+        let classes = self.groups.by_class();
+        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
+        format!("{}{fresh} ({classes})", actions.join("; "))
+    }
+
+    fn json<'a>(&'a self, dead_letters: &DeadLetters) -> DryRunJson<'a> {
+        DryRunJson {
+            queue: dead_letters.queue.arn.to_string(),
+            dry_run: true,
+            routes: &self.routes,
+            not_chosen: self.not_chosen,
+            complete: self.is_complete,
+            not_reached: &self.looked.unseen,
+            groups: self.groups.shapes(),
+        }
+    }
+
+    pub(super) fn text(&self, route: &RedriveRoute) -> String {
+        let Self { groups, routes, not_chosen, looked, .. } = self;
+        text(route, routes, groups, *not_chosen, &looked.unseen)
+    }
 }
 
 fn text(

@@ -17,6 +17,7 @@ mod tests;
 
 pub(crate) use arguments::{Arguments, HELP};
 use copy::{Copier, Tally};
+use dry_run::Plan;
 use moving::MoveEnd;
 use result::RedriveResult;
 use route::RedriveRoute;
@@ -45,11 +46,41 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if route.by_move_task {
         refuse_a_second_task(&dead_letters).await?;
     }
-    if !arguments.yes && !confirm::agreed(&route.words(arguments, &dead_letters))? {
-        note("nothing was done");
-        return Ok(ExitCode::FAILURE);
+    let stop = if arguments.yes {
+        Stop::listen()?
+    } else {
+        confirm::require_terminal(&route.words(arguments, &dead_letters))?;
+        let stop = Stop::listen()?;
+        if let Some(ended) = ask(arguments, &dead_letters, &route, &stop).await? {
+            return Ok(ended);
+        }
+        stop
+    };
+    carry_out(arguments, &dead_letters, &route, &stop).await
+}
+
+/// Shows the plan and asks; the exit status if nothing is to be done.
+async fn ask(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    route: &RedriveRoute,
+    stop: &Stop,
+) -> Result<Option<ExitCode>, Error> {
+    let plan = Plan::make(arguments, dead_letters, route, stop).await?;
+    if plan.is_interrupted() {
+        return Ok(Some(stop.exit_code(ExitCode::FAILURE)));
     }
-    carry_out(arguments, &dead_letters, &route).await
+    output::note(plan.text(route).trim_end());
+    if plan.is_empty() {
+        note("nothing was done");
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    let question = format!("{}: {}", dead_letters.name(), plan.question(route, arguments));
+    if confirm::agreed(&question, stop).await? {
+        return Ok(None);
+    }
+    note("nothing was done");
+    Ok(Some(stop.exit_code(ExitCode::FAILURE)))
 }
 
 async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
@@ -70,19 +101,19 @@ async fn carry_out(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
+    stop: &Stop,
 ) -> Result<ExitCode, Error> {
-    let stop = Stop::listen()?;
     let mut redrive = RedriveResult::default();
     let mut failure = None;
     let mut has_to_copy = !route.by_move_task;
     if route.by_move_task {
         let DeadLetters { sqs, queue, .. } = dead_letters;
         let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
-        let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
+        let moved = moving::follow(sqs, &queue.arn, &handle, stop).await?;
         redrive.moved = moved.messages;
         match moved.end {
             MoveEnd::Completed => {
-                match moving::left(sqs, queue, moved.messages, &stop).await {
+                match moving::left(sqs, queue, moved.messages, stop).await {
                     Ok(unseen) => {
                         redrive.is_complete = unseen.is_empty();
                         redrive.unseen = unseen;
@@ -104,7 +135,7 @@ async fn carry_out(
         }
     }
     if has_to_copy {
-        match copy_all(arguments, dead_letters, route, &stop, &mut redrive).await {
+        match copy_all(arguments, dead_letters, route, stop, &mut redrive).await {
             Ok(()) => failure = redrive.copies.fatal.take(),
             Err(error) => failure = Some(error),
         }

@@ -17,7 +17,7 @@ use crate::dlq::{DeadLetters, messages};
 pub(crate) struct RedriveRoute {
     /// The destination of all messages, if --to names one.
     to: Option<QueueArn>,
-    /// The only queue whose messages are redriven, if --source-queue-url names one.
+    /// The only queue whose messages are redriven, if --source-queue names one.
     chosen: Option<QueueArn>,
     /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
     /// knows the source only of messages that it moved itself.
@@ -86,9 +86,12 @@ impl RedriveRoute {
         arguments: &Arguments,
         dead_letters: &DeadLetters,
     ) -> Result<Self, Error> {
-        let DeadLetters { sqs, queue, source } = dead_letters;
+        let DeadLetters { sqs, queue, source, .. } = dead_letters;
         let to = match &arguments.to {
-            Some(url) => Some(sqs.describe(&arguments.place.arn("--to", url)?).await?.arn),
+            Some(name) => {
+                let found = arguments.place.named("--to", name, &dead_letters.sdk).await?;
+                Some(sqs.describe(&found.arn).await?.arn)
+            }
             None => None,
         };
         if to.as_ref() == Some(&queue.arn) {
@@ -117,7 +120,7 @@ impl RedriveRoute {
             (None, several) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
                 Err(format!(
-                    "sent here, and {name} belongs to {}; choose one with --source-queue-url",
+                    "sent here, and {name} belongs to {}; choose one with --source-queue",
                     all.join(" and ")
                 ))
             }

@@ -3,6 +3,7 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use requeue::Clock;
+use requeue::aws::SdkConfig;
 use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::queue::QueueArn;
 
@@ -22,7 +23,12 @@ async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> Re
     let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
     let asked = Sqs::new(sqs.client());
     let described = asked.describe(dead_letters).await.expect("it is there");
-    let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
+    let dead_letters = DeadLetters {
+        sdk: SdkConfig::builder().build(),
+        sqs: asked,
+        queue: described,
+        source: None,
+    };
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
     let stop = Stop::listen().expect("signals");
     let mut redrive = RedriveResult::default();
@@ -88,7 +94,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
         ("ReceiveMessage", 9) => Fault::RespondAfter(Duration::from_secs(10)),
         _ => Fault::None,
     });
-    let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
+    let line = ["redrive", "--queue", &dead_letters.url(), "--max-messages", "41", "--copy"];
     let redrive = copied(&sqs, &dead_letters, &line).await;
 
     // The first message alone, and messages whose own request got a late response.
@@ -109,7 +115,7 @@ async fn only_a_first_copy_is_waited_for() {
         let send = sqs.client().send_message().queue_url(dead_letters.url());
         send.message_body("{}").send().await.expect("sent");
         let (from, to) = (dead_letters.url(), queue.url());
-        let line = ["redrive", "--queue-url", &from, "--to", &to, "--reason", reason];
+        let line = ["redrive", "--queue", &from, "--to", &to, "--reason", reason];
         let began = Instant::now();
         let redrive = copied(&sqs, &dead_letters, &line).await;
         took.push((redrive.copies.copied.len(), began.elapsed()));
@@ -134,7 +140,7 @@ async fn messages_beyond_the_limit_are_counted_though_not_looked_at() {
         ("5", "5 messages copied to orders\nabout 95 messages left here, not chosen\n"),
         ("95", "95 messages copied to orders\n"),
     ] {
-        let line = ["redrive", "--queue-url", &from, "--to", &to, "--limit", limit];
+        let line = ["redrive", "--queue", &from, "--to", &to, "--limit", limit];
         assert_eq!(copied(&sqs, &dead_letters, &line).await.text(None), said);
     }
 }

@@ -1,0 +1,168 @@
+//! The values of the effective policy, each with the document or the preset that it comes from.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::settings::Host;
+use crate::Error;
+use crate::document::{PolicyArgument, PolicyName};
+use crate::policy_values;
+
+/// The policy of a program, as far as it can be read from here.
+pub(super) struct EffectivePolicy {
+    /// The place of the document.
+    pub(super) name: String,
+    /// The reason for which there are no values.
+    pub(super) note: Option<String>,
+    pub(super) values: Vec<PolicyValue>,
+}
+
+pub(super) struct PolicyValue {
+    /// As in `errorConfigs.QUOTA.maxDelay`.
+    pub(super) key: String,
+    pub(super) value: Value,
+    pub(super) origin: String,
+}
+
+/// Keys of the document that serve each class without a value of its own.
+const SHARED: [(&str, &[&str]); 5] = [
+    ("backoff", &["backoff"]),
+    ("multiplier", &["baseDelayMultiplier"]),
+    ("maxDelay", &["maxDelaySeconds", "backoff"]),
+    ("jitter", &["jitter", "jitterPercentage"]),
+    ("totalTimeoutSeconds", &["totalTimeoutSeconds"]),
+];
+
+/// The names of a class in documents, this command's first.
+const CLASSES: [(&str, [&str; 3]); 3] = [
+    ("RATE_LIMIT", ["RATE_LIMIT", "RATE_LIMIT_EXCEEDED", "DEFAULT"]),
+    ("QUOTA", ["QUOTA", "QUOTA_EXCEEDED", "DEFAULT"]),
+    ("TEMPORARY", ["TEMPORARY", "TEMPORARY_ERROR", "DEFAULT"]),
+];
+
+impl EffectivePolicy {
+    pub(super) fn of(
+        variables: &BTreeMap<String, String>,
+        option: &PolicyArgument,
+        host: &Host,
+    ) -> Result<Self, Error> {
+        let variable = variables.get("REQUEUE_POLICY");
+        let (name, place) = match (option.given(), variable) {
+            (Some(name), _) => (name, "--policy"),
+            (None, Some(text)) => {
+                let name: PolicyName = text.parse()?;
+                if let PolicyName::File(path) = &name {
+                    let path = path.display().to_string();
+                    if path.starts_with("arn:") || matches!(host, Host::Function(_)) {
+                        return Ok(Self::elsewhere(path));
+                    }
+                }
+                (name, "REQUEUE_POLICY")
+            }
+            (None, None) => (PolicyName::STANDARD, "default"),
+        };
+        let text = name.text()?;
+        let (policy, rules, _) = name.parse(&text)?;
+        let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let mut values: Vec<PolicyValue> = Vec::new();
+        for (key, value) in policy_values::document(&policy) {
+            add(&mut values, &document, &key, value);
+        }
+        add(&mut values, &document, "rules", rules.len().into());
+        let name = match &name {
+            PolicyName::Inline(_) => place.to_owned(),
+            other => format!("{other} ({place})"),
+        };
+        Ok(Self { name, note: None, values })
+    }
+
+    /// Whether its values are known.
+    pub(super) fn is_here(&self) -> bool {
+        self.note.is_none()
+    }
+
+    fn elsewhere(place: String) -> Self {
+        let note = "Only the function reads this document; name a copy of it with --policy to see \
+                    its values.";
+        Self { name: place, note: Some(note.to_owned()), values: Vec::new() }
+    }
+}
+
+fn add(values: &mut Vec<PolicyValue>, document: &Map<String, Value>, key: &str, value: Value) {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    match value {
+        // A proportional jitter is one value.
+        Value::Object(members) if last != "jitter" => {
+            for (name, value) in members {
+                add(values, document, &format!("{key}.{name}"), value);
+            }
+        }
+        value => {
+            let preset = document.get("preset").and_then(Value::as_str).unwrap_or("standard");
+            let origin = if is_in(document, key) {
+                "policy document".to_owned()
+            } else {
+                format!("preset {preset}")
+            };
+            values.push(PolicyValue { key: key.to_owned(), value, origin });
+        }
+    }
+}
+
+/// Whether the document sets this value.
+fn is_in(document: &Map<String, Value>, key: &str) -> bool {
+    let parts: Vec<&str> = key.split('.').collect();
+    let ["errorConfigs", class, name] = parts[..] else {
+        let mut value = document.get(parts[0]);
+        for part in &parts[1..] {
+            value = value.and_then(|value| value.get(part));
+        }
+        return value.is_some();
+    };
+    let shared = SHARED.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, keys)| *keys);
+    let names = CLASSES.iter().find(|(own, _)| *own == class).map(|(_, names)| names);
+    let of_classes = document.get("errorConfigs");
+    // DEFAULT serves only a class without an entry.
+    let entry = names.into_iter().flatten().find_map(|name| of_classes?.get(name));
+    entry.is_some_and(|entry| entry.get(name).is_some())
+        || shared.iter().any(|key| document.contains_key(*key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_comes_from_the_document_that_sets_it_or_from_the_preset() {
+        for (document, key, expected) in [
+            (r#"{"maxRetries": 3}"#, "maxRetries", true),
+            (r#"{"maxRetries": 3}"#, "maxDeferrals", false),
+            (r#"{"circuitBreaker": {"threshold": 9}}"#, "circuitBreaker.threshold", true),
+            (
+                r#"{"circuitBreaker": {"threshold": 9}}"#,
+                "circuitBreaker.resetTimeoutSeconds",
+                false,
+            ),
+            (r#"{"maxDelaySeconds": 9}"#, "errorConfigs.QUOTA.maxDelay", true),
+            (
+                r#"{"errorConfigs": {"QUOTA_EXCEEDED": {"maxDelay": 9}}}"#,
+                "errorConfigs.QUOTA.maxDelay",
+                true,
+            ),
+            (
+                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}}}"#,
+                "errorConfigs.QUOTA.maxDelay",
+                true,
+            ),
+            (
+                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}, "QUOTA": {"jitter": "full"}}}"#,
+                "errorConfigs.QUOTA.maxDelay",
+                false,
+            ),
+        ] {
+            let document = serde_json::from_str(document).expect("JSON");
+            assert_eq!(is_in(&document, key), expected, "{document:?} {key}");
+        }
+    }
+}

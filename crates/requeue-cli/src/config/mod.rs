@@ -1,0 +1,162 @@
+//! `requeue config`: the effective settings, and where each comes from. It prints no secret.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use aws_sdk_sqs::config::Region;
+use requeue::aws;
+use requeue_lambda::Config;
+use serde_json::{Value, json};
+
+mod effective_policy;
+mod settings;
+
+use effective_policy::EffectivePolicy;
+use settings::{Host, Setting};
+
+use crate::doctor::calls::lambda;
+use crate::document::PolicyArgument;
+use crate::failed_call::{FailedCall, call_error};
+use crate::table::table;
+use crate::{Error, output};
+
+#[derive(clap::Args)]
+#[command(after_help = "A value comes from its default, from an environment variable, from the \
+                        policy document, or from a preset. Secrets, headers and the path of the \
+                        target are not shown. A secret or policy that is named by an ARN is not \
+                        fetched.\n\n\
+                        Permissions: with --function, lambda:GetFunctionConfiguration.\n\n\
+                        Exit status: 0; 1 if a setting is invalid or the function cannot be read.")]
+pub(crate) struct Arguments {
+    /// A deployed function, by its name or ARN, instead of a worker in this environment.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// The region of the function. [default: that of its ARN, else of AWS's environment]
+    #[arg(long)]
+    region: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    /// Print JSON instead of tables.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// The prefix of all settings.
+const PREFIX: &str = "REQUEUE_";
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let (variables, host) = match &arguments.function {
+        None => (of_this_process(), Host::Worker),
+        Some(name) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(of_function(arguments, name))?
+        }
+    };
+    let policy = EffectivePolicy::of(&variables, &arguments.policy, &host)?;
+    let mut checked = variables.clone();
+    if !policy.is_here() || arguments.policy.given().is_some() {
+        checked.remove("REQUEUE_POLICY");
+    }
+    Config::from_vars_without_secrets(checked)?;
+    let settings = settings::effective(&variables, &host);
+    if arguments.json {
+        output::json(&json(&host, &settings, &policy))?;
+    } else {
+        show(&settings, &policy)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Empty variables count as unset.
+fn of_this_process() -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    };
+    std::env::vars_os().filter_map(text).filter(is_setting).collect()
+}
+
+fn is_setting((name, value): &(String, String)) -> bool {
+    name.starts_with(PREFIX) && !value.is_empty()
+}
+
+async fn of_function(
+    arguments: &Arguments,
+    name: &str,
+) -> Result<(BTreeMap<String, String>, Host), Error> {
+    let mut sdk = aws::config().await.into_builder();
+    let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
+    if let Some(region) = arguments.region.as_deref().or(of_arn) {
+        sdk = sdk.region(Region::new(region.to_owned()));
+    }
+    let sdk = sdk.build();
+    let region =
+        sdk.region().ok_or("no region is known; set AWS_REGION, or add --region REGION")?;
+    let configuration = lambda::function_configuration(&sdk, name).await.map_err(|error| {
+        let error = call_error(&error);
+        if error.code == "ResourceNotFoundException" {
+            return format!(
+                "there is no function {name} in {region}; check its name, the region and the \
+                 account of the credentials"
+            );
+        }
+        FailedCall {
+            service: "Lambda",
+            operation: "GetFunctionConfiguration",
+            resource: name,
+            endpoint: &format!("the endpoint of Lambda in {region}"),
+            error: &error,
+        }
+        .to_string()
+    })?;
+    let name = configuration.function_name.unwrap_or_else(|| name.to_owned());
+    let variables = match configuration.environment {
+        Some(environment) if environment.error.is_some() => {
+            return Err(format!(
+                "the variables of {name} are encrypted; this identity needs kms:Decrypt on {}",
+                configuration.kms_key_arn.as_deref().unwrap_or("their key")
+            )
+            .into());
+        }
+        Some(environment) => environment.variables.unwrap_or_default(),
+        None => std::collections::HashMap::new(),
+    };
+    Ok((variables.into_iter().filter(is_setting).collect(), Host::Function(name)))
+}
+
+fn json(host: &Host, settings: &[Setting], policy: &EffectivePolicy) -> Value {
+    let settings: Vec<Value> = settings
+        .iter()
+        .map(|of| json!({ "name": of.name, "value": of.value, "origin": of.origin }))
+        .collect();
+    let values: Vec<Value> = policy
+        .values
+        .iter()
+        .map(|of| json!({ "key": of.key, "value": of.value, "origin": of.origin }))
+        .collect();
+    json!({
+        "function": match host {
+            Host::Worker => None,
+            Host::Function(name) => Some(name),
+        },
+        "settings": settings,
+        "policy": { "document": policy.name, "note": policy.note, "values": values },
+    })
+}
+
+fn show(settings: &[Setting], policy: &EffectivePolicy) -> Result<(), Error> {
+    let mut rows = table(&["setting", "value", "from"]);
+    for setting in settings {
+        rows.add_row(vec![setting.name.clone(), setting.value.clone(), setting.origin.to_owned()]);
+    }
+    output::line(rows.trim_fmt())?;
+    output::line(format_args!("\npolicy: {}\n", policy.name))?;
+    if let Some(note) = &policy.note {
+        return output::line(note);
+    }
+    let mut rows = table(&["policy key", "value", "from"]);
+    for value in &policy.values {
+        let text = value.value.as_str().map_or_else(|| value.value.to_string(), str::to_owned);
+        rows.add_row(vec![value.key.clone(), text, value.origin.clone()]);
+    }
+    output::line(rows.trim_fmt())
+}

@@ -1,0 +1,239 @@
+//! The file of an import: its lines, read twice, first to check all of them and then to send them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use requeue::queue::{
+    Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
+};
+use serde::Deserialize;
+
+use super::report::Sent;
+use crate::Error;
+use crate::dlq::letter::UNKNOWN;
+
+/// The longest line: JSON escapes a byte by six at most, and attributes take the rest.
+const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
+
+pub(super) struct ImportFile {
+    path: PathBuf,
+}
+
+/// A message of the file.
+pub(super) struct Line {
+    /// From 1 on.
+    pub(super) number: u64,
+    pub(super) message_id: String,
+    class: Option<String>,
+    pub(super) group_id: Option<String>,
+    attributes: BTreeMap<String, Attribute>,
+    body: String,
+}
+
+/// A line as an export writes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExportedLine {
+    message_id: String,
+    class: Option<String>,
+    group_id: Option<String>,
+    #[serde(default)]
+    message_attributes: BTreeMap<String, ExportedAttribute>,
+    body: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ExportedAttribute {
+    data_type: String,
+    string_value: Option<String>,
+    binary_value: Option<String>,
+}
+
+/// The counts of a checked file.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub(super) lines: u64,
+    /// The lines that no earlier run has sent.
+    pub(super) left: u64,
+    /// Those lines by class.
+    pub(super) classes: BTreeMap<String, u64>,
+}
+
+impl Summary {
+    /// `3 quota, 1 temporary`
+    pub(super) fn by_class(&self) -> String {
+        let counts: Vec<String> =
+            self.classes.iter().map(|(class, count)| format!("{count} {class}")).collect();
+        counts.join(", ")
+    }
+}
+
+impl ImportFile {
+    /// A pipe cannot be read twice, so only a regular file is accepted.
+    pub(super) fn at(path: &Path) -> Result<Self, Error> {
+        let shown = path.display();
+        let metadata = std::fs::metadata(path)
+            .map_err(|error| format!("the export {shown} cannot be read: {error}"))?;
+        if !metadata.is_file() {
+            return Err(format!("the export {shown} is not a regular file; name a file").into());
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// This path with another extension behind its own.
+    pub(super) fn beside(&self, extension: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(extension);
+        path.into()
+    }
+
+    /// Checks all lines, so that a mistake is found before the first message is sent.
+    pub(super) fn check(&self, sent: &Sent) -> Result<Summary, Error> {
+        let mut summary = Summary::default();
+        for line in self.lines()? {
+            let line = line?;
+            summary.lines += 1;
+            if sent.has(&line)? {
+                continue;
+            }
+            summary.left += 1;
+            *summary
+                .classes
+                .entry(line.class.unwrap_or_else(|| UNKNOWN.to_owned()))
+                .or_default() += 1;
+        }
+        Ok(summary)
+    }
+
+    /// The lines that no earlier run has sent, in batches that SQS accepts. In a FIFO queue a batch
+    /// has one message of each group, because later messages must not overtake one that fails.
+    pub(super) fn batches(
+        &self,
+        sent: &Sent,
+        is_fifo: bool,
+    ) -> Result<impl Iterator<Item = Result<Vec<Line>, Error>>, Error> {
+        let mut lines = self
+            .lines()?
+            .filter(|line| match line {
+                Ok(line) => !sent.has(line).unwrap_or(true),
+                Err(_) => true,
+            })
+            .peekable();
+        Ok(std::iter::from_fn(move || {
+            let mut batch: Vec<Line> = Vec::new();
+            let mut bytes = 0;
+            while let Some(line) = lines.next_if(|line| match line {
+                Ok(line) => {
+                    batch.len() < MAX_BATCH_ENTRIES
+                        && bytes + line.size() <= MAX_BATCH_BYTES
+                        && !(is_fifo && batch.iter().any(|other| other.group() == line.group()))
+                }
+                Err(_) => batch.is_empty(),
+            }) {
+                match line {
+                    Ok(line) => {
+                        bytes += line.size();
+                        batch.push(line);
+                    }
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            (!batch.is_empty()).then_some(Ok(batch))
+        }))
+    }
+
+    fn lines(&self) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
+        let shown = self.path.display().to_string();
+        let file = File::open(&self.path)
+            .map_err(|error| format!("the export {shown} cannot be read: {error}"))?;
+        let mut reader = BufReader::new(file);
+        let mut number = 0;
+        Ok(std::iter::from_fn(move || {
+            let mut text = String::new();
+            number += 1;
+            match reader.by_ref().take(MAX_LINE).read_line(&mut text) {
+                Ok(0) => None,
+                Ok(_) => Some(Line::read(number, &text).map_err(|problem| {
+                    format!("line {number} of {shown} {problem}; nothing of it was sent").into()
+                })),
+                Err(error) => {
+                    Some(Err(format!("line {number} of {shown} cannot be read: {error}").into()))
+                }
+            }
+        }))
+    }
+}
+
+impl Line {
+    /// The errors have no text of the line, since it may be confidential.
+    fn read(number: u64, text: &str) -> Result<Self, String> {
+        if text.len() as u64 >= MAX_LINE {
+            return Err(format!("is longer than {MAX_LINE} bytes"));
+        }
+        let line: ExportedLine = serde_json::from_str(text).map_err(|error| {
+            format!("is no message of `requeue dlq export` (column {})", error.column())
+        })?;
+        let attributes: Option<BTreeMap<_, _>> = line
+            .message_attributes
+            .into_iter()
+            .map(|(name, attribute)| Some((name, attribute.read()?)))
+            .collect();
+        let line = Self {
+            number,
+            message_id: line.message_id,
+            class: line.class,
+            group_id: line.group_id,
+            attributes: attributes.ok_or("has a message attribute without a value")?,
+            body: line.body,
+        };
+        if line.body.is_empty() {
+            return Err("has an empty body, which SQS refuses".to_owned());
+        }
+        if line.size() > MAX_BATCH_BYTES {
+            return Err(format!("is larger than the {MAX_BATCH_BYTES} bytes that SQS accepts"));
+        }
+        Ok(line)
+    }
+
+    /// The group in a FIFO queue. A message without one is alone in its group.
+    fn group(&self) -> &str {
+        self.group_id.as_deref().unwrap_or(&self.message_id)
+    }
+
+    fn size(&self) -> usize {
+        Outgoing::new(&self.body, &self.attributes).size()
+    }
+
+    pub(super) fn is_behind(&self, blocked: &BTreeSet<String>, to: &QueueArn) -> bool {
+        to.is_fifo() && blocked.contains(self.group())
+    }
+
+    pub(super) fn outgoing(&self, to: &QueueArn) -> Outgoing<'_> {
+        let mut outgoing = Outgoing::new(&self.body, &self.attributes);
+        if to.is_fifo() {
+            outgoing.group_id = Some(self.group());
+            // SQS stores a message once if it is sent twice within five minutes.
+            outgoing.deduplication_id = Some(&self.message_id);
+        } else {
+            outgoing.group_id = self.group_id.as_deref();
+        }
+        outgoing
+    }
+}
+
+impl ExportedAttribute {
+    fn read(self) -> Option<Attribute> {
+        let value = match (self.string_value, self.binary_value) {
+            (Some(text), None) => AttributeValue::Text(text),
+            (None, Some(bytes)) => AttributeValue::Binary(BASE64.decode(bytes).ok()?),
+            _ => return None,
+        };
+        Some(Attribute { data_type: self.data_type, value })
+    }
+}

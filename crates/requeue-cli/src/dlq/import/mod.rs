@@ -1,0 +1,246 @@
+//! `requeue dlq import`: sends the messages of an export to a queue, each as its line has it. A
+//! report beside the file says which lines were sent, so that a second run sends only the others.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use requeue::aws;
+use requeue::queue::{CallErrorKind, EntryError, QueueArn};
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+mod file;
+mod report;
+
+use file::{ImportFile, Line, Summary};
+use report::{Report, Sent};
+
+use super::progress_line::ProgressLine;
+use super::sqs::Sqs;
+use super::{confirm, messages, note};
+use crate::queue_argument::{QueueName, RegionArgument};
+use crate::stop::Stop;
+use crate::{Error, output};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The file that `requeue dlq export` or `discard` wrote.
+    file: PathBuf,
+    /// The queue to send the messages to: its name, URL or ARN.
+    #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]
+    queue: QueueName,
+    #[command(flatten)]
+    region: RegionArgument,
+    /// The report: a line of JSON for each message. Messages that it has as sent are left out.
+    /// [default: FILE.report]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Send at most this many messages in a second.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
+    rate: Option<u16>,
+    /// Check the file and show the plan, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask for confirmation.
+    #[arg(long)]
+    yes: bool,
+    /// Print the result as JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// The destination, and the counts of messages by result.
+struct Importer<'a> {
+    sqs: &'a Sqs,
+    to: &'a QueueArn,
+    report: Report,
+    first: Instant,
+    sent: u64,
+    failed: u64,
+    fatal: Option<Error>,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let file = ImportFile::at(&arguments.file)?;
+    let sdk = aws::config().await;
+    let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
+    if let Some(text) = &found.note {
+        note(text);
+    }
+    let sqs = Sqs::of(&sdk, found.endpoint);
+    let to = sqs.describe(&found.arn).await?.arn;
+    let path = arguments.report.clone().unwrap_or_else(|| file.beside("report"));
+    let sent = Sent::read(&path, &to)?;
+    let summary = file.check(&sent)?;
+    let plan = plan(arguments, &summary, &to);
+    if arguments.dry_run || summary.left == 0 {
+        tell(arguments, &to, &summary, (0, 0))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.yes {
+        confirm::require_terminal(&plan)?;
+    }
+    let stop = Stop::listen()?;
+    if !arguments.yes && !confirm::agreed(&plan, &stop).await? {
+        note("nothing was sent");
+        return Ok(stop.exit_code(ExitCode::FAILURE));
+    }
+    let report = Report::append_to(&path, &to)?;
+    let (sqs, to, first) = (&sqs, &to, Instant::now());
+    let mut importer = Importer { sqs, to, report, first, sent: 0, failed: 0, fatal: None };
+    let walked = importer.send_all(arguments, &file, &sent, &summary, &stop).await;
+    tell(arguments, to, &summary, (importer.sent, importer.failed))?;
+    if importer.failed > 0 {
+        note(&format!(
+            "{} has the lines that were not sent; run this again for them",
+            path.display()
+        ));
+    }
+    walked?;
+    match importer.fatal {
+        Some(error) => Err(error),
+        None if importer.sent == summary.left => Ok(ExitCode::SUCCESS),
+        None => Ok(stop.exit_code(ExitCode::FAILURE)),
+    }
+}
+
+fn plan(arguments: &Arguments, summary: &Summary, to: &QueueArn) -> String {
+    format!(
+        "{}: {} ({}) will be sent to {}",
+        arguments.file.display(),
+        messages(summary.left),
+        summary.by_class(),
+        to.name()
+    )
+}
+
+impl Importer<'_> {
+    /// Sends the lines in their order, in batches as large as SQS accepts.
+    async fn send_all(
+        &mut self,
+        arguments: &Arguments,
+        file: &ImportFile,
+        sent: &Sent,
+        summary: &Summary,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        let mut progress = ProgressLine::new();
+        let mut blocked = std::collections::BTreeSet::new();
+        for batch in file.batches(sent, self.to.is_fifo())? {
+            let mut batch = batch?;
+            // In a FIFO queue, later messages of a group must not overtake one that failed.
+            let held = batch.extract_if(.., |line| line.is_behind(&blocked, self.to));
+            let held: Vec<Line> = held.collect();
+            self.note_failed(&held, "behind one of its group that failed")?;
+            let failed_before = self.failed;
+            let groups: Vec<_> = batch.iter().filter_map(|line| line.group_id.clone()).collect();
+            self.send(&batch).await?;
+            if self.failed > failed_before && self.to.is_fifo() {
+                blocked.extend(groups);
+            }
+            progress.show(|| format!("sent {} of {}", self.sent, summary.left));
+            self.pace(arguments.rate, stop).await;
+            if stop.is_told() || self.fatal.is_some() {
+                break;
+            }
+        }
+        progress.clear();
+        Ok(())
+    }
+
+    async fn send(&mut self, batch: &[Line]) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let entries: Vec<_> = batch.iter().map(|line| line.outgoing(self.to)).collect();
+        let confirmations = match self.sqs.send(self.to, &entries).await {
+            Ok(confirmations) => confirmations,
+            Err(error) => {
+                if error.kind == CallErrorKind::Refused {
+                    self.fatal = Some(self.sqs.refusal("SendMessageBatch", self.to, &error));
+                }
+                let code = match error.kind {
+                    CallErrorKind::Ambiguous => may_exist(&error.code),
+                    _ => error.code,
+                };
+                return self.note_failed(batch, &code);
+            }
+        };
+        for (line, confirmation) in batch.iter().zip(confirmations) {
+            match confirmation {
+                Ok(()) => {
+                    self.sent += 1;
+                    self.report.sent(line)?;
+                }
+                Err(error) => {
+                    let code = if error == EntryError::unconfirmed() {
+                        may_exist(&error.code)
+                    } else {
+                        error.code
+                    };
+                    self.failed += 1;
+                    self.report.failed(line, &code)?;
+                }
+            }
+        }
+        self.report.flush()
+    }
+
+    fn note_failed(&mut self, lines: &[Line], code: &str) -> Result<(), Error> {
+        for line in lines {
+            self.failed += 1;
+            self.report.failed(line, code)?;
+        }
+        self.report.flush()
+    }
+
+    /// Waits until as much time has passed as the messages so far may take.
+    async fn pace(&self, rate: Option<u16>, stop: &Stop) {
+        let Some(rate) = rate else { return };
+        let secs = Duration::from_secs(self.sent) / u32::from(rate);
+        tokio::select! {
+            () = sleep_until(self.first + secs) => {}
+            () = stop.told() => {}
+        }
+    }
+}
+
+fn may_exist(code: &str) -> String {
+    format!("{code}; the message may be in the queue")
+}
+
+fn tell(
+    arguments: &Arguments,
+    to: &QueueArn,
+    summary: &Summary,
+    (sent, failed): (u64, u64),
+) -> Result<(), Error> {
+    if arguments.json {
+        return output::json(&json!({
+            "queue": to.to_string(),
+            "dryRun": arguments.dry_run,
+            "lines": summary.lines,
+            "sentBefore": summary.lines - summary.left,
+            "sent": sent,
+            "failed": failed,
+            "left": summary.left - sent,
+            "byClass": summary.classes,
+        }));
+    }
+    let name = to.name();
+    let result = match summary.left {
+        0 => format!("no message left to send to {name}\n"),
+        left if arguments.dry_run => {
+            format!("{} ({}) would be sent to {name}\n", messages(left), summary.by_class())
+        }
+        _ => format!("{} sent to {name}\n", messages(sent)),
+    };
+    let line = |count, words| match count {
+        0 => String::new(),
+        count => format!("{} {words}\n", messages(count)),
+    };
+    let before = line(summary.lines - summary.left, "sent before, by the report");
+    let text = [result, before, line(failed, "not sent")].concat();
+    output::text(&text).inspect_err(|_| output::note(text.trim_end()))
+}

@@ -1,0 +1,144 @@
+//! The report of an import: a line for each message that was sent or failed, written as it happens.
+//! The last line about a message counts.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use requeue::queue::QueueArn;
+use serde::{Deserialize, Serialize};
+
+use super::file::Line;
+use crate::Error;
+
+/// A line of the report.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportLine {
+    line: u64,
+    message_id: String,
+    queue: String,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Status {
+    Sent,
+    Failed,
+}
+
+/// The messages that earlier runs have sent: their ids, by the numbers of their lines.
+#[derive(Default)]
+pub(super) struct Sent {
+    ids: HashMap<u64, String>,
+    path: String,
+}
+
+impl Sent {
+    /// Empty if there is no report yet.
+    pub(super) fn read(path: &Path, to: &QueueArn) -> Result<Self, Error> {
+        let shown = path.display().to_string();
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(format!("the report {shown} cannot be read: {error}").into()),
+        };
+        let mut ids = HashMap::new();
+        for (at, text) in (1..).zip(BufReader::new(file).lines()) {
+            let text =
+                text.map_err(|error| format!("the report {shown} cannot be read: {error}"))?;
+            // The last line of a run that was killed may be incomplete.
+            let Ok(line) = serde_json::from_str::<ReportLine>(&text) else {
+                crate::dlq::note(&format!("line {at} of the report {shown} is incomplete"));
+                continue;
+            };
+            if line.queue != to.to_string() {
+                return Err(format!(
+                    "the report {shown} is about {}, and not about {to}; name another report with \
+                     --report",
+                    line.queue
+                )
+                .into());
+            }
+            match line.status {
+                Status::Sent => ids.insert(line.line, line.message_id),
+                Status::Failed => ids.remove(&line.line),
+            };
+        }
+        Ok(Self { ids, path: shown })
+    }
+
+    /// Whether this line was sent.
+    pub(super) fn has(&self, line: &Line) -> Result<bool, Error> {
+        match self.ids.get(&line.number) {
+            None => Ok(false),
+            Some(id) if *id == line.message_id => Ok(true),
+            Some(_) => Err(format!(
+                "the report {} belongs to another export: line {} has another message id; name \
+                 another report with --report",
+                self.path, line.number
+            )
+            .into()),
+        }
+    }
+}
+
+/// The report of this run, behind those of earlier ones.
+pub(super) struct Report {
+    file: File,
+    lines: Vec<u8>,
+    queue: String,
+    path: String,
+}
+
+impl Report {
+    pub(super) fn append_to(path: &Path, to: &QueueArn) -> Result<Self, Error> {
+        let shown = path.display().to_string();
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| unwritable(&shown, &error))?;
+        // After an incomplete line, a new one begins.
+        let mut last = [b'\n'];
+        if file.seek(SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last).map_err(|error| unwritable(&shown, &error))?;
+        }
+        let lines = if last == *b"\n" { Vec::new() } else { b"\n".to_vec() };
+        Ok(Self { queue: to.to_string(), lines, path: shown, file })
+    }
+
+    pub(super) fn sent(&mut self, line: &Line) -> Result<(), Error> {
+        self.add(line, Status::Sent, None)
+    }
+
+    pub(super) fn failed(&mut self, line: &Line, code: &str) -> Result<(), Error> {
+        self.add(line, Status::Failed, Some(code.to_owned()))
+    }
+
+    fn add(&mut self, line: &Line, status: Status, code: Option<String>) -> Result<(), Error> {
+        let (queue, message_id) = (self.queue.clone(), line.message_id.clone());
+        let line = ReportLine { line: line.number, message_id, queue, status, code };
+        serde_json::to_writer(&mut self.lines, &line)?;
+        self.lines.push(b'\n');
+        Ok(())
+    }
+
+    /// Writes the lines of one request. A message that was sent must not be sent again.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let written = self.file.write_all(&self.lines);
+        self.lines.clear();
+        Ok(written.map_err(|error| unwritable(&self.path, &error))?)
+    }
+}
+
+fn unwritable(path: &str, error: &io::Error) -> String {
+    format!("the report {path} cannot be written: {error}")
+}

@@ -1,0 +1,99 @@
+//! Durations of the command line: `45s`, `10m`, `1h30m`, or a bare number of seconds.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The units, the longest first, in seconds.
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+const FORM: &str = "write a duration as in 45s, 10m or 1h30m; a bare number is seconds";
+
+/// Reads a duration within these seconds.
+pub(crate) fn within(
+    secs: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let duration = parse(text)?;
+        if secs.contains(&duration.as_secs()) {
+            return Ok(duration);
+        }
+        let (least, most) = (shown(*secs.start()), shown(*secs.end()));
+        Err(format!("it must be {least} to {most}; {FORM}"))
+    }
+}
+
+/// Reads a duration of any length.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let secs = text.parse().ok().or_else(|| of_units(text));
+    secs.map(Duration::from_secs).ok_or_else(|| FORM.to_owned())
+}
+
+/// Each unit once at most, the longest first.
+fn of_units(text: &str) -> Option<u64> {
+    let (mut rest, mut secs, mut units) = (text, 0_u64, &UNITS[..]);
+    while !rest.is_empty() {
+        let at = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..at].parse().ok()?;
+        let unit = rest[at..].chars().next()?;
+        let position = units.iter().position(|(name, _)| *name == unit)?;
+        secs = secs.checked_add(number.checked_mul(units[position].1)?)?;
+        (rest, units) = (&rest[at + 1..], &units[position + 1..]);
+    }
+    Some(secs).filter(|_| !text.is_empty())
+}
+
+/// `1h30m`, in the form that this command line reads.
+pub(crate) fn shown(secs: u64) -> String {
+    let mut rest = secs;
+    let parts = UNITS.into_iter().skip(1).filter_map(|(unit, length)| {
+        let count = rest / length;
+        rest %= length;
+        (count > 0).then(|| format!("{count}{unit}"))
+    });
+    let text: String = parts.collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_units_or_is_seconds() {
+        for (text, secs) in [
+            ("0", Some(0)),
+            ("90", Some(90)),
+            ("45s", Some(45)),
+            ("10m", Some(600)),
+            ("1h30m", Some(5_400)),
+            ("1h5s", Some(3_605)),
+            ("2d", Some(172_800)),
+            ("", None),
+            ("m", None),
+            ("1.5h", None),
+            ("-1", None),
+            ("30m1h", None),
+            ("1m1m", None),
+            ("10 m", None),
+            ("1h30", None),
+            ("5é", None),
+            ("99999999999999999999", None),
+            ("18446744073709551615m", None),
+        ] {
+            assert_eq!(parse(text).ok(), secs.map(Duration::from_secs), "{text}");
+            let again = secs.map(|secs| parse(&shown(secs)));
+            assert_eq!(again.and_then(Result::ok), secs.map(Duration::from_secs), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bound_and_both_neighbours_are_told_apart() {
+        let read = within(1..=900);
+        for (text, is_within) in
+            [("0", false), ("1s", true), ("899", true), ("15m", true), ("15m1s", false)]
+        {
+            assert_eq!(read(text).is_ok(), is_within, "{text}");
+        }
+        assert!(read("20m").expect_err("too long").starts_with("it must be 1s to 15m; write"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The examples of each command: for its help, its manual page, and the error of a missing argument.
+
+use clap::builder::StyledStr;
+use clap::{Command, CommandFactory};
+
+use crate::Arguments;
+
+/// A command's words, and its examples. Each is a line that a shell can run.
+const EXAMPLES: [(&str, &[&str]); 21] = [
+    ("new", &["requeue new orders", "requeue new orders --http"]),
+    ("demo", &["requeue demo", "requeue demo --messages 1000 --json", "requeue demo --rate"]),
+    (
+        "invoke",
+        &[
+            "requeue invoke events/every-class.json",
+            "requeue event '{\"orderId\": 7}' | requeue invoke - --policy critical",
+            "requeue invoke event.json --queue orders --target-url https://api.example.com/orders",
+        ],
+    ),
+    (
+        "work",
+        &[
+            "requeue work --queue orders --target-url https://api.example.com/orders",
+            "requeue work --queue orders --target-url http://localhost:8080/orders --drain",
+        ],
+    ),
+    (
+        "dlq list",
+        &["requeue dlq list --queue orders-dlq", "requeue dlq list --source-queue orders --json"],
+    ),
+    (
+        "dlq peek",
+        &[
+            "requeue dlq peek --queue orders-dlq --class temporary --limit 1 --bodies",
+            "requeue dlq peek --queue orders-dlq --detail timeout --since 2h",
+        ],
+    ),
+    (
+        "dlq export",
+        &[
+            "requeue dlq export dead.jsonl --queue orders-dlq",
+            "requeue dlq export - --queue orders-dlq --code outdated-fare | jq .body",
+        ],
+    ),
+    (
+        "dlq import",
+        &[
+            "requeue dlq import dead.jsonl --queue orders --dry-run",
+            "requeue dlq import dead.jsonl --queue orders --rate 20",
+        ],
+    ),
+    (
+        "dlq discard",
+        &[
+            "requeue dlq discard dead.jsonl --queue orders-dlq --class non-retryable --dry-run",
+            "requeue dlq discard dead.jsonl --queue orders-dlq --code outdated-fare",
+        ],
+    ),
+    (
+        "dlq redrive",
+        &[
+            "requeue dlq redrive --queue orders-dlq --class quota --dry-run",
+            "requeue dlq redrive --queue orders-dlq --class quota --rate 50",
+            "requeue dlq redrive --queue orders-dlq --attribute tenant=acme --to orders-acme",
+        ],
+    ),
+    ("check", &["requeue check policy.json", "requeue check '{\"maxRetries\": 3}' --json"]),
+    ("config", &["requeue config", "requeue config --function orders --json"]),
+    (
+        "doctor",
+        &["requeue doctor --function orders", "requeue doctor --function orders --strict --json"],
+    ),
+    (
+        "schedule",
+        &["requeue schedule --policy critical", "requeue schedule policy.json --svg schedule.svg"],
+    ),
+    (
+        "simulate outage",
+        &[
+            "requeue simulate outage --outage 30m",
+            "requeue simulate outage --policy policy.json --environments 20",
+        ],
+    ),
+    ("simulate rate", &["requeue simulate rate --limit 20 --messages 10000 --svg rate.svg"]),
+    (
+        "serve",
+        &[
+            "requeue serve",
+            "requeue serve --function target/debug/orders",
+            "requeue serve -- cargo run",
+        ],
+    ),
+    (
+        "send",
+        &[
+            "requeue send '{\"orderId\": 7}'",
+            "requeue send @order.json --queue arn:aws:sqs:eu-west-1:123456789012:orders",
+        ],
+    ),
+    ("event", &["requeue event '{\"orderId\": 7}' | requeue invoke -"]),
+    ("man", &["requeue man ~/.local/share/man/man1"]),
+    (
+        "completions",
+        &["requeue completions bash > ~/.local/share/bash-completion/completions/requeue"],
+    ),
+];
+
+/// The first example of a command, by its words.
+pub(crate) fn first(command: &str) -> Option<&'static str> {
+    of(command).first().copied()
+}
+
+/// The words of the command that this process runs.
+pub(crate) fn words_given() -> String {
+    let mut command = Arguments::command();
+    let mut words = Vec::new();
+    for argument in std::env::args_os().skip(1) {
+        let Some(below) = command.find_subcommand(&argument) else { continue };
+        command = below.clone();
+        words.push(command.get_name().to_owned());
+    }
+    words.join(" ")
+}
+
+fn of(command: &str) -> &'static [&'static str] {
+    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+}
+
+/// Puts the examples of each command before the other texts below its options.
+pub(crate) fn shown_in(command: Command, words: &str) -> Command {
+    let examples = of(words);
+    let command = command.mut_subcommands(|command| {
+        let words = [words, command.get_name()].join(" ");
+        shown_in(command, words.trim_start())
+    });
+    if examples.is_empty() {
+        return command;
+    }
+    let lines: String = examples.iter().flat_map(|example| ["  ", example, "\n"]).collect();
+    let rest = command.get_after_help().map(|rest| format!("\n{}", rest.ansi()));
+    let text = format!("Examples:\n{lines}{}", rest.unwrap_or_default());
+    command.after_help(StyledStr::from(text.trim_end().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commands of a shell's line, each as its words, without its redirection.
+    fn commands(example: &str) -> Vec<Vec<String>> {
+        let mut commands = vec![vec![String::new()]];
+        let (mut is_quoted, mut is_redirected) = (false, false);
+        for character in example.chars() {
+            let command = commands.last_mut().expect("one");
+            match character {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => command.push(String::new()),
+                '|' if !is_quoted => {
+                    is_redirected = false;
+                    commands.push(vec![String::new()]);
+                }
+                '>' if !is_quoted => is_redirected = true,
+                _ if is_redirected => {}
+                other => command.last_mut().expect("one").push(other),
+            }
+        }
+        for words in &mut commands {
+            words.retain(|word| !word.is_empty());
+        }
+        commands
+    }
+
+    #[test]
+    fn each_example_is_a_valid_command_of_its_name() {
+        for (name, examples) in EXAMPLES {
+            for example in examples {
+                let mut is_of_name = false;
+                for words in commands(example) {
+                    if words[0] != "requeue" {
+                        continue;
+                    }
+                    let parsed = Arguments::command().try_get_matches_from(&words);
+                    assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+                    is_of_name |= words[1..].join(" ").starts_with(name);
+                }
+                assert!(is_of_name, "{example} is no example of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_has_an_example() {
+        fn check(command: &Command, words: &str) {
+            let below: Vec<_> = command.get_subcommands().collect();
+            assert!(!below.is_empty() || !of(words).is_empty(), "{words} has no example");
+            for command in below {
+                check(command, [words, command.get_name()].join(" ").trim_start());
+            }
+        }
+        check(&Arguments::command(), "");
+    }
+}

@@ -1,0 +1,210 @@
+//! The error of a request to AWS: one sentence with the remedy, the same for all commands.
+
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use requeue::aws::{self, NO_CREDENTIALS};
+use requeue::queue::{CallError, CallErrorKind};
+
+use std::fmt;
+use std::io;
+use std::iter::successors;
+
+/// A code of this command line: the endpoint refused the connection.
+const CONNECTION_REFUSED: &str = "ConnectionRefused";
+
+/// Codes of credentials whose time is over. Source: the SDKs' lists of errors of expired
+/// credentials; IAM user guide, "Troubleshoot".
+const EXPIRED: [&str; 4] =
+    ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"];
+/// Codes of credentials that AWS does not know. Source: SQS API reference, common errors.
+const UNKNOWN: [&str; 9] = [
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+];
+const DENIED: [&str; 5] = [
+    "AccessDenied",
+    "AccessDeniedException",
+    "AuthorizationError",
+    "NotAuthorized",
+    "UnauthorizedOperation",
+];
+const KEY_DENIED: [&str; 2] = ["KmsAccessDenied", "KMS.AccessDeniedException"];
+const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
+const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
+
+/// A request to AWS that failed.
+pub(crate) struct FailedCall<'a> {
+    /// As in `SQS`.
+    pub(crate) service: &'a str,
+    /// As the service names it.
+    pub(crate) operation: &'a str,
+    /// The ARN, URL or name of the queue or function.
+    pub(crate) resource: &'a str,
+    pub(crate) endpoint: &'a str,
+    pub(crate) error: &'a CallError,
+}
+
+impl fmt::Display for FailedCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, operation, resource, endpoint, error } = self;
+        let code = error.code.as_str();
+        let name = resource.rsplit([':', '/']).next().unwrap_or(resource);
+        match code {
+            NO_CREDENTIALS => f.write_str(&without_credentials()),
+            _ if EXPIRED.contains(&code) => {
+                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
+            }
+            _ if UNKNOWN.contains(&code) => write!(
+                f,
+                "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
+                 account, the region and this machine's clock, or {LOG_IN}"
+            ),
+            _ if DENIED.contains(&code) => write!(
+                f,
+                "{service} refuses {operation} on {name} ({code}); this identity needs the permission \
+                 {}:{} on {resource}",
+                service.to_ascii_lowercase(),
+                operation.strip_suffix("Batch").unwrap_or(operation),
+            ),
+            _ if KEY_DENIED.contains(&code) => write!(
+                f,
+                "{service} refuses {operation} on {name} ({code}); this identity needs kms:Decrypt and \
+                 kms:GenerateDataKey on the queue's key"
+            ),
+            _ if NO_QUEUE.contains(&code) => write!(
+                f,
+                "there is no queue {resource} at {endpoint}; check its name or URL, the region \
+                 (--region, AWS_REGION) and the account of the credentials"
+            ),
+            _ if NO_RESPONSE.contains(&code) => self.no_response(f),
+            _ => self.other(f, name),
+        }
+    }
+}
+
+/// The remedy for missing and expired credentials. The profile is named, since otherwise the AWS
+/// CLI would print the credentials of the environment again.
+const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE && eval \"$(aws configure \
+                      export-credentials --profile PROFILE --format env)\"`, or set \
+                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
+
+pub(crate) fn without_credentials() -> String {
+    format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
+}
+
+impl FailedCall<'_> {
+    fn no_response(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, operation, endpoint, error, .. } = self;
+        let code = error.code.as_str();
+        let fails = match code {
+            CONNECTION_REFUSED => format!("{endpoint} refuses the connection"),
+            "NoConnection" => format!("there is no connection to {endpoint} ({code})"),
+            _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
+        };
+        match endpoint_variable() {
+            Some(variable) => write!(
+                f,
+                "{fails}; {variable} sets this endpoint: start the server there, or correct or \
+                 unset {variable}"
+            ),
+            None => write!(
+                f,
+                "{fails}; check the network and the region, or set AWS_ENDPOINT_URL_SQS to the \
+                 URL of another endpoint"
+            ),
+        }
+    }
+
+    /// Whether SQS refuses this request for its content.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        let code = self.error.code.as_str();
+        let named = [&EXPIRED[..], &UNKNOWN, &DENIED, &KEY_DENIED, &NO_QUEUE, &NO_RESPONSE];
+        matches!(self.error.kind, CallErrorKind::Refused | CallErrorKind::Malformed)
+            && !named.iter().any(|codes| codes.contains(&code))
+    }
+
+    fn other(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        let Self { service, operation, error, .. } = self;
+        let code = error.code.as_str();
+        // Responses of emulators that implement only a part of SQS.
+        let is_partial =
+            ["InvalidAction", "InternalFailure", "NotImplemented", "Unknown"].contains(&code);
+        let remedy = match *operation {
+            "StartMessageMoveTask" if code == "UnsupportedOperation" => {
+                return write!(
+                    f,
+                    "a move task of {name} is already running; follow it to its end with --follow"
+                );
+            }
+            "StartMessageMoveTask" | "ListMessageMoveTasks" if is_partial => {
+                "; --copy works without it"
+            }
+            "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
+            _ => "",
+        };
+        match error.kind {
+            CallErrorKind::Unavailable if is_throttled(code) => {
+                write!(
+                    f,
+                    "{service} throttles {operation} on {name} ({code}); try again in a minute"
+                )
+            }
+            // The response may come from a gateway, and not from SQS.
+            CallErrorKind::Unavailable | CallErrorKind::Ambiguous if remedy.is_empty() => write!(
+                f,
+                "{service} has trouble with {operation} on {name} ({code}); try again in a minute"
+            ),
+            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+                write!(f, "{operation} on {name} failed ({code}){remedy}")
+            }
+            CallErrorKind::Refused | CallErrorKind::Malformed => {
+                write!(f, "{service} refuses {operation} on {name} ({code}){remedy}")
+            }
+        }
+    }
+}
+
+/// The variable that sets the endpoint of SQS, in the order in which the SDK reads them.
+pub(crate) fn endpoint_variable() -> Option<&'static str> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    ["AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL"].into_iter().find(is_set)
+}
+
+fn is_throttled(code: &str) -> bool {
+    ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"]
+        .iter()
+        .any(|part| code.contains(part))
+}
+
+/// The code and the kind of an error of the SDK. Its own text may quote a whole response.
+pub(crate) fn call_error<E>(error: &SdkError<E>) -> CallError
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+{
+    match error {
+        SdkError::ServiceError(response) => CallError::answered(
+            response.raw().status().as_u16(),
+            response.err().code().unwrap_or("Unknown"),
+        ),
+        SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
+        other if aws::lacks_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
+        SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
+        SdkError::DispatchFailure(_) if is_refused(error) => {
+            CallError::ambiguous(CONNECTION_REFUSED)
+        }
+        SdkError::DispatchFailure(_) => CallError::ambiguous("NoConnection"),
+        _ => CallError::ambiguous("UnreadableAnswer"),
+    }
+}
+
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

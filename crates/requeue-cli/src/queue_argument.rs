@@ -1,0 +1,307 @@
+//! Queues of the command line: a name, a URL or an ARN, and the endpoint of the requests about them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::Region;
+use http::Uri;
+use http::uri::Scheme;
+use requeue::StartError;
+use requeue::aws::SdkConfig;
+use requeue::queue::{CallError, QueueArn, QueueUrl};
+use requeue_aws::SqsEndpoint;
+
+use crate::Error;
+use crate::failed_call::{FailedCall, call_error};
+
+/// The region if neither the option, the environment, the AWS profile nor the queue names one.
+const DEFAULT_REGION: &str = "us-east-1";
+/// The longest name of a queue. Source: SQS developer guide, "Amazon SQS standard queue quotas".
+const MAX_NAME: usize = 80;
+
+/// The option `--region` of several commands.
+#[derive(clap::Args)]
+pub(crate) struct RegionArgument {
+    /// The region of the queue, if its URL or ARN has none. [default: that of the AWS profile, or
+    /// us-east-1]
+    #[arg(long, help_heading = "Queue", env = "AWS_REGION")]
+    region: Option<String>,
+}
+
+impl RegionArgument {
+    pub(crate) fn of(region: Option<&str>) -> Self {
+        Self { region: region.map(str::to_owned) }
+    }
+
+    pub(crate) fn given(&self) -> Option<&str> {
+        self.region.as_deref().filter(|region| !region.is_empty())
+    }
+}
+
+/// A queue as the user names it.
+#[derive(Clone, Debug)]
+pub(crate) enum QueueName {
+    Url { text: String, url: QueueUrl },
+    Arn(QueueArn),
+    Name(String),
+}
+
+impl FromStr for QueueName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORMS: &str = "name a queue as orders, by its URL or by its ARN";
+        if text.contains("://") {
+            let url = text.parse().map_err(|error| format!("it is {error}; {FORMS}"))?;
+            return Ok(Self::Url { text: text.to_owned(), url });
+        }
+        if text.starts_with("arn:") {
+            let arn = text.parse().map_err(|error| format!("it is {error}; {FORMS}"))?;
+            return Ok(Self::Arn(arn));
+        }
+        let stem = text.strip_suffix(".fifo").unwrap_or(text);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if stem.is_empty() || text.len() > MAX_NAME || !stem.chars().all(is_part) {
+            return Err(format!(
+                "the name of a queue has at most {MAX_NAME} letters, digits, hyphens and \
+                 underscores; {FORMS}"
+            ));
+        }
+        Ok(Self::Name(text.to_owned()))
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url { text, .. } | Self::Name(text) => f.write_str(text),
+            Self::Arn(arn) => write!(f, "{arn}"),
+        }
+    }
+}
+
+/// A queue, and the endpoint for requests about it.
+pub(crate) struct FoundQueue {
+    pub(crate) arn: QueueArn,
+    pub(crate) endpoint: String,
+    /// A note for the user if a URL names another host.
+    pub(crate) note: Option<String>,
+}
+
+impl QueueName {
+    /// Finds the queue that this option names; a name costs a request. `region` counts if the URL
+    /// has none.
+    pub(crate) async fn find(
+        &self,
+        option: &str,
+        region: &RegionArgument,
+        sdk: &SdkConfig,
+    ) -> Result<FoundQueue, Error> {
+        let of_profile = || sdk.region().map(AsRef::as_ref);
+        let region = region.given().or_else(of_profile).unwrap_or(DEFAULT_REGION);
+        match self {
+            Self::Url { text, url } => {
+                let arn = url.arn("aws", region);
+                let (endpoint, note) = asked(option, text, &arn, sdk).await?;
+                Ok(FoundQueue { arn, endpoint, note })
+            }
+            Self::Arn(arn) => {
+                let (endpoint, _) = endpoint(sdk, arn.region()).await?;
+                Ok(FoundQueue { arn: arn.clone(), endpoint, note: None })
+            }
+            Self::Name(name) => by_name(name, region, sdk).await,
+        }
+    }
+}
+
+impl FoundQueue {
+    /// The error of a worker of this queue that does not start.
+    pub(crate) fn not_started(&self, error: StartError) -> Error {
+        let error = match &error {
+            StartError::Refused { code, .. } => CallError::answered(400, code),
+            StartError::Unavailable { code } => CallError::ambiguous(code),
+            _ => return error.into(),
+        };
+        let queue = self.arn.to_string();
+        let endpoint = &self.endpoint;
+        let operation = "GetQueueAttributes";
+        FailedCall { service: "SQS", operation, resource: &queue, endpoint, error: &error }
+            .to_string()
+            .into()
+    }
+}
+
+async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue, Error> {
+    let (endpoint, _) = endpoint(sdk, region).await?;
+    let config =
+        aws_sdk_sqs::config::Builder::from(sdk).region(Region::new(region.to_owned())).build();
+    let asked = Client::from_conf(config).get_queue_url().queue_name(name).send().await;
+    let asked = asked.map_err(|error| {
+        let error = call_error(&error);
+        let queue = format!("arn:aws:sqs:{region}:*:{name}");
+        FailedCall {
+            service: "SQS",
+            operation: "GetQueueUrl",
+            resource: &queue,
+            endpoint: &endpoint,
+            error: &error,
+        }
+        .to_string()
+    })?;
+    let url = asked.queue_url().unwrap_or_default();
+    let url: QueueUrl = url.parse().map_err(|error| {
+        format!("{endpoint} says that the URL of {name} is {url}: it is {error}")
+    })?;
+    Ok(FoundQueue { arn: url.arn("aws", region), endpoint, note: None })
+}
+
+/// The endpoint without a slash at its end, and whether the settings name it.
+async fn endpoint(sdk: &SdkConfig, region: &str) -> Result<(String, bool), Error> {
+    let SqsEndpoint { url, is_set } =
+        SqsEndpoint::of(sdk, region).await.map_err(|error| error.to_string())?;
+    Ok((url.trim_end_matches('/').to_owned(), is_set))
+}
+
+/// The endpoint for requests about the queue of a URL, and a note if the URL names another host. The
+/// SDK sends requests to the endpoint of its settings or of the region, not to the host of the
+/// queue's URL. With an emulator's URL but without its endpoint, they would go to a queue at AWS, so
+/// that is an error.
+async fn asked(
+    option: &str,
+    url: &str,
+    queue: &QueueArn,
+    sdk: &SdkConfig,
+) -> Result<(String, Option<String>), Error> {
+    let (endpoint, is_set) = endpoint(sdk, queue.region()).await?;
+    let named = origin(url);
+    if is_same(url, &endpoint) {
+        return Ok((endpoint, None));
+    }
+    if !is_set && !AWS.iter().any(|domain| named.contains(domain)) {
+        return Err(format!(
+            "{option} names {named}, but requests would go to {endpoint}; a queue's URL never sets \
+             the endpoint, so set AWS_ENDPOINT_URL_SQS={named}"
+        )
+        .into());
+    }
+    let from = if is_set {
+        "as AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL or the AWS profile says"
+    } else {
+        "the endpoint of the region; set AWS_ENDPOINT_URL_SQS for another one"
+    };
+    let note = format!("{option} names {named}, but requests go to {endpoint}, {from}");
+    Ok((endpoint, Some(note)))
+}
+
+/// Suffixes of AWS's host names. Source: `partitions.json` of the AWS SDKs.
+const AWS: [&str; 6] =
+    [".amazonaws.", ".api.aws", ".api.amazonwebservices.", ".ic.gov", ".sgov.gov", ".adc-e.uk"];
+
+/// Scheme, host and port.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + "://".len());
+    url[host..].find('/').map_or(url, |path| &url[..host + path])
+}
+
+/// Whether the URL's host is that of the endpoint. Emulators name themselves `localhost`, or
+/// `LocalStack`'s name for it, on any host.
+fn is_same(url: &str, endpoint: &str) -> bool {
+    let (Ok(url), Ok(endpoint)) = (url.parse::<Uri>(), endpoint.parse::<Uri>()) else {
+        return false;
+    };
+    let port = |uri: &Uri| {
+        uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
+    };
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    let is_local = ["localhost", "localhost.localstack.cloud"].iter().any(|local| {
+        host.strip_suffix(local).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    }) || host
+        .trim_matches(['[', ']'])
+        .parse()
+        .is_ok_and(|ip: IpAddr| ip.is_loopback() || ip.is_unspecified());
+    port(&url) == port(&endpoint)
+        && (is_local || endpoint.host().is_some_and(|other| other.eq_ignore_ascii_case(&host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_url_of_another_host_than_the_endpoint_is_told_or_refused() {
+        const AWS: &str = "https://sqs.us-east-1.amazonaws.com";
+        for (url, endpoint, asked, said) in [
+            ("https://sqs.us-east-1.amazonaws.com/1/q", None, Some(AWS), ""),
+            ("https://us-east-1.queue.amazonaws.com/1/q", None, Some(AWS), "names https://us-"),
+            (
+                "http://localhost:9324/0/q",
+                None,
+                None,
+                "--queue names http://localhost:9324, but requests would go to \
+                 https://sqs.us-east-1.amazonaws.com; a queue's URL never sets the endpoint, so \
+                 set AWS_ENDPOINT_URL_SQS=http://localhost:9324",
+            ),
+            ("http://localhost:9324/0/q", Some("http://127.0.0.1:9324"), Some("http://127"), ""),
+            ("http://[::1]:9324/0/q", Some("http://localhost:9324/"), Some("http://local"), ""),
+            ("http://LOCALHOST/0/q", Some("http://elasticmq:80"), Some("http://elasticmq"), ""),
+            ("http://mq:9324/0/q", Some("http://mq:9324"), Some("http://mq:9324"), ""),
+            (
+                "http://sqs.us-east-1.localhost.localstack.cloud:4566/000000000000/q",
+                Some("http://localstack:4566"),
+                Some("http://localstack:4566"),
+                "",
+            ),
+            (
+                "http://localhost:9324/0/q",
+                Some("http://localhost:4566"),
+                Some("http://localhost:4566"),
+                "--queue names http://localhost:9324, but requests go to \
+                 http://localhost:4566, as AWS_ENDPOINT_URL_SQS",
+            ),
+            (
+                "https://sqs.us-east-1.amazonaws.com/1/q",
+                Some("http://127.0.0.1:9324"),
+                Some("http://127.0.0.1:9324"),
+                "names https://sqs.us-east-1.amazonaws.com, but requests go to http://127",
+            ),
+            ("http://notlocalhost:1/0/q", Some("http://mq:1"), Some("http://mq:1"), "names http"),
+        ] {
+            let mut sdk = SdkConfig::builder();
+            sdk.set_endpoint_url(endpoint.map(str::to_owned));
+            let parsed: QueueUrl = url.parse().expect("a queue");
+            let queue = parsed.arn("aws", "us-east-1");
+            match (super::asked("--queue", url, &queue, &sdk.build()).await, asked) {
+                (Ok((is, note)), Some(asked)) => {
+                    let note = note.unwrap_or_default();
+                    assert!(is.starts_with(asked), "{url}: {is}");
+                    assert!(note.contains(said) && note.is_empty() == said.is_empty(), "{note}");
+                }
+                (Err(error), None) => assert_eq!(error.to_string(), said),
+                (is, _) => panic!("{url} at {endpoint:?}: {is:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_is_named_by_its_name_its_url_or_its_arn() {
+        for (text, expected) in [
+            ("orders", "Name(\"orders\")"),
+            ("orders.fifo", "Name(\"orders.fifo\")"),
+            ("https://sqs.eu-west-1.amazonaws.com/123456789012/orders", "Url {"),
+            ("arn:aws:sqs:eu-west-1:123456789012:orders", "Arn("),
+            ("", "the name of a queue has at most 80"),
+            (".fifo", "the name of a queue has at most 80"),
+            ("a b", "the name of a queue has at most 80"),
+            ("https://example.com", "it is "),
+            ("arn:aws:sns:eu-west-1:123456789012:orders", "it is "),
+        ] {
+            let read = text.parse::<QueueName>();
+            let read = read.map_or_else(|error| error, |name| format!("{name:?}"));
+            assert!(read.starts_with(expected), "{text}: {read}");
+        }
+        let long = "x".repeat(MAX_NAME);
+        assert!(long.parse::<QueueName>().is_ok() && (long + "x").parse::<QueueName>().is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! `requeue dlq discard`: deletes only what a complete export has.
+
+use std::fs;
+
+use requeue::embedded::Fault;
+use serde_json::{Value, json};
+
+use crate::dlq_world::{DELETE, World, lines};
+use crate::documents::shows;
+use crate::run::scratch;
+
+/// A path of this test alone, without a file.
+fn export(name: &str) -> String {
+    let path = scratch(name);
+    let _ = fs::remove_file(&path);
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_chosen_messages_are_deleted_and_are_in_the_file() {
+    let world = World::filled("annotate").await;
+    let file = export("discard.jsonl");
+    let plan = world.dlq(&["discard", &file, "--class", "quota", "--dry-run"]).await;
+    assert!(
+        plan.status == 0 && plan.stdout.ends_with("\n3 messages would be deleted\n"),
+        "{plan:?}"
+    );
+    assert!(fs::metadata(&file).is_err(), "a dry run writes nothing");
+    assert_eq!(world.counts(), (5, 0));
+
+    let run = world.dlq(&["discard", &file, "--class", "quota", "--yes", "--json"]).await;
+    let discarded: Value = serde_json::from_str(&run.stdout).unwrap();
+    let counts = ["exported", "chosen", "deleted"].map(|name| discarded[name].clone());
+    assert_eq!((run.status, json!(counts)), (0, json!([3, 3, 3])), "{run:?}");
+    let exported = lines(&fs::read_to_string(&file).unwrap());
+    assert!(exported.len() == 3 && exported.iter().all(|line| line["class"] == "quota"));
+    assert!(exported.iter().all(|line| line["messageAttributes"]["tenant"].is_object()));
+    assert_eq!(world.counts(), (2, 0));
+    world.assert_all_visible();
+
+    let again = world.dlq(&["discard", &file, "--yes"]).await;
+    assert!(again.status == 1 && again.stderr.contains("exists already"), "{again:?}");
+    assert_eq!(world.counts(), (2, 0));
+}
+
+#[tokio::test]
+async fn without_a_complete_export_nothing_is_deleted() {
+    let world = World::filled("annotate").await;
+    let file = export("discard-partial.jsonl");
+    for (arguments, words) in [
+        (
+            &["discard", &file, "--yes", "--max-messages", "2"][..],
+            "the export would not be complete",
+        ),
+        (&["discard", "/dev/null", "--yes"], "/dev/null keeps no messages; name a regular file"),
+        (&["discard", "-", "--yes"], "- keeps no messages; name a regular file"),
+        (&["discard", &file], "there is no terminal for a question: add --yes"),
+    ] {
+        let run = world.dlq(arguments).await;
+        assert!(run.status == 1 && run.stderr.contains(words), "{arguments:?}: {run:?}");
+        assert!(fs::metadata(&file).is_err(), "{arguments:?}");
+        assert_eq!(world.counts(), (5, 0));
+        world.assert_all_visible();
+    }
+    let limited = world.dlq(&["discard", &file, "--yes", "--limit", "2"]).await;
+    assert_eq!(limited.status, 0, "{limited:?}");
+    assert_eq!((lines(&fs::read_to_string(&file).unwrap()).len(), world.counts()), (2, (3, 0)));
+}
+
+#[tokio::test]
+async fn a_refused_deletion_is_told_and_the_file_stays() {
+    let world = World::filled("annotate").await;
+    let file = export("discard-refused.jsonl");
+    world.sqs.set_faults(|call| {
+        if call.operation == DELETE { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+    });
+    let run = world.dlq(&["discard", &file, "--yes"]).await;
+    let words = "SQS refuses DeleteMessageBatch on orders-dlq (AccessDenied); this identity needs \
+                 the permission sqs:DeleteMessage on arn:";
+    assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
+    assert_eq!((lines(&fs::read_to_string(&file).unwrap()).len(), world.counts()), (5, (5, 0)));
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "needs a terminal by python3")]
+async fn the_question_has_the_counts_by_class() {
+    let world = World::filled("annotate").await;
+    for (keys, status, counts) in [("n\n", 1, (5, 0)), ("y\n", 0, (0, 0))] {
+        let file = export("discard-asked.jsonl");
+        let (code, said) = world.typed(keys, &["discard", &file]).await;
+        let question = "orders-dlq: 5 messages (1 non-retryable, 3 quota, 1 temporary) are in ";
+        assert!(said.contains(question), "{said}");
+        shows("will be deleted from the queue. Continue? [y/N]");
+        assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 5, "it stays");
+    }
+}

@@ -1,0 +1,135 @@
+//! `requeue dlq import`: the way back of an export.
+
+use std::fs;
+
+use requeue::embedded::{EntryFault, EntryOutcome, Fault};
+use serde_json::{Value, json};
+
+use crate::dlq_world::{SEND, World, payloads};
+use crate::run::{Run, scratch};
+
+/// An export of the whole dead-letter queue, which is empty afterwards.
+async fn exported(world: &World, name: &str) -> String {
+    let path = scratch(name);
+    let file = path.to_str().unwrap().to_owned();
+    let _ = (fs::remove_file(&file), fs::remove_file(format!("{file}.report")));
+    let run = world.dlq(&["discard", &file, "--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 0)), "{run:?}");
+    file
+}
+
+async fn import(world: &World, file: &str, options: &[&str]) -> Run {
+    let queue = world.queue.name();
+    world.run(&[&["import", file, "--queue", queue], options].concat()).await
+}
+
+#[tokio::test]
+async fn each_message_comes_back_as_it_was() {
+    for name in ["orders", "orders.fifo"] {
+        let mode = if name == "orders" { "annotate" } else { "direct" };
+        let world = World::filled_with(mode, name, &crate::dlq_world::BODIES).await;
+        let dead = world.dead();
+        let file = exported(&world, &format!("import-{name}.jsonl")).await;
+        let plan = import(&world, &file, &["--dry-run"]).await.succeeded();
+        assert!(
+            plan.starts_with("5 messages (1 non-retryable, 3 quota, 1 temporary) would"),
+            "{plan}"
+        );
+        assert_eq!(world.counts(), (0, 0));
+
+        let run = import(&world, &file, &["--yes", "--rate", "500"]).await;
+        assert_eq!((run.status, run.stdout), (0, format!("5 messages sent to {name}\n")));
+        let back = world.back();
+        assert_eq!(payloads(&back), payloads(&dead), "{name}");
+        for message in &back {
+            let original = dead.iter().find(|dead| dead.body == message.body).expect("that body");
+            assert_eq!(
+                (&message.attributes, &message.group_id),
+                (&original.attributes, &original.group_id)
+            );
+        }
+        let again = import(&world, &file, &["--yes"]).await.succeeded();
+        let nothing =
+            format!("no message left to send to {name}\n5 messages sent before, by the report\n");
+        assert_eq!((again, world.counts()), (nothing, (0, 5)));
+    }
+}
+
+#[tokio::test]
+async fn a_second_run_sends_only_what_the_first_did_not() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-resumed.jsonl").await;
+    world.sqs.set_faults(|call| {
+        let refused =
+            EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: true };
+        if call.operation == SEND {
+            Fault::Entries(vec![EntryFault::new(1, refused)])
+        } else {
+            Fault::None
+        }
+    });
+    let run = import(&world, &file, &["--yes", "--json"]).await;
+    let first: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((run.status, world.counts()), (1, (0, 4)), "{run:?}");
+    let counts = ["sent", "failed", "left"].map(|name| first[name].clone());
+    assert_eq!(json!(counts), json!([4, 1, 1]));
+    let report = fs::read_to_string(format!("{file}.report")).unwrap();
+    assert!(
+        report.contains(r#""line":2,"#) && report.contains(r#""code":"InternalError""#),
+        "{report}"
+    );
+    assert!(!report.contains("amount") && !report.contains("secret-tenant"), "{report}");
+
+    world.sqs.clear_faults();
+    // A run that was killed leaves an incomplete line.
+    fs::write(format!("{file}.report"), format!("{report}{{\"line\":")).unwrap();
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    assert_eq!(run.stdout, "1 message sent to orders\n4 messages sent before, by the report\n");
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+}
+
+#[tokio::test]
+async fn a_mistake_is_found_before_the_first_message_is_sent() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-wrong.jsonl").await;
+    let text = fs::read_to_string(&file).unwrap();
+    for (last, words) in [
+        ("s3cret\n", "line 6 of "),
+        ("{\"messageId\":\"m\",\"body\":\"\"}\n", "has an empty body, which SQS refuses"),
+        (
+            "{\"messageId\":\"m\",\"body\":\"b\",\"messageAttributes\":{\"a\":{\"DataType\":\"String\"}}}\n",
+            "has a message attribute without a value",
+        ),
+        ("{\"messageId\":\"m\",\"body\":7}\n", "is no message of `requeue dlq export`"),
+    ] {
+        fs::write(&file, format!("{text}{last}")).unwrap();
+        let run = import(&world, &file, &["--yes"]).await;
+        assert!(run.status == 1 && run.stderr.contains(words), "{last}: {run:?}");
+        assert!(!run.stderr.contains("s3cret"), "{run:?}");
+        assert_eq!(world.counts(), (0, 0));
+    }
+    fs::write(&file, &text).unwrap();
+    for (path, words) in [("none.jsonl", "cannot be read"), ("/dev/null", "is not a regular file")]
+    {
+        let run = import(&world, path, &["--yes"]).await;
+        assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
+    }
+    let run = import(&world, &file, &[]).await;
+    assert!(
+        run.status == 1 && run.stderr.contains("will be sent to orders; there is no"),
+        "{run:?}"
+    );
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    let elsewhere = world.run(&["import", &file, "--queue", "orders-dlq", "--yes"]).await;
+    assert!(
+        elsewhere.status == 1 && elsewhere.stderr.contains("and not about arn:"),
+        "{elsewhere:?}"
+    );
+    let other: Vec<&str> = text.lines().rev().collect();
+    fs::write(&file, other.join("\n") + "\n").unwrap();
+    let run = import(&world, &file, &["--yes"]).await;
+    assert!(run.status == 1 && run.stderr.contains("belongs to another export"), "{run:?}");
+}
