@@ -48,13 +48,13 @@ def main():
             "REQUEUE_DEAD_LETTER": "annotate",
             "REQUEUE_POLICY": POLICY,
         }
-        work = [REQUEUE, "work", "--queue", queue, "--target-url", endpoint, "--drain"]
+        work = [REQUEUE, "work", "--queue", "orders", "--target-url", endpoint, "--drain"]
         subprocess.run(work, env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
         given_up = str(sum(MESSAGES.values()) - MESSAGES["ok"])
         attribute = "ApproximateNumberOfMessages"
         while client.get_queue_attributes(QueueUrl=dead_letters, AttributeNames=[attribute])["Attributes"][attribute] != given_up:
             time.sleep(1)
-        command = ["requeue", "dlq", "list", "--queue", dead_letters]
+        command = ["requeue", "dlq", "list", "--queue", "orders-dlq"]
         shown = subprocess.run([REQUEUE, *command[1:]], env=environment, check=True, capture_output=True, text=True).stdout
     finally:
         server.kill()

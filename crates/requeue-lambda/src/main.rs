@@ -6,6 +6,9 @@ use requeue_lambda::{Config, HttpTarget};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Error> {
+    if requeue_lambda::answers_an_option() {
+        return Ok(());
+    }
     // Fetching logs the version of each stored text.
     requeue::init_logging_in_lambda();
     let (target, settings) = start().await.inspect_err(|error| requeue::log_start_error(error))?;

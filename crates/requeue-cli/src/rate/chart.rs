@@ -11,7 +11,9 @@ use super::arguments::Arguments;
 use super::calls::rate;
 use super::figures::RateFigures;
 use crate::Error;
-use crate::schedule::panel::{Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, label, style};
+use crate::schedule::panel::{
+    Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, label, style, with_dark_mode,
+};
 use crate::table::duration;
 
 const SIZE: (u32, u32) = (960, 760);
@@ -36,7 +38,7 @@ pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String,
         draw_legend(&legend)?;
         whole.present()?;
     }
-    Ok(text)
+    Ok(with_dark_mode(&text))
 }
 
 fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {

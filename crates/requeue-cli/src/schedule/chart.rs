@@ -8,7 +8,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use requeue::FailureClass;
 
-use super::panel::{Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, Unit, dashed, style};
+use super::panel::{
+    Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, dashed, style, with_dark_mode,
+};
 use super::timeline::{JitterRange, Timeline, TimelineRetry};
 use super::{ClassSchedule, Schedule};
 use crate::Error;
@@ -37,7 +39,7 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
         draw_legend(&legend)?;
         whole.present()?;
     }
-    Ok(text)
+    Ok(with_dark_mode(&text))
 }
 
 fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
@@ -96,12 +98,11 @@ fn end_summary(timelines: &JitterRange<Timeline>) -> String {
 
 /// The upper panel: the wait before each retry, as steps.
 fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let longest = peak(&of.timelines, |retry| retry.delay);
+    let (least, longest) = range(&of.timelines, |retry| retry.delay);
     let panel = Panel {
         title: "wait before each retry",
-        unit: Unit::of(longest),
         retries: retry_axis(schedule, of),
-        time: Axis { end: longest.as_secs_f64() * 1.15, limits: Vec::new() },
+        time: Axis::new(least, longest, std::iter::empty()),
     };
     let lines = of.timelines.map(|timeline| steps(&timeline.retries));
     // The band ends with the shortest timeline, since a band needs both edges.
@@ -113,16 +114,16 @@ fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Resu
 
 /// The lower panel: the age of the message at each retry, and its limits.
 fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let longest = peak(&of.timelines, |retry| retry.age);
+    let (least, longest) = range(&of.timelines, |retry| retry.age);
     let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
     let ttl = schedule.policy.message_ttl.map(|ttl| ("TTL", ttl));
     let limits = [budget, ttl].into_iter().flatten();
     let panel = Panel {
         title: "time since the first receive",
-        unit: Unit::of(longest),
         retries: retry_axis(schedule, of),
         time: Axis::new(
-            longest.as_secs_f64(),
+            least,
+            longest,
             limits.map(|(name, limit)| Limit {
                 at: limit.as_secs_f64(),
                 name: format!("{name} {}", span(limit)),
@@ -159,12 +160,16 @@ fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
         at: f64::from(received) - 0.5,
         name: format!("maxReceiveCount {received}"),
     });
-    Axis::new(f64::from(most) + 0.5, [Some(own), queues].into_iter().flatten())
+    Axis::new(0.5, f64::from(most) + 0.5, [Some(own), queues].into_iter().flatten())
 }
 
-fn peak(timelines: &JitterRange<Timeline>, of: impl Fn(&TimelineRetry) -> Duration) -> Duration {
-    let all = timelines.each().into_iter().flat_map(|(_, timeline)| &timeline.retries).map(of);
-    all.max().unwrap_or_default().max(Duration::from_secs(1))
+/// The least and the longest time of an axis, in seconds. Jitter may give a first wait of zero, which
+/// a logarithmic axis cannot show.
+fn range(timelines: &JitterRange<Timeline>, of: impl Fn(&TimelineRetry) -> Duration) -> (f64, f64) {
+    let all = || timelines.each().into_iter().flat_map(|(_, timeline)| &timeline.retries).map(&of);
+    let secs = |time: Option<Duration>| time.unwrap_or(Duration::from_secs(1)).as_secs_f64();
+    let least = secs(all().filter(|time| !time.is_zero()).min());
+    (least / 2.0, secs(all().max()).max(least))
 }
 
 /// The outline of the area between two lines.
@@ -172,13 +177,17 @@ fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
     below.into_iter().chain(above.iter().rev().copied()).collect()
 }
 
-/// The points at which the slope changes; the lines between them are straight.
+/// The age at each retry. Where retries are closer than a pixel of the logarithmic axis, the line
+/// leaves some out.
 fn ages(timeline: &Timeline) -> Vec<Point> {
-    let mut points = vec![(0.0, 0.0)];
-    let mut number = 0;
-    for run in timeline.retries.chunk_by(|one, other| one.delay == other.delay) {
-        number += run.len();
-        points.push((count(number), run[run.len() - 1].age.as_secs_f64()));
+    const CLOSE: f64 = 1.005;
+    let all = dots(timeline);
+    let mut points: Vec<Point> = Vec::new();
+    for (place, point) in all.iter().enumerate() {
+        let is_last = place + 1 == all.len();
+        if is_last || points.last().is_none_or(|(retry, _)| point.0 > retry * CLOSE) {
+            points.push(*point);
+        }
     }
     points
 }

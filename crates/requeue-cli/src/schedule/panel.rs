@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, KeyPointWeight, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
@@ -12,6 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::timeline::JitterRange;
 use crate::Error;
+use crate::table::span;
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -21,7 +23,7 @@ pub(crate) const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(crate) const LIMIT: RGBColor = RGBColor(178, 24, 43);
 /// If a budget exceeds the longest timeline by this factor, the chart names it instead of drawing
 /// it. Otherwise it would press the line flat.
-const FAR: f64 = 1.7;
+const FAR: f64 = 20.0;
 
 /// A point of a line: the number of the retry, and seconds.
 pub(crate) type Point = (f64, f64);
@@ -32,17 +34,19 @@ pub(super) struct Limit {
     pub(super) name: String,
 }
 
+/// A logarithmic axis, because most retries come late and the first ones would share one point.
 pub(super) struct Axis {
+    pub(super) least: f64,
     pub(super) end: f64,
     pub(super) limits: Vec<Limit>,
 }
 
 impl Axis {
-    /// The axis fits the longest value and the limits that are not too far away.
-    pub(super) fn new(longest: f64, limits: impl Iterator<Item = Limit>) -> Self {
+    /// The axis fits these values and the limits that are not too far away.
+    pub(super) fn new(least: f64, longest: f64, limits: impl Iterator<Item = Limit>) -> Self {
         let limits: Vec<Limit> = limits.collect();
         let near = limits.iter().map(|limit| limit.at).filter(|at| *at <= longest * FAR);
-        Self { end: near.fold(longest, f64::max) * 1.15, limits }
+        Self { least, end: near.fold(longest, f64::max).max(2.0 * least) * 1.4, limits }
     }
 
     fn near(&self) -> impl Iterator<Item = &Limit> {
@@ -115,6 +119,51 @@ fn ticks(end: f64, finest: f64) -> Vec<f64> {
     (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= end).collect()
 }
 
+/// A logarithmic scale with marks at given numbers. A lower value than the least is drawn there.
+struct Logarithmic {
+    scale: RangedCoordf64,
+    least: f64,
+    ticks: Vec<f64>,
+}
+
+impl Logarithmic {
+    fn of(axis: &Axis, ticks: &[f64]) -> Self {
+        let Axis { least, end, .. } = *axis;
+        let ticks = ticks.iter().copied().filter(|tick| (least..=end).contains(tick)).collect();
+        Self { scale: (least.ln()..end.ln()).into(), least, ticks }
+    }
+}
+
+impl Ranged for Logarithmic {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.scale.map(&value.max(self.least).ln(), limit)
+    }
+
+    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
+        match hint.weight() {
+            KeyPointWeight::Bold => self.ticks.clone(),
+            KeyPointWeight::Any => Vec::new(),
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        let Range { start, end } = self.scale.range();
+        start.exp()..end.exp()
+    }
+}
+
+/// The retries with a mark.
+const RETRIES: [f64; 13] =
+    [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0];
+/// The times with a mark, in seconds: up to a minute, an hour, a day, and ten days.
+const TIMES: [f64; 15] = [
+    0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 10_800.0, 43_200.0,
+    172_800.0, 864_000.0,
+];
+
 /// The texts on the lines.
 #[derive(Default)]
 pub(super) struct Marks {
@@ -126,7 +175,6 @@ pub(super) struct Marks {
 /// A chart of times by retry.
 pub(super) struct Panel {
     pub(super) title: &'static str,
-    pub(super) unit: Unit,
     pub(super) retries: Axis,
     pub(super) time: Axis,
 }
@@ -140,17 +188,16 @@ impl Panel {
         band: &[Point],
         marks: &Marks,
     ) -> Result<(), Error> {
-        let scale = |points: &[Point]| {
-            points.iter().map(|(x, y)| (*x, y / self.unit.secs)).collect::<Vec<Point>>()
-        };
-        let (width, height) = (self.retries.end, self.time.end / self.unit.secs);
         let mut chart = ChartBuilder::on(area)
             .margin_top(12)
             .margin_left(14)
             .margin_right(20)
             .x_label_area_size(44)
             .y_label_area_size(62)
-            .build_cartesian_2d(Ticked::to(width, 1.0), Ticked::to(height, 0.1))?;
+            .build_cartesian_2d(
+                Logarithmic::of(&self.retries, &RETRIES),
+                Logarithmic::of(&self.time, &TIMES),
+            )?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -159,52 +206,68 @@ impl Panel {
             .label_style(style(13, HPos::Center))
             .axis_desc_style(style(14, HPos::Center))
             .x_desc("retry")
-            .y_desc(format!("{} ({})", self.title, self.unit.name))
+            .y_desc(self.title)
             .x_label_formatter(&|tick| label(*tick))
-            .y_label_formatter(&|tick| label(*tick))
+            .y_label_formatter(&|tick| time(*tick))
             .draw()?;
-        let JitterRange { min, median, max } = lines.map(|line| scale(line));
+        let JitterRange { min, median, max } = lines;
         let area = chart.plotting_area();
-        area.draw(&Polygon::new(scale(band), colour.mix(0.22).filled()))?;
-        area.draw(&PathElement::new(min, colour.mix(0.5).stroke_width(1)))?;
-        area.draw(&PathElement::new(max, colour.mix(0.5).stroke_width(1)))?;
-        area.draw(&PathElement::new(median, colour.stroke_width(2)))?;
+        area.draw(&Polygon::new(band, colour.mix(0.22).filled()))?;
+        area.draw(&PathElement::new(min.clone(), colour.mix(0.5).stroke_width(1)))?;
+        area.draw(&PathElement::new(max.clone(), colour.mix(0.5).stroke_width(1)))?;
+        area.draw(&PathElement::new(median.clone(), colour.stroke_width(2)))?;
+        self.draw_limits(area)?;
+        for dot in &marks.dots {
+            area.draw(&Circle::new(*dot, 3, colour.filled()))?;
+        }
+        for cross in &marks.crosses {
+            area.draw(&Cross::new(*cross, 5, LIMIT.stroke_width(2)))?;
+        }
+        Ok(())
+    }
+
+    fn draw_limits(&self, area: &LogArea<'_>) -> Result<(), Error> {
+        let Axis { least: first, end: width, .. } = self.retries;
+        let Axis { least: floor, end: height, .. } = self.time;
         // Each name has a line of its own: the limits may be close to each other.
         for (line, limit) in (0..).zip(&self.retries.limits) {
             let label = style(12, HPos::Right).color(&LIMIT);
             let (at, name) = if limit.at <= width {
-                area.draw(&dashed((limit.at, 0.0), (limit.at, height)))?;
+                area.draw(&dashed((limit.at, floor), (limit.at, height)))?;
                 (limit.at, limit.name.clone())
             } else {
                 (width, format!("{} →", limit.name))
             };
             area.draw(
-                &(EmptyElement::at((at, height)) + Text::new(name, (-5, 8 + 16 * line), label)),
+                &(EmptyElement::at((at, floor)) + Text::new(name, (-5, -10 - 16 * line), label)),
             )?;
         }
         for limit in self.time.near() {
-            let at = limit.at / self.unit.secs;
-            area.draw(&dashed((0.0, at), (width, at)))?;
+            area.draw(&dashed((first, limit.at), (width, limit.at)))?;
             let label = style(12, HPos::Left).color(&LIMIT);
-            area.draw(
-                &(EmptyElement::at((0.0, at)) + Text::new(limit.name.clone(), (6, -9), label)),
-            )?;
+            let name = limit.name.clone();
+            area.draw(&(EmptyElement::at((first, limit.at)) + Text::new(name, (6, -9), label)))?;
         }
         for (line, limit) in (0..).zip(self.time.far()) {
             let label = style(12, HPos::Left).color(&LIMIT);
             let text = format!("↑ {}", limit.name);
             area.draw(
-                &(EmptyElement::at((0.0, height)) + Text::new(text, (6, 10 + 16 * line), label)),
+                &(EmptyElement::at((first, height)) + Text::new(text, (6, 10 + 16 * line), label)),
             )?;
-        }
-        for dot in scale(&marks.dots) {
-            area.draw(&Circle::new(dot, 3, colour.filled()))?;
-        }
-        for cross in scale(&marks.crosses) {
-            area.draw(&Cross::new(cross, 5, LIMIT.stroke_width(2)))?;
         }
         Ok(())
     }
+}
+
+/// The drawing area within both axes.
+type LogArea<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Logarithmic, Logarithmic>>;
+
+/// `3 min`, in the shortest form.
+fn time(secs: f64) -> String {
+    if secs < 1.0 {
+        return format!("{secs} s");
+    }
+    span(Duration::from_secs_f64(secs))
 }
 
 /// 0.6, not 0.6000000000000001.
@@ -221,4 +284,25 @@ pub(crate) fn dashed<P: Clone>(
 
 pub(crate) fn style(size: u32, h: HPos) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK).pos(Pos::new(h, VPos::Center))
+}
+
+/// The rules that give a chart the colours of dark mode. They replace the attributes of its
+/// elements.
+pub(crate) fn with_dark_mode(svg: &str) -> String {
+    const RULES: [(&str, &str); 7] = [
+        ("#FFFFFF", "#0d1117"),
+        ("#333333", "#e6edf3"),
+        ("#E6E6E6", "#30363d"),
+        ("#B2182B", "#ff7b72"),
+        ("#0072B2", "#58a6ff"),
+        ("#CC79A7", "#e49cc5"),
+        ("#009E73", "#3fb98f"),
+    ];
+    let rules = RULES.map(|(light, dark)| {
+        format!("[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}")
+    });
+    let rules = rules.concat();
+    let style = format!("<style>@media (prefers-color-scheme:dark){{{rules}}}</style>\n");
+    let at = svg.find('\n').map_or(0, |end| end + 1);
+    [&svg[..at], &style, &svg[at..]].concat()
 }

@@ -25,6 +25,22 @@ async fn bad_settings_fail_at_start_with_every_problem_named() {
     }
 }
 
+#[tokio::test]
+async fn help_and_version_are_printed_without_settings_and_a_runtime() {
+    for (option, words) in [
+        ("--help", "requeue serve --function PATH"),
+        ("-h", "runs in AWS Lambda"),
+        ("--version", concat!("requeue-lambda ", env!("CARGO_PKG_VERSION"), "\n")),
+    ] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_requeue-lambda"));
+        let Output { status, stdout, .. } =
+            program.arg(option).env_clear().output().await.expect("it starts");
+        let printed = String::from_utf8(stdout).expect("UTF-8");
+        assert!(status.success() && printed.contains(words), "{option}: {printed}");
+        assert_eq!(option == "--version", printed == words, "{printed}");
+    }
+}
+
 /// At WARN, Lambda drops the text that a program prints at its end, since plain text counts as
 /// INFO.
 #[tokio::test]
