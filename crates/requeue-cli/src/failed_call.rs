@@ -107,7 +107,7 @@ impl FailedCall<'_> {
             "NoConnection" => format!("there is no connection to {endpoint} ({code})"),
             _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
         };
-        match endpoint_variable() {
+        match endpoint_variable(service) {
             Some(variable) => write!(
                 f,
                 "{fails}; {variable} sets this endpoint: start the server there, or correct or \
@@ -115,8 +115,9 @@ impl FailedCall<'_> {
             ),
             None => write!(
                 f,
-                "{fails}; check the network and the region, or set AWS_ENDPOINT_URL_SQS to the \
-                 URL of another endpoint"
+                "{fails}; check the network and the region, or set AWS_ENDPOINT_URL_{} to the URL of \
+                 another endpoint",
+                service.to_ascii_uppercase()
             ),
         }
     }
@@ -170,10 +171,11 @@ impl FailedCall<'_> {
     }
 }
 
-/// The variable that sets the endpoint of SQS, in the order in which the SDK reads them.
-pub(crate) fn endpoint_variable() -> Option<&'static str> {
-    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    ["AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL"].into_iter().find(is_set)
+/// The variable that sets the endpoint of a service, in the order in which the SDK reads them.
+pub(crate) fn endpoint_variable(service: &str) -> Option<String> {
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let own = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
+    [own, "AWS_ENDPOINT_URL".to_owned()].into_iter().find(is_set)
 }
 
 fn is_throttled(code: &str) -> bool {
@@ -207,4 +209,69 @@ fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     successors(Some(error), |error| error.source())
         .filter_map(|error| error.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, code: &str, operation: &str) -> String {
+        let error = if status == 0 {
+            CallError::ambiguous(code)
+        } else {
+            CallError::answered(status, code)
+        };
+        FailedCall {
+            service: "SQS",
+            operation,
+            resource: "arn:aws:sqs:eu-west-1:123456789012:orders",
+            endpoint: "https://sqs.eu-west-1.amazonaws.com",
+            error: &error,
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn each_cause_names_its_remedy() {
+        let send = "SendMessageBatch";
+        for (status, code, operation, expected) in [
+            (403, "ExpiredToken", send, "credentials have expired (ExpiredToken); log in again"),
+            (0, NO_CREDENTIALS, send, "there are no AWS credentials in the environment"),
+            (403, "InvalidClientTokenId", send, "does not accept the AWS credentials ("),
+            (403, "AccessDenied", send, "the permission sqs:SendMessage on arn:aws:sqs:eu-west-1"),
+            (400, "KmsAccessDenied", send, "needs kms:Decrypt and kms:GenerateDataKey"),
+            (
+                400,
+                "AWS.SimpleQueueService.NonExistentQueue",
+                send,
+                "no queue arn:aws:sqs:eu-west-1:123456789012:orders at https://sqs.eu-west-1.amazonaws.com; check",
+            ),
+            (503, "ServiceUnavailable", send, "SQS has trouble with SendMessageBatch on orders"),
+            (502, "Unknown", send, "try again in a minute"),
+            (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
+            (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
+            (0, "NoConnection", send, "there is no connection to https://sqs.eu-west-1"),
+            (0, "TimedOut", send, "does not respond to SendMessageBatch (TimedOut)"),
+            (400, "InvalidMessageContents", send, "SQS refuses SendMessageBatch on orders ("),
+            (400, "UnsupportedOperation", "StartMessageMoveTask", "is already running; follow it"),
+            (400, "InvalidAction", "StartMessageMoveTask", "; --copy works without it"),
+            (500, "InternalFailure", "ListMessageMoveTasks", "; --copy works without it"),
+        ] {
+            let told = told(status, code, operation);
+            assert!(told.contains(expected), "{status} {code}: {told}");
+        }
+    }
+
+    #[test]
+    fn only_a_refused_request_shows_the_words_of_sqs() {
+        for (code, expected) in
+            [("InvalidMessageContents", true), ("AccessDenied", false), ("ExpiredToken", false)]
+        {
+            let error = CallError::answered(400, code);
+            let (operation, resource, endpoint) = ("SendMessage", "orders", "http://localhost");
+            let failed =
+                FailedCall { service: "SQS", operation, resource, endpoint, error: &error };
+            assert_eq!(failed.is_about_the_request(), expected, "{code}");
+        }
+    }
 }

@@ -132,7 +132,7 @@ impl Destination {
 impl Arguments {
     /// Whether the queue is at SQS, and not one of `requeue serve`.
     fn is_at_sqs(&self, queue: &QueueName) -> bool {
-        let is_led = || self.region.is_some() || failed_call::endpoint_variable().is_some();
+        let is_led = || self.region.is_some() || failed_call::endpoint_variable("SQS").is_some();
         match queue {
             QueueName::Url { .. } | QueueName::Arn(_) => true,
             QueueName::Name(_) => self.sqs_port.is_none() && is_led(),

@@ -16,7 +16,7 @@ fn the_pages_options_have_the_commands_defaults() {
     for row in rows {
         let mut cells = row.split(" | ");
         let option = cells.next().unwrap().trim_end_matches('`');
-        let default = cells.next().unwrap().trim_end_matches(" s").replace('`', "");
+        let default = cells.next().unwrap().replace('`', "");
         let (_, after) = help.split_once(&format!(" --{option} <")).unwrap();
         let (_, said) = after.split_once("[default: ").unwrap();
         assert!(said.starts_with(&format!("{default}]")), "{option} is {default}: {said}");
