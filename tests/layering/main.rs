@@ -39,19 +39,22 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         &[
             "src/queue/sqs.rs",
             "crates/requeue-embedded/src/",
+            "crates/requeue-cli/src/config/mod.rs",
             "crates/requeue-cli/src/dlq/sqs.rs",
             "crates/requeue-cli/src/doctor/",
+            "crates/requeue-cli/src/failed_call.rs",
             "crates/requeue-cli/src/invoke.rs",
+            "crates/requeue-cli/src/queue_argument.rs",
             "crates/requeue-cli/src/send.rs",
             "crates/requeue-aws/src/endpoint.rs",
         ],
-        "the port is the only way to the queue, but for its owner and its producers, whether there are credentials, and where AWS is",
+        "the port is the only way to the queue, but for its owner and its producers, whether there are credentials, where AWS is, and what its errors mean",
     ),
     (
         "requeue_aws::",
         &[
             "crates/requeue-cli/src/doctor/",
-            "crates/requeue-cli/src/address.rs",
+            "crates/requeue-cli/src/queue_argument.rs",
             "crates/requeue-lambda/src/secrets/fetch.rs",
             "src/store/dynamodb.rs",
         ],
@@ -88,10 +91,12 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         &[
             "src/config/",
             "crates/requeue-lambda/src/config/",
+            "crates/requeue-lambda/src/command_line.rs",
+            "crates/requeue-cli/src/environment.rs",
             "crates/requeue-cli/src/invoke.rs",
             "crates/requeue-cli/src/serve/function.rs",
         ],
-        "settings are read once, in one place; a function that is served inherits the rest",
+        "settings are read once, in one place; a function that is served inherits the rest, and arguments are no settings",
     ),
     (
         "SystemTime::now",

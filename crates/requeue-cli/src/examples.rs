@@ -3,10 +3,19 @@
 use clap::builder::StyledStr;
 use clap::{Command, CommandFactory};
 
-use crate::Arguments;
+use crate::{Arguments, environment};
 
 /// A command's words, and its examples. Each is a line that a shell can run.
-const EXAMPLES: [(&str, &[&str]); 21] = [
+const EXAMPLES: [(&str, &[&str]); 24] = [
+    ("", &["requeue demo", "requeue new orders", "requeue dlq list --queue orders-dlq"]),
+    (
+        "dlq",
+        &[
+            "requeue dlq list --queue orders-dlq",
+            "requeue dlq redrive --queue orders-dlq --class quota --dry-run",
+        ],
+    ),
+    ("simulate", &["requeue simulate outage --outage 30m"]),
     ("new", &["requeue new orders", "requeue new orders --http"]),
     ("demo", &["requeue demo", "requeue demo --messages 1000 --json", "requeue demo --rate"]),
     (
@@ -114,7 +123,7 @@ pub(crate) fn first(command: &str) -> Option<&'static str> {
 pub(crate) fn words_given() -> String {
     let mut command = Arguments::command();
     let mut words = Vec::new();
-    for argument in std::env::args_os().skip(1) {
+    for argument in environment::arguments().skip(1) {
         let Some(below) = command.find_subcommand(&argument) else { continue };
         command = below.clone();
         words.push(command.get_name().to_owned());

@@ -1,12 +1,14 @@
 //! The error of a request to AWS: one sentence with the remedy, the same for all commands.
 
+use std::fmt;
+use std::io;
+use std::iter::successors;
+
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use requeue::aws::{self, NO_CREDENTIALS};
 use requeue::queue::{CallError, CallErrorKind};
 
-use std::fmt;
-use std::io;
-use std::iter::successors;
+use crate::environment;
 
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
@@ -173,9 +175,8 @@ impl FailedCall<'_> {
 
 /// The variable that sets the endpoint of a service, in the order in which the SDK reads them.
 pub(crate) fn endpoint_variable(service: &str) -> Option<String> {
-    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let own = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    [own, "AWS_ENDPOINT_URL".to_owned()].into_iter().find(is_set)
+    [own, "AWS_ENDPOINT_URL".to_owned()].into_iter().find(|name| environment::is_set(name))
 }
 
 fn is_throttled(code: &str) -> bool {

@@ -14,6 +14,7 @@ mod doctor;
 mod document;
 mod duration_argument;
 mod endpoint;
+mod environment;
 mod event;
 mod examples;
 mod failed_call;
@@ -135,7 +136,7 @@ fn command_line() -> clap::Command {
 
 fn parse() -> Result<Arguments, clap::Error> {
     let mut command = command_line();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches = command.try_get_matches_from_mut(environment::arguments())?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 

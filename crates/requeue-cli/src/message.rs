@@ -13,14 +13,14 @@ pub(crate) struct GivenMessage {
     /// The body; `@FILE` reads it from a file, and `-` from the standard input.
     body: String,
     /// A message attribute of the type String. May be given several times.
-    #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = attribute)]
+    #[arg(long = "attribute", help_heading = "Message", value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
     /// The message group. FIFO queues keep the order within it; fair queues share capacity between
     /// groups.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, help_heading = "Message", value_name = "ID")]
     pub(crate) group: Option<String>,
     /// The number of such messages.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 1,
+    #[arg(long, help_heading = "Message", value_name = "MESSAGES", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) count: u16,
 }

@@ -40,11 +40,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
     /// The time until the message can be received, at most 15m. FIFO queues allow none.
-    #[arg(long, value_name = "DURATION", value_parser = within(0..=900))]
+    #[arg(long, help_heading = "Message", value_name = "DURATION", value_parser = within(0..=900))]
     delay: Option<Duration>,
     /// The deduplication id on a FIFO queue: SQS accepts one message with it in 5 minutes.
     /// [default: a new one for each message]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, help_heading = "Message", value_name = "ID")]
     deduplication_id: Option<String>,
     /// The queue: its name, URL or ARN. [default: the only one of `requeue serve`]
     #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]

@@ -38,7 +38,7 @@ use crate::stop::Stop;
                         messages again.")]
 pub(crate) struct Arguments {
     /// The queue to receive from: its name, URL or ARN.
-    #[arg(long, alias = "queue-url", value_name = "QUEUE")]
+    #[arg(long, help_heading = "Queue", alias = "queue-url", value_name = "QUEUE")]
     queue: QueueName,
     /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
     /// unless `REQUEUE_ALLOW_HTTP=true`.
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     drain: bool,
     /// Accept a queue that has no redrive policy, or whose dead-letter queue does not exist. SQS
     /// then redelivers a message that is given up, until its retention ends.
-    #[arg(long)]
+    #[arg(long, help_heading = "Queue")]
     without_dead_letter_queue: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::doctor::calls::lambda;
 use crate::document::PolicyArgument;
 use crate::failed_call::{FailedCall, call_error};
 use crate::table::table;
-use crate::{Error, output};
+use crate::{Error, environment, output};
 
 #[derive(clap::Args)]
 #[command(after_help = "A value comes from its default, from an environment variable, from the \
@@ -46,7 +46,7 @@ const PREFIX: &str = "REQUEUE_";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (variables, host) = match &arguments.function {
-        None => (of_this_process(), Host::Worker),
+        None => (environment::variables(PREFIX).collect(), Host::Worker),
         Some(name) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(of_function(arguments, name))?
@@ -65,14 +65,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         show(&settings, &policy)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Empty variables count as unset.
-fn of_this_process() -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-    };
-    std::env::vars_os().filter_map(text).filter(is_setting).collect()
 }
 
 fn is_setting((name, value): &(String, String)) -> bool {

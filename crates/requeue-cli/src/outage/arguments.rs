@@ -8,24 +8,24 @@ use crate::duration_argument::within;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Messages in the queue when the service goes down.
-    #[arg(long, default_value_t = 20_000,
+    #[arg(long, help_heading = "Messages", default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) messages: u32,
     /// The time for which the service is down.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = within(0..=86_400))]
+    #[arg(long, help_heading = "Service", value_name = "DURATION", default_value = "10m", value_parser = within(0..=86_400))]
     pub(super) outage: Duration,
     /// Percentage of calls that succeed while the service is down, chosen at random; the others get
     /// 503.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+    #[arg(long, help_heading = "Service", value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(super) availability: u32,
     /// Calls in a second that the service accepts when it works, also as a burst; the others get
     /// 429 and `Retry-After: 1`.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, help_heading = "Service", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) rate: u32,
     /// Scopes, such as tenants, over which the messages are spread. Each has its own pause and
     /// circuit, as with `REQUEUE_SCOPE`.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, help_heading = "Messages", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) scopes: u32,
     /// Calls in a second that the policy allows: `limit` of its `rateLimit`. [default: that of the
     /// policy, or none]

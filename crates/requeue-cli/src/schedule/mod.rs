@@ -46,34 +46,34 @@ pub(crate) struct Arguments {
     svg: Option<PathBuf>,
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
     /// always `visibility`.
-    #[arg(long, value_enum, default_value_t = StrategyArgument::Copy)]
+    #[arg(long, help_heading = "Queue", value_enum, default_value_t = StrategyArgument::Copy)]
     strategy: StrategyArgument,
     /// How a message that is given up reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
-    #[arg(long, value_enum, default_value_t = DeadLetterArgument::Redrive)]
+    #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
     dead_letter: DeadLetterArgument,
     /// The message attribute `requeue.maxRetries` of a producer: it can only lower the policy's
     /// limit.
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, help_heading = "Limits of one message", value_name = "COUNT")]
     max_retries: Option<u32>,
     /// The message attribute `requeue.ttlSeconds` of a producer: it can only lower the policy's
     /// limit.
-    #[arg(long, alias = "ttl-seconds", value_name = "DURATION", value_parser = parse)]
+    #[arg(long, help_heading = "Limits of one message", alias = "ttl-seconds", value_name = "DURATION", value_parser = parse)]
     ttl: Option<Duration>,
     /// `maxReceiveCount` in the redrive policy of the queue. [default: that of the document's
     /// `queueConfig`, or 5]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, help_heading = "Queue", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: Option<u32>,
     /// The visibility timeout of the queue. A message that is left to SQS becomes visible after it.
     /// [default: that of the document's `queueConfig`, or 6m]
-    #[arg(long, value_name = "DURATION", value_parser = within(0..=43_200))]
+    #[arg(long, help_heading = "Queue", value_name = "DURATION", value_parser = within(0..=43_200))]
     visibility_timeout: Option<Duration>,
     /// The size of a message with its attributes. AWS bills each 64 KiB as one request.
-    #[arg(long, value_name = "BYTES", default_value_t = 1_024,
+    #[arg(long, help_heading = "Queue", value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
     message_bytes: u32,
     /// US dollars for a million SQS requests. The default is the price of a standard queue in
     /// us-east-1 in 2026: see <https://aws.amazon.com/sqs/pricing>.
-    #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
+    #[arg(long, help_heading = "Queue", value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
 }
 

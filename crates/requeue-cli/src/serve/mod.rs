@@ -78,40 +78,40 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Arguments {
     /// The function: a program to invoke with batches from the queue. Arguments after the path are
     /// its own, so put the other options before.
-    #[arg(long, num_args = 1.., value_names = ["PATH", "ARGS"], allow_hyphen_values = true)]
+    #[arg(long, help_heading = "Function", num_args = 1.., value_names = ["PATH", "ARGS"], allow_hyphen_values = true)]
     function: Vec<OsString>,
     /// A command that runs the function, as in `requeue serve -- cargo run`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// The queue's name. A name that ends in .fifo makes a FIFO queue. The dead-letter queue is
     /// NAME-dlq.
-    #[arg(long, value_name = "NAME", default_value = "orders")]
+    #[arg(long, help_heading = "Queue", value_name = "NAME", default_value = "orders")]
     queue: String,
     /// Most messages of a batch. On a FIFO queue at most 10.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 10,
+    #[arg(long, help_heading = "Function", value_name = "MESSAGES", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch_size: u16,
     /// Most execution environments at once. Each is a process, started on demand.
-    #[arg(long, value_name = "ENVIRONMENTS", default_value_t = 2,
+    #[arg(long, help_heading = "Function", value_name = "ENVIRONMENTS", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     maximum_concurrency: u16,
     /// The function's timeout. A process that needs longer is killed.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = within(1..=900))]
+    #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "15s", value_parser = within(1..=900))]
     timeout: Duration,
     /// The queue's visibility timeout: a message that was not deleted becomes visible again after
     /// it. [default: twice --timeout]
-    #[arg(long, value_name = "DURATION", value_parser = within(0..=43_200))]
+    #[arg(long, help_heading = "Queue", value_name = "DURATION", value_parser = within(0..=43_200))]
     visibility_timeout: Option<Duration>,
     /// Receives after which SQS moves a message to the dead-letter queue.
-    #[arg(long, value_name = "RECEIVES", default_value_t = 5,
+    #[arg(long, help_heading = "Queue", value_name = "RECEIVES", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     max_receive_count: u16,
     /// The endpoint's port on 127.0.0.1; 0 lets the system choose. With a function, the endpoint is
     /// served only if this option is given. [default: 8080]
-    #[arg(long)]
+    #[arg(long, help_heading = "Ports")]
     port: Option<u16>,
     /// The port of SQS on 127.0.0.1; 0 lets the system choose.
-    #[arg(long, default_value_t = SQS_PORT)]
+    #[arg(long, help_heading = "Ports", default_value_t = SQS_PORT)]
     sqs_port: u16,
 }
 

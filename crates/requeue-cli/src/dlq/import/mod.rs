@@ -1,6 +1,7 @@
 //! `requeue dlq import`: sends the messages of an export to a queue, each as its line has it. A
 //! report beside the file says which lines were sent, so that a second run sends only the others.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -126,7 +127,7 @@ impl Importer<'_> {
         stop: &Stop,
     ) -> Result<(), Error> {
         let mut progress = ProgressLine::new();
-        let mut blocked = std::collections::BTreeSet::new();
+        let mut blocked = BTreeSet::new();
         for batch in file.batches(sent, self.to.is_fifo())? {
             let mut batch = batch?;
             // In a FIFO queue, later messages of a group must not overtake one that failed.

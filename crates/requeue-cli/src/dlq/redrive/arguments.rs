@@ -8,8 +8,7 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                (StartMessageMoveTask), to the queue it came from. Ctrl-C cancels \
                                that. SQS cannot move messages that were sent here \
                                (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also \
-                               copies all messages chosen by --class, --reason, --id, --source or \
-                               --limit. With --source-queue but without --to it copies every \
+                               copies all messages that the options choose. With --source-queue but without --to it copies every \
                                message, since a move task would also move those of other \
                                queues.\n\n\
                                A message stays here if SQS moved it here from another queue than \
@@ -60,23 +59,23 @@ pub(crate) struct Arguments {
     pub(super) filter: Filter,
     /// The destination. [default: the queue that SQS moved each message from; for messages that
     /// were sent here, the one queue whose redrive policy names this one]
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, help_heading = "Redrive", value_name = "QUEUE")]
     pub(super) to: Option<QueueName>,
     /// Redrive at most this many messages in a second.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(long, help_heading = "Redrive", value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     pub(super) rate: Option<u16>,
     /// Copy all messages, also those that SQS could move.
-    #[arg(long)]
+    #[arg(long, help_heading = "Redrive")]
     pub(super) copy: bool,
     /// Give every message all its retries and all its time again, also after the tenth redrive.
     /// Implies --copy.
-    #[arg(long)]
+    #[arg(long, help_heading = "Redrive")]
     pub(super) fresh_budget: bool,
     /// Show the plan, and change nothing.
     #[arg(long, conflicts_with = "follow")]
     pub(super) dry_run: bool,
     /// Follow the move task that is already running, and cancel it on Ctrl-C.
-    #[arg(long)]
+    #[arg(long, help_heading = "Redrive")]
     pub(super) follow: bool,
     /// Do not ask for confirmation.
     #[arg(long)]

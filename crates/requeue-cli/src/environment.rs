@@ -1,0 +1,24 @@
+//! The arguments and variables of this process, for the parts of the command line that are no
+//! settings.
+
+use std::env;
+use std::ffi::OsString;
+
+/// All arguments, the program's name first.
+pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
+    env::args_os()
+}
+
+/// The variables whose names begin with this prefix. Empty variables count as unset.
+pub(crate) fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> {
+    env::vars_os().filter_map(move |(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(prefix))?;
+        let value = value.to_string_lossy().into_owned();
+        (!value.is_empty()).then_some((name, value))
+    })
+}
+
+/// Whether a variable is set, and not empty.
+pub(crate) fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
