@@ -68,18 +68,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tell(arguments, &dead_letters, &exported, 0)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !arguments.yes {
-        output::note(format_args!("{}\n", exported.groups.table()));
-        let question = format!(
-            "{name}: {} ({}) are in {} and will be deleted from the queue",
-            messages(count),
-            exported.groups.by_class(),
-            arguments.file.display()
-        );
-        if !confirm::agreed(&question, &stop).await? {
-            note("nothing was deleted; the file stays");
-            return Ok(stop.exit_code(ExitCode::FAILURE));
-        }
+    if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
+        note("nothing was deleted; the file stays");
+        return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let (deleted, failure) = delete(arguments, &dead_letters, &exported.ids, &stop).await;
     tell(arguments, &dead_letters, &exported, deleted)?;
@@ -88,6 +79,22 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None if deleted == count => Ok(ExitCode::SUCCESS),
         None => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
+}
+
+async fn ask(
+    arguments: &Arguments,
+    queue: &str,
+    exported: &Exported,
+    stop: &Stop,
+) -> Result<bool, Error> {
+    output::note(format_args!("{}\n", exported.groups.table()));
+    let question = format!(
+        "{queue}: {} ({}) are in {} and will be deleted from the queue",
+        messages(exported.ids.len()),
+        exported.groups.by_class(),
+        arguments.file.display()
+    );
+    confirm::agreed(&question, stop).await
 }
 
 /// Writes the chosen messages to the file; `None` after a signal.

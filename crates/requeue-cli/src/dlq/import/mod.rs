@@ -62,23 +62,41 @@ struct Importer<'a> {
     fatal: Option<Error>,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let file = ImportFile::at(&arguments.file)?;
-    let sdk = aws::config().await;
-    let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
-    if let Some(text) = &found.note {
-        note(text);
+/// All that is known before the first message is sent.
+struct Prepared {
+    file: ImportFile,
+    sqs: Sqs,
+    to: QueueArn,
+    report: PathBuf,
+    sent: Sent,
+    summary: Summary,
+}
+
+impl Prepared {
+    async fn of(arguments: &Arguments) -> Result<Self, Error> {
+        let file = ImportFile::at(&arguments.file)?;
+        let sdk = aws::config().await;
+        let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
+        if let Some(text) = &found.note {
+            note(text);
+        }
+        let sqs = Sqs::of(&sdk, found.endpoint);
+        let to = sqs.describe(&found.arn).await?.arn;
+        let report = arguments.report.clone().unwrap_or_else(|| file.beside("report"));
+        let sent = Sent::read(&report, &to)?;
+        let summary = file.check(&sent)?;
+        Ok(Self { file, sqs, to, report, sent, summary })
     }
-    let sqs = Sqs::of(&sdk, found.endpoint);
-    let to = sqs.describe(&found.arn).await?.arn;
-    let path = arguments.report.clone().unwrap_or_else(|| file.beside("report"));
-    let sent = Sent::read(&path, &to)?;
-    let summary = file.check(&sent)?;
-    let plan = plan(arguments, &summary, &to);
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let prepared = Prepared::of(arguments).await?;
+    let Prepared { file, sqs, to, report: path, sent, summary } = &prepared;
     if arguments.dry_run || summary.left == 0 {
-        tell(arguments, &to, &summary, (0, 0))?;
+        tell(arguments, to, summary, (0, 0))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let plan = plan(arguments, summary, to);
     if !arguments.yes {
         confirm::require_terminal(&plan)?;
     }
@@ -87,16 +105,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was sent");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let report = Report::append_to(&path, &to)?;
-    let (sqs, to, first) = (&sqs, &to, Instant::now());
+    let (report, first) = (Report::append_to(path, to)?, Instant::now());
     let mut importer = Importer { sqs, to, report, first, sent: 0, failed: 0, fatal: None };
-    let walked = importer.send_all(arguments, &file, &sent, &summary, &stop).await;
-    tell(arguments, to, &summary, (importer.sent, importer.failed))?;
+    let walked = importer.send_all(arguments, file, sent, summary, &stop).await;
+    tell(arguments, to, summary, (importer.sent, importer.failed))?;
     if importer.failed > 0 {
-        note(&format!(
-            "{} has the lines that were not sent; run this again for them",
-            path.display()
-        ));
+        let path = path.display();
+        note(&format!("{path} has the lines that were not sent; run this again for them"));
     }
     walked?;
     match importer.fatal {

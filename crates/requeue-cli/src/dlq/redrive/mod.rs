@@ -66,6 +66,7 @@ async fn ask(
     route: &RedriveRoute,
     stop: &Stop,
 ) -> Result<Option<ExitCode>, Error> {
+    dead_letters.warn().await;
     let plan = Plan::make(arguments, dead_letters, route, stop).await?;
     if plan.is_interrupted() {
         return Ok(Some(stop.exit_code(ExitCode::FAILURE)));
