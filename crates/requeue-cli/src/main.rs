@@ -36,6 +36,7 @@ mod shell;
 mod simulated;
 mod stop;
 mod table;
+mod ui;
 mod work;
 
 /// Where to find credentials, for errors that a lack of them may cause.
@@ -84,6 +85,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Send a message to the queue of `requeue serve`, or to any other queue.
     Send(send::Arguments),
+    /// Serve a local page: dead letters, live events, and policies with their schedules.
+    Ui(ui::Arguments),
     /// Print a fresh SQS event, for a pipe into `requeue invoke -`, for `cargo lambda invoke
     /// --data-file` or for `sam local invoke`.
     Event(event::Arguments),
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         Command::Simulate(Simulation::Rate(arguments)) => rate::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
+        Command::Ui(arguments) => ui::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),

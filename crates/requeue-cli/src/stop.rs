@@ -15,6 +15,12 @@ use tokio::time::timeout;
 pub(crate) struct Stop(watch::Receiver<Option<u8>>);
 
 impl Stop {
+    /// A stop that only the sender tells, and no signal.
+    pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
+        let (told, stop) = watch::channel(None);
+        (told, Self(stop))
+    }
+
     /// Listens for signals, which from now on no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_and(Duration::MAX, || {})

@@ -23,6 +23,7 @@ use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
+use crate::ui::{self, BesideArguments, Site};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -66,6 +67,8 @@ pub(crate) struct Arguments {
     /// then redelivers a message that is given up, until its retention ends.
     #[arg(long, help_heading = "Queue")]
     without_dead_letter_queue: bool,
+    #[command(flatten)]
+    page: BesideArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -91,7 +94,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
-            worker = begin(arguments) => work(worker?, &stop, is_watched).await,
+            worker = begin(arguments) => {
+                let worker = worker?;
+                let page = arguments.page.open(Site::default()).await?;
+                if let Some(page) = &page {
+                    page.tell();
+                }
+                let (ended, ()) =
+                    tokio::join!(work(worker, &stop, is_watched), ui::run_if_any(page, &stop));
+                ended
+            }
         }
     });
     // A name look-up cannot be cancelled, and would delay the end.

@@ -22,6 +22,7 @@ use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::output::outln;
 use crate::stop::Stop;
+use crate::ui::{self, BesideArguments, Site};
 use crate::{Error, output};
 
 mod environment;
@@ -113,6 +114,8 @@ pub(crate) struct Arguments {
     /// The port of SQS on 127.0.0.1; 0 lets the system choose.
     #[arg(long, help_heading = "Ports", default_value_t = SQS_PORT)]
     sqs_port: u16,
+    #[command(flatten)]
+    page: BesideArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -134,9 +137,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
+    let page = arguments.page.open(Site::default()).await?;
     sqs.show(Some(&listener))?;
-    // Only a signal stops it, by ending the process.
-    serve_endpoint(listener).await;
+    if let Some(page) = &page {
+        page.show()?;
+    }
+    // Only a signal stops them, by ending the process.
+    let (_never, stop) = Stop::by_hand();
+    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, &stop));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,8 +158,14 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
+    let page = arguments.page.open(Site::default()).await?;
     sqs.show(endpoint.as_ref())?;
     arguments.show_function()?;
+    if let Some(page) = page {
+        page.show()?;
+        let stop = stop.clone();
+        tokio::spawn(async move { page.run(&stop).await });
+    }
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));
     }

@@ -1,0 +1,139 @@
+//! `requeue ui`: a local page for dead letters, live events and policies. `requeue work` and
+//! `requeue serve` serve the same page with `--ui`.
+
+use std::process::ExitCode;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Serialize;
+
+mod assets;
+mod guard;
+mod live;
+mod server;
+
+use server::Server;
+
+use crate::output::outln;
+use crate::stop::Stop;
+use crate::{Error, output};
+
+/// The port beside that of `requeue serve`.
+const PORT: u16 = 9326;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The command prints a URL with a token that is new at each start. Only a browser \
+                  that opened this URL gets the page, and only on this machine: the server listens \
+                  on 127.0.0.1. It refuses requests with another Host or Origin.\n\n\
+                  Ctrl-C ends the page.\n\n\
+                  Exit status: 130 after Ctrl-C; 1 on an error."
+)]
+pub(crate) struct Arguments {
+    /// The port on 127.0.0.1; 0 lets the system choose.
+    #[arg(long, default_value_t = PORT)]
+    port: u16,
+    /// Let the page redrive dead letters. Without this option it changes nothing.
+    #[arg(long)]
+    allow_redrive: bool,
+}
+
+/// The page beside another command.
+#[derive(clap::Args)]
+pub(crate) struct BesideArguments {
+    /// Serve the page of `requeue ui` too, on 127.0.0.1; `--ui=PORT` names a port, and 0 lets the
+    /// system choose. [default port: 9326]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "9326")]
+    ui: Option<u16>,
+    /// Let that page redrive dead letters. Without this option it changes nothing.
+    #[arg(long, requires = "ui")]
+    allow_redrive: bool,
+}
+
+/// The contents of a page.
+#[derive(Default)]
+pub(crate) struct Site {
+    /// The routes below `/api/live`, if a worker or a function runs in this process.
+    pub(crate) live: Option<Router>,
+    /// Whether the page may change a queue.
+    pub(crate) may_redrive: bool,
+}
+
+/// The facts that each screen knows.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SiteJson {
+    version: &'static str,
+    live: bool,
+    may_redrive: bool,
+}
+
+/// A page whose port is open.
+pub(crate) struct Page {
+    server: Server,
+    router: Router,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let stop = Stop::listen()?;
+        let site = Site { may_redrive: arguments.allow_redrive, ..Site::default() };
+        let page = Page::open(arguments.port, "--port", site).await?;
+        page.show()?;
+        page.run(&stop).await;
+        Ok(stop.exit_code(ExitCode::SUCCESS))
+    })
+}
+
+impl BesideArguments {
+    /// Opens the page of another command, if the user asked for it.
+    pub(crate) async fn open(&self, site: Site) -> Result<Option<Page>, Error> {
+        let Some(port) = self.ui else { return Ok(None) };
+        let site = Site { may_redrive: self.allow_redrive, ..site };
+        Ok(Some(Page::open(port, "--ui=PORT", site).await?))
+    }
+}
+
+impl Page {
+    async fn open(port: u16, option: &str, site: Site) -> Result<Self, Error> {
+        Ok(Self { server: Server::open(port, option).await?, router: routes(site) })
+    }
+
+    /// Prints the URL.
+    pub(crate) fn show(&self) -> Result<(), Error> {
+        outln!("page          {}", self.server.url())?;
+        Ok(())
+    }
+
+    /// Tells the URL where the standard output belongs to a log.
+    pub(crate) fn tell(&self) {
+        output::note(format_args!("page          {}", self.server.url()));
+    }
+
+    /// Serves the page until the stop.
+    pub(crate) async fn run(self, stop: &Stop) {
+        self.server.run(self.router, stop).await;
+    }
+}
+
+/// Serves the page beside another command until the stop.
+pub(crate) async fn run_if_any(page: Option<Page>, stop: &Stop) {
+    if let Some(page) = page {
+        page.run(stop).await;
+    }
+}
+
+fn routes(site: Site) -> Router {
+    let facts = SiteJson {
+        version: env!("CARGO_PKG_VERSION"),
+        live: site.live.is_some(),
+        may_redrive: site.may_redrive,
+    };
+    let page = get(async move || -> Response { server::json(&facts) });
+    let api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
+    assets::routes().nest("/api", api)
+}

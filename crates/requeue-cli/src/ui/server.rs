@@ -1,0 +1,194 @@
+//! The server of the local page: it listens on 127.0.0.1, guards each request, bounds it, and adds
+//! the security headers to each response. It does not know the screens.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tower::ServiceExt as _;
+
+use super::guard::{Admission, Guard, Refusal};
+use crate::Error;
+use crate::stop::Stop;
+
+/// The largest body of a request: a policy document has at most 4 KiB on Lambda, and a file more.
+pub(super) const MAX_BODY: usize = 256 * 1024;
+/// How long the body of a request may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, and how long a connection without a request stays open.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Connections at once. A browser opens six for a page.
+const MAX_CONNECTIONS: usize = 64;
+/// The bytes that hyper reads ahead of one connection.
+const READ_BUFFER: usize = 64 * 1024;
+/// How long to wait when the system has no more connections, so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long open responses may take after the end of the server.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Headers of every response. The charts are images from `blob:` URLs.
+const HEADERS: [(HeaderName, &str); 8] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'; trusted-types 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+];
+
+pub(super) struct Server {
+    listener: TcpListener,
+    guard: Arc<Guard>,
+}
+
+impl Server {
+    pub(super) async fn open(port: u16, option: &str) -> Result<Self, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
+            format!(
+                "port {port} of 127.0.0.1 cannot be opened: {error}; choose another one with \
+                 {option}"
+            )
+        })?;
+        let guard = Arc::new(Guard::new(listener.local_addr()?.port()));
+        Ok(Self { listener, guard })
+    }
+
+    /// The URL that opens the page, with the token.
+    pub(super) fn url(&self) -> String {
+        self.guard.url()
+    }
+
+    /// Serves until the stop, and then gives open responses a second.
+    pub(super) async fn run(self, router: Router, stop: &Stop) {
+        let router = router.fallback(async || {
+            (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
+        });
+        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                () = stop.told() => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((stream, _)) = accepted else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            // The browser opens a refused connection again.
+            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let (guard, router) = (Arc::clone(&self.guard), router.clone());
+            connections.spawn(async move {
+                let _permit = permit;
+                serve_connection(stream, guard, router).await;
+            });
+        }
+        drop(self.listener);
+        let _ =
+            timeout(STOP_GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    }
+}
+
+async fn serve_connection(stream: TcpStream, guard: Arc<Guard>, router: Router) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let (guard, router) = (Arc::clone(&guard), router.clone());
+        async move { Ok::<_, Infallible>(respond(&guard, router, request).await) }
+    });
+    // An error is a browser that is gone.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(READ_BUFFER)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn respond(guard: &Guard, router: Router, request: Request<Incoming>) -> Response {
+    let (head, body) = request.into_parts();
+    let admission = guard.admit(&head);
+    let mut response = match admission {
+        Ok(_) => match read(body).await {
+            Ok(body) => routed(router, Request::from_parts(head, Body::from(body))).await,
+            Err(refusal) => refused(refusal),
+        },
+        Err(refusal) => refused(refusal),
+    };
+    let headers = response.headers_mut();
+    if admission == Ok(Admission::Opened) {
+        headers.insert(header::SET_COOKIE, guard.cookie());
+    }
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn routed(router: Router, request: Request<Body>) -> Response {
+    let Ok(response) = router.oneshot(request).await;
+    response
+}
+
+/// The body of a request, within its bounds of size and time.
+async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+    const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "the body takes longer than 10 s");
+    const TOO_LARGE: Refusal =
+        (StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 256 KiB; send less");
+    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
+    let body = collected.map_err(|_| TOO_SLOW)?.map_err(|_| TOO_LARGE)?;
+    Ok(body.to_bytes())
+}
+
+/// Refuses a request, and closes its connection without reading the rest.
+fn refused((status, reason): Refusal) -> Response {
+    (status, [(header::CONNECTION, "close")], format!("{reason}\n")).into_response()
+}
+
+/// A JSON response.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// An error for the page, as JSON.
+pub(super) fn failed(status: StatusCode, error: &str) -> Response {
+    let text = serde_json::json!({ "error": error }).to_string();
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+#[expect(dead_code, reason = "for the events of the screen Live")]
+/// A response of Server-Sent Events. Each item is the data of one event: JSON in one line.
+pub(super) fn events(data: impl Stream<Item = String> + Send + 'static) -> Response {
+    let events = data.map(|data| Ok::<_, io::Error>(format!("data: {data}\n\n")));
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    (headers, Body::from_stream(events)).into_response()
+}
