@@ -26,6 +26,7 @@ mod output;
 mod places;
 mod policy_text;
 mod policy_values;
+mod progress;
 mod queue_argument;
 mod rate;
 mod redrive_policy;

@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use requeue::printable;
 use serde::Serialize;
 
-use crate::examples;
+use crate::{examples, progress};
 
 /// Writes a text to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -51,13 +51,15 @@ pub(crate) struct Unwritten(io::Error);
 
 /// Writes the text unchanged: the caller is responsible for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
-    let mut stream = anstream::stdout().lock();
-    stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
+    progress::above(|| {
+        let mut stream = anstream::stdout().lock();
+        stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
+    })
 }
 
 /// Writes the text unchanged.
 pub(crate) fn tell(text: &str) {
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    let _ = progress::above(|| anstream::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Writes a text with values from queues, files and services. Control characters are removed, so no

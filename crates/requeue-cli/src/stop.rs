@@ -10,6 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::progress;
+
 /// Whether a signal has come.
 #[derive(Clone)]
 pub(crate) struct Stop(watch::Receiver<Option<u8>>);
@@ -24,6 +26,12 @@ impl Stop {
     /// Listens for signals, which from now on no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_and(Duration::MAX, || {})
+    }
+
+    /// For commands that have nothing to clean up but the line of their progress: the first signal
+    /// ends the process.
+    pub(crate) fn end_at_once() -> io::Result<()> {
+        Self::listen_and(Duration::ZERO, || {}).map(drop)
     }
 
     /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
@@ -47,6 +55,7 @@ impl Stop {
                 first.send_replace(Some(number));
                 let number = timeout(limit, next(&mut signals)).await.unwrap_or(number);
                 before_end();
+                progress::leave();
                 std::process::exit(128 + i32::from(number));
             });
         });

@@ -19,6 +19,19 @@ pub(crate) fn table(heads: &[&str]) -> Table {
     table
 }
 
+/// `12,000`.
+pub(crate) fn thousands(count: impl TryInto<u64>) -> String {
+    let digits = count.try_into().unwrap_or(u64::MAX).to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `5 s`, `2 min`, `1 h 40 min`.
 pub(crate) fn duration(duration: Duration) -> String {
     let millis = duration.as_millis();

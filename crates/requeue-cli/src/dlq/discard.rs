@@ -14,7 +14,8 @@ use super::held::HeldMessages;
 use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
 use super::scan_result::ScanEnd;
-use super::{DeadLetters, QueueArguments, confirm, messages, note};
+use super::{DeadLetters, QueueArguments, confirm, messages, note, progress};
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -72,7 +73,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was deleted; the file stays");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let (deleted, failure) = delete(arguments, &dead_letters, &exported.ids, &stop).await;
+    let progress = CommandProgress::shown(format!("deleting from {name}"));
+    let (deleted, failure) =
+        delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
+    drop(progress);
     tell(arguments, &dead_letters, &exported, deleted)?;
     match failure {
         Some(error) => Err(error),
@@ -111,7 +115,8 @@ async fn export(
     let mut exported = Exported::default();
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
     let mut unreadable = 0;
-    let mut scan = dead_letters.scan(&arguments.place, stop);
+    let progress = progress();
+    let mut scan = dead_letters.scan(&arguments.place, stop, &progress);
     let walked = scan
         .walk(async |letters, _| {
             for letter in &letters {
@@ -160,13 +165,14 @@ async fn export(
 /// Deletes the exported messages in a scan of its own, because the answer to the question may have
 /// come after their visibility timeout. Returns the number of deleted ones, and the error that ended
 /// it.
-async fn delete(
-    arguments: &Arguments,
+pub(crate) async fn delete(
+    place: &QueueArguments,
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,
     stop: &Stop,
+    progress: &CommandProgress,
 ) -> (u64, Option<Error>) {
-    let mut scan = dead_letters.scan(&arguments.place, stop).one_by_one(None, true);
+    let mut scan = dead_letters.scan(place, stop, progress).one_by_one(None, true);
     let (mut deleted, mut failure) = (0, None);
     let walked = scan
         .walk(async |letters, held| {

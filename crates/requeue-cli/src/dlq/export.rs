@@ -12,7 +12,7 @@ use requeue::printable;
 use serde::Serialize;
 
 use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
-use super::{QueueArguments, messages, note};
+use super::{QueueArguments, messages, note, progress};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -45,11 +45,12 @@ struct ExportLine<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let progress = progress();
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let mut target = Target::open(&arguments.file, arguments.force)?;
     let stop = Stop::listen()?;
-    let mut scan = dead_letters.scan(&arguments.place, &stop);
+    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);
     let walked = scan

@@ -14,7 +14,7 @@ use super::scan::Scan;
 use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::Described;
 use super::unseen::Unseen;
-use super::{QueueArguments, messages, note};
+use super::{QueueArguments, messages, note, progress};
 use crate::stop::Stop;
 use crate::table::table;
 use crate::{Error, output};
@@ -89,10 +89,11 @@ struct Listing<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let progress = progress();
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let stop = Stop::listen()?;
-    let mut scan = dead_letters.scan(&arguments.place, &stop);
+    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let mut groups = DeadLetterGroups::default();
     let walked = scan
         .walk(async |letters, _| {

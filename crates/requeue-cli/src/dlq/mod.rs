@@ -17,7 +17,6 @@ mod import;
 mod letter;
 mod list;
 mod peek;
-mod progress_line;
 mod redrive;
 mod scan;
 mod scan_result;
@@ -26,6 +25,7 @@ mod unseen;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
 /// clap's own usage line shows an option as required even if a variable has set it.
@@ -259,9 +259,21 @@ impl DeadLetters {
         }
     }
 
-    fn scan<'a>(&'a self, place: &QueueArguments, stop: &'a Stop) -> Scan<'a> {
-        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop)
+    fn scan<'a>(
+        &'a self,
+        place: &QueueArguments,
+        stop: &'a Stop,
+        progress: &'a CommandProgress,
+    ) -> Scan<'a> {
+        progress.step(format!("looking at {}", self.name()));
+        progress.count("messages", Some(self.queue.visible));
+        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop, progress)
     }
+}
+
+/// The progress of a command, which first asks SQS for the queue.
+fn progress() -> CommandProgress {
+    CommandProgress::shown("asking SQS for the queue")
 }
 
 /// A line for the user on the standard error.

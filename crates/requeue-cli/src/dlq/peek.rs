@@ -7,7 +7,7 @@ use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, moment, reason};
-use super::{QueueArguments, note};
+use super::{QueueArguments, note, progress};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -40,10 +40,11 @@ struct PeekLine<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let progress = progress();
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let stop = Stop::listen()?;
-    let mut scan = dead_letters.scan(&arguments.place, &stop);
+    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(SHOWN);
     let (mut shown, mut more) = (0, false);
     let walked = scan

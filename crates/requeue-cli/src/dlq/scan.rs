@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 use super::held::{CutGroups, HeldMessages};
 use super::letter::Letter;
-use super::progress_line::ProgressLine;
 use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::{Described, Sqs};
 use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
 use super::{messages, note};
 use crate::Error;
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
 /// Concurrent calls.
@@ -51,7 +51,9 @@ pub(crate) struct Scan<'a> {
     cut: CutGroups,
     /// Messages that were made visible again, to receive them together with their successors.
     given_back: usize,
-    progress: ProgressLine,
+    progress: &'a CommandProgress,
+    /// Whether the progress counts the messages seen. Otherwise the caller counts.
+    counts_seen: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -60,6 +62,7 @@ impl<'a> Scan<'a> {
         queue: &'a Described,
         max_messages: usize,
         stop: &'a Stop,
+        progress: &'a CommandProgress,
     ) -> Self {
         let mut scan = Self {
             sqs,
@@ -76,7 +79,8 @@ impl<'a> Scan<'a> {
             held: HeldMessages::default(),
             cut: CutGroups::default(),
             given_back: 0,
-            progress: ProgressLine::new(),
+            progress,
+            counts_seen: true,
         };
         scan.visibility = scan.time_for(LEAST_RATE);
         scan
@@ -88,6 +92,7 @@ impl<'a> Scan<'a> {
     /// unchosen messages stay held until the end of the scan.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
         self.first_alone = true;
+        self.counts_seen = keeps_some;
         if let Some(rate) = rate.map(usize::from) {
             self.per_visit = rate.clamp(1, MAX_BATCH_ENTRIES);
             if !self.queue.arn.is_fifo() {
@@ -146,7 +151,6 @@ impl<'a> Scan<'a> {
                 self.pause().await;
             }
         };
-        self.progress.clear();
         Ok(looked)
     }
 
@@ -206,8 +210,9 @@ impl<'a> Scan<'a> {
             if visit(std::mem::replace(&mut letters, rest), &mut self.held).await?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let (seen, of) = (self.seen.len(), self.queue.visible);
-            self.progress.show(|| format!("looked at {seen} of about {of}"));
+            if self.counts_seen {
+                self.progress.done(self.seen.len());
+            }
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -318,7 +323,6 @@ impl<'a> Scan<'a> {
     /// Makes all held messages visible again. If that fails for some, notes them and returns
     /// `false`.
     pub(crate) async fn release(&mut self) -> bool {
-        self.progress.clear();
         let held = self.held.take();
         let handles: Vec<&str> = held.iter().map(String::as_str).collect();
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();

@@ -20,6 +20,8 @@ use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, Environments, simulate};
 
 use crate::Error;
 use crate::output::outln;
+use crate::progress::CommandProgress;
+use crate::stop::Stop;
 use crate::table::{duration, table};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -52,10 +54,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             (["without a table", "with a table"], ["withoutTable", "withTable"], runs, function)
         }
     };
+    if !arguments.json {
+        head(arguments, &function)?;
+    }
+    Stop::end_at_once()?;
+    let progress = CommandProgress::shown("simulating");
     let mut figures = Vec::new();
     for ((policy, environments), name) in runs.into_iter().zip(names) {
-        figures.push(simulate(arguments, policy, environments, name)?);
+        figures.push(simulate(arguments, policy, environments, name, &progress)?);
     }
+    drop(progress);
     if arguments.json {
         let figures: Map<_, _> = keys
             .into_iter()
@@ -65,6 +73,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{:#}", Value::from(figures))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut rows = table(&["", names[0], names[1]]);
+    let of_table = arguments.environments.map(|_| TABLE_ROW);
+    for (name, value) in ROWS.into_iter().chain(of_table) {
+        let values = figures.iter().map(value);
+        rows.add_row([name.to_owned()].into_iter().chain(values).collect::<Vec<_>>());
+    }
+    outln!("{}", rows.trim_fmt())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is simulated, before it takes its time.
+fn head(arguments: &Arguments, function: &str) -> Result<(), Error> {
     let Arguments { messages, outage, rate, scopes, availability, .. } = arguments;
     let of_scopes = if *scopes > 1 { format!(" of {scopes} scopes") } else { String::new() };
     let down = match availability {
@@ -77,12 +97,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         duration(*outage),
         duration(arguments.least()),
     )?;
-    let mut rows = table(&["", names[0], names[1]]);
-    let of_table = arguments.environments.map(|_| TABLE_ROW);
-    for (name, value) in ROWS.into_iter().chain(of_table) {
-        let values = figures.iter().map(value);
-        rows.add_row([name.to_owned()].into_iter().chain(values).collect::<Vec<_>>());
-    }
-    outln!("{}", rows.trim_fmt())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -21,6 +21,7 @@ use super::arguments::Arguments;
 use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
+use crate::progress::CommandProgress;
 use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests};
 
 /// Execution environments, and their concurrent calls in all.
@@ -51,16 +52,20 @@ pub(super) fn simulate(
     policy: RetryPolicy,
     environments: Environments,
     name: &'static str,
+    progress: &CommandProgress,
 ) -> Result<OutageFigures, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     runtime.block_on(async {
-        OutageRun::set_up(arguments, policy, name).await?.run(arguments, environments).await
+        OutageRun::set_up(arguments, policy, name, progress)
+            .await?
+            .run(arguments, environments)
+            .await
     })
 }
 
 /// The parts of a run, and its counts.
-struct OutageRun {
+struct OutageRun<'a> {
     sqs: EmbeddedSqs,
     queue: QueueArn,
     dead_letters: QueueArn,
@@ -68,7 +73,7 @@ struct OutageRun {
     service: DownstreamService,
     scopes: u32,
     counts: RefCell<RunCounts>,
-    progress: RefCell<RunProgress>,
+    progress: RunProgress<'a>,
 }
 
 #[derive(Default)]
@@ -79,11 +84,12 @@ struct RunCounts {
     deferrals: u64,
 }
 
-impl OutageRun {
+impl<'a> OutageRun<'a> {
     async fn set_up(
         arguments: &Arguments,
         policy: RetryPolicy,
         name: &'static str,
+        progress: &'a CommandProgress,
     ) -> Result<Self, Error> {
         // A fixed time: the milliseconds of the real one would make each run different.
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
@@ -108,7 +114,8 @@ impl OutageRun {
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.dead_letter = DeadLetterMode::Annotate;
         let service = DownstreamService::new(arguments, clock);
-        let progress = RefCell::new(RunProgress::new(name));
+        let progress = RunProgress::begin(progress, name, arguments.messages)
+            .with_outage(Duration::from_secs(arguments.outage));
         Ok(Self {
             sqs,
             queue,
@@ -198,7 +205,7 @@ impl OutageRun {
             .drain(|handled| {
                 let mut open_since = open_since.borrow_mut();
                 self.note(handled.report, open_since.entry(handled.environment).or_default());
-                self.progress.borrow_mut().tell(handled.left);
+                self.progress.tell(handled.left);
             })
             .await
     }
@@ -227,7 +234,7 @@ impl OutageRun {
             if left == 0 {
                 break;
             }
-            self.progress.borrow_mut().tell(left);
+            self.progress.tell(left);
             let records = Source::receive(&self.sqs, &self.queue, ask).await?;
             let receipts: Vec<String> = records
                 .iter()

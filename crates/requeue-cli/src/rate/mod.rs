@@ -21,14 +21,22 @@ use simulation::{Sharing, simulate};
 
 use crate::Error;
 use crate::output::outln;
+use crate::progress::CommandProgress;
+use crate::stop::Stop;
 use crate::table::{duration, table};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let policy = arguments.policy.read()?;
+    if !arguments.json {
+        head(arguments)?;
+    }
+    Stop::end_at_once()?;
+    let progress = CommandProgress::shown("simulating");
     let mut runs = Vec::new();
     for sharing in Sharing::ALL {
-        runs.push(simulate(arguments, policy.clone(), sharing)?);
+        runs.push(simulate(arguments, policy.clone(), sharing, &progress)?);
     }
+    drop(progress);
     if let Some(file) = &arguments.svg {
         let chart = chart::svg(arguments, &runs)?;
         fs::write(file, chart)
@@ -44,13 +52,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{runs:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Arguments { messages, limit, period, burst, environments, .. } = arguments;
-    outln!(
-        "{messages} messages at once; a service that takes {limit} calls in {} and a burst of \
-         {burst}; {environments} execution environments, which get batches of 10 within a window \
-         of 1 s\n",
-        duration(*period),
-    )?;
     let heads: Vec<&str> = [""].into_iter().chain(Sharing::ALL.map(Sharing::name)).collect();
     let mut rows = table(&heads);
     let columns: Vec<_> = runs.iter().map(RateFigures::rows).collect();
@@ -60,4 +61,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     outln!("{}", rows.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is simulated, before it takes its time.
+fn head(arguments: &Arguments) -> Result<(), Error> {
+    let Arguments { messages, limit, period, burst, environments, .. } = arguments;
+    outln!(
+        "{messages} messages at once; a service that takes {limit} calls in {} and a burst of \
+         {burst}; {environments} execution environments, which get batches of 10 within a window \
+         of 1 s\n",
+        duration(*period),
+    )?;
+    Ok(())
 }

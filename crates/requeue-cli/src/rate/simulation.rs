@@ -23,6 +23,7 @@ use super::calls::{Call, Calls};
 use super::figures::{RateFigures, Requests, RunCounts};
 use super::late::{LateMessages, is_put_off};
 use crate::Error;
+use crate::progress::CommandProgress;
 use crate::simulated::{OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests};
 
 /// The start time of a run.
@@ -59,10 +60,11 @@ pub(super) fn simulate(
     arguments: &Arguments,
     policy: RetryPolicy,
     sharing: Sharing,
+    progress: &CommandProgress,
 ) -> Result<RateFigures, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(run(arguments, policy, sharing))
+    runtime.block_on(run(arguments, policy, sharing, progress))
 }
 
 /// The service: it counts the calls, and takes as many as its true limit says, if it has one.
@@ -135,6 +137,7 @@ async fn run(
     arguments: &Arguments,
     policy: RetryPolicy,
     sharing: Sharing,
+    progress: &CommandProgress,
 ) -> Result<RateFigures, Error> {
     // A fixed time: the milliseconds of the real one would make each run different.
     let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
@@ -176,7 +179,9 @@ async fn run(
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
     function.duplicates = f64::from(arguments.duplicates) / 100.0;
     function.is_warm = arguments.warm;
-    let (counts, progress) = (Cell::default(), RefCell::new(RunProgress::new(sharing.name())));
+    let all = arguments.messages + arguments.tenants;
+    let progress = RunProgress::begin(progress, sharing.name(), all);
+    let counts = Cell::default();
     let late = RefCell::new(late);
     let feeding = feed(arguments, &sqs, &queue, &service);
     function
@@ -184,7 +189,7 @@ async fn run(
             counts.set(counted(counts.get(), handled.report));
             let store = stores[handled.environment].as_ref();
             late.borrow_mut().note(handled, store.is_some_and(|store| store.was_throttled()));
-            progress.borrow_mut().tell(handled.left);
+            progress.tell(handled.left);
         })
         .await?;
     let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };

@@ -1,49 +1,37 @@
-//! The progress of a run, for a person who waits for it.
+//! The progress of a run: the virtual time of an outage, and then the messages that left the queue.
 
-use std::io::IsTerminal as _;
-use std::time::{Duration, SystemTime};
+use tokio::time::{Duration, Instant};
 
-use requeue::Clock;
-use tokio::time::Instant;
+use crate::progress::CommandProgress;
 
-use crate::output::errln;
-use crate::table::duration;
-
-/// The interval of progress lines on a terminal.
-const BETWEEN_LINES: Duration = Duration::from_secs(5);
-
-/// Prints the progress of a run on the standard error, if that is a terminal. It uses the clock of
-/// this machine, and takes no virtual time.
-pub(crate) struct RunProgress {
-    name: &'static str,
+pub(crate) struct RunProgress<'a> {
+    command: &'a CommandProgress,
+    messages: u64,
     began: Instant,
-    clock: Clock,
-    told: SystemTime,
-    is_on: bool,
+    outage: Duration,
 }
 
-impl RunProgress {
-    pub(crate) fn new(name: &'static str) -> Self {
-        let clock = Clock::system();
-        Self {
-            name,
-            began: Instant::now(),
-            told: clock.now(),
-            clock,
-            is_on: std::io::stderr().is_terminal(),
-        }
+impl<'a> RunProgress<'a> {
+    pub(crate) fn begin(command: &'a CommandProgress, name: &'static str, messages: u32) -> Self {
+        command.step(name);
+        let messages = messages.into();
+        Self { command, messages, began: Instant::now(), outage: Duration::ZERO }
     }
 
-    /// Tells how many messages are left, if the last line is old enough.
-    pub(crate) fn tell(&mut self, left: usize) {
-        if !self.is_on {
-            return;
+    /// For a run in which no message is done for so long.
+    pub(crate) fn with_outage(self, outage: Duration) -> Self {
+        Self { outage, ..self }
+    }
+
+    /// Tells how many messages are left.
+    pub(crate) fn tell(&self, left: usize) {
+        let (time, left) = (self.began.elapsed(), u64::try_from(left).unwrap_or(u64::MAX));
+        if time < self.outage {
+            self.command.count("virtual s", Some(self.outage.as_secs()));
+            self.command.done(time.as_secs());
+        } else {
+            self.command.count("messages", Some(self.messages));
+            self.command.done(self.messages.saturating_sub(left));
         }
-        let now = self.clock.now();
-        if now.duration_since(self.told).is_ok_and(|time| time < BETWEEN_LINES) {
-            return;
-        }
-        self.told = now;
-        errln!("{}: after {}, {left} messages left", self.name, duration(self.began.elapsed()));
     }
 }

@@ -18,7 +18,9 @@ use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::sqs::Sqs;
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::thousands;
 
 /// The results so far.
 #[derive(Default)]
@@ -63,6 +65,7 @@ pub(crate) struct Copier<'a> {
     pub(crate) first: Instant,
     /// Groups with a message that stayed: later messages must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
+    pub(crate) progress: &'a CommandProgress,
     pub(crate) tally: Tally,
 }
 
@@ -319,8 +322,22 @@ impl<'a> Copier<'a> {
         for (at, code) in carried.failed {
             self.fail(chunk[at].letter, &code);
         }
+        self.tell();
         self.tally.fatal = self.tally.fatal.take().or(carried.fatal);
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Tells the counts. If the options choose messages, the scan counts the messages seen, because
+    /// the number of chosen ones is not known.
+    fn tell(&self) {
+        let copied = self.tally.copied.values().sum::<u64>();
+        if self.filter.is_set() {
+            let from = self.from.name();
+            self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
+        } else {
+            self.progress.done(copied);
+        }
+        self.progress.failed(self.tally.failed.values().sum());
     }
 
     /// Waits until as much time has passed as the messages so far may take.

@@ -14,7 +14,8 @@ use crate::dlq::letter::{Letter, claimed_source};
 use crate::dlq::list::{DeadLetterGroups, GroupJson};
 use crate::dlq::scan_result::{ScanEnd, ScanResult};
 use crate::dlq::unseen::Unseen;
-use crate::dlq::{DeadLetters, messages};
+use crate::dlq::{DeadLetters, messages, progress};
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -80,9 +81,10 @@ pub(crate) async fn run(
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
 ) -> Result<ExitCode, Error> {
+    let progress = progress();
     dead_letters.warn().await;
     let stop = Stop::listen()?;
-    let plan = Plan::make(arguments, dead_letters, route, &stop).await?;
+    let plan = Plan::make(arguments, dead_letters, route, &stop, &progress).await?;
     if plan.is_interrupted() {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
@@ -101,8 +103,9 @@ impl Plan {
         dead_letters: &DeadLetters,
         route: &RedriveRoute,
         stop: &Stop,
+        progress: &CommandProgress,
     ) -> Result<Self, Error> {
-        let mut scan = dead_letters.scan(&arguments.place, stop);
+        let mut scan = dead_letters.scan(&arguments.place, stop, progress);
         let limit = arguments.filter.limit.unwrap_or(u64::MAX);
         let (mut groups, mut routes) = (DeadLetterGroups::default(), PlannedRoutes::default());
         let walked = scan

@@ -25,7 +25,8 @@ use route::RedriveRoute;
 use super::letter::moment;
 use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
-use super::{DeadLetters, confirm, messages, note};
+use super::{DeadLetters, confirm, messages, note, progress};
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -67,7 +68,9 @@ async fn ask(
     stop: &Stop,
 ) -> Result<Option<ExitCode>, Error> {
     dead_letters.warn().await;
-    let plan = Plan::make(arguments, dead_letters, route, stop).await?;
+    let progress = progress();
+    let plan = Plan::make(arguments, dead_letters, route, stop, &progress).await?;
+    drop(progress);
     if plan.is_interrupted() {
         return Ok(Some(stop.exit_code(ExitCode::FAILURE)));
     }
@@ -104,13 +107,14 @@ async fn carry_out(
     route: &RedriveRoute,
     stop: &Stop,
 ) -> Result<ExitCode, Error> {
+    let progress = CommandProgress::shown(format!("redriving {}", dead_letters.name()));
     let mut redrive = RedriveResult::default();
     let mut failure = None;
     let mut has_to_copy = !route.by_move_task;
     if route.by_move_task {
         let DeadLetters { sqs, queue, .. } = dead_letters;
         let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
-        let moved = moving::follow(sqs, &queue.arn, &handle, stop).await?;
+        let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
         redrive.moved = moved.messages;
         match moved.end {
             MoveEnd::Completed => {
@@ -136,7 +140,7 @@ async fn carry_out(
         }
     }
     if has_to_copy {
-        match copy_all(arguments, dead_letters, route, stop, &mut redrive).await {
+        match copy_all(arguments, dead_letters, route, stop, &progress, &mut redrive).await {
             Ok(()) => failure = redrive.copies.fatal.take(),
             Err(error) => failure = Some(error),
         }
@@ -159,12 +163,14 @@ async fn copy_all(
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
     stop: &Stop,
+    progress: &CommandProgress,
     redrive: &mut RedriveResult,
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
-    let mut scan =
-        dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
+    let scan = dead_letters.scan(place, stop, progress);
+    let mut scan = scan.one_by_one(*rate, filter.is_set()).after(redrive.moved);
+    progress.step(format!("copying from {}", dead_letters.name()));
     let mut copier = Copier {
         sqs: &dead_letters.sqs,
         from: &dead_letters.queue.arn,
@@ -179,6 +185,7 @@ async fn copy_all(
         // and circulate.
         first: Instant::now() + CLOCK_GRAIN + CLOCK_SKEW,
         blocked: BTreeSet::new(),
+        progress,
         tally: Tally::default(),
     };
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
@@ -206,7 +213,9 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
         .into());
     };
     let stop = Stop::listen()?;
-    let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
+    let progress = CommandProgress::shown(format!("SQS is moving from {}", queue.arn.name()));
+    let handle = task.handle.unwrap_or_default();
+    let moved = moving::follow(sqs, &queue.arn, &handle, &stop, &progress).await?;
     let mut unseen = Unseen::default();
     if moved.end == MoveEnd::Completed {
         unseen = moving::left(sqs, queue, moved.messages.saturating_sub(task.moved), &stop).await?;

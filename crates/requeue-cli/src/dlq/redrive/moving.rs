@@ -6,9 +6,9 @@ use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
 use crate::Error;
-use crate::dlq::progress_line::ProgressLine;
 use crate::dlq::sqs::{Described, MoveTask, Sqs};
 use crate::dlq::unseen::{Comparison, PAUSE, Seen, Unseen};
+use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
 /// The interval between two looks at a task.
@@ -62,8 +62,9 @@ pub(crate) async fn follow(
     queue: &QueueArn,
     handle: &str,
     stop: &Stop,
+    progress: &CommandProgress,
 ) -> Result<Moved, Error> {
-    let mut progress = ProgressLine::new();
+    progress.step(format!("SQS is moving from {}", queue.name()));
     let mut is_cancelled = false;
     loop {
         let task = sqs.latest_move(queue).await;
@@ -78,13 +79,10 @@ pub(crate) async fn follow(
             .into());
         };
         if !task.is_running() {
-            progress.clear();
             return Ok(Moved { messages: task.moved, end: end(&task) });
         }
-        progress.show(|| match task.to_move {
-            Some(all) => format!("SQS has moved {} of about {all}", task.moved),
-            None => format!("SQS has moved {}", task.moved),
-        });
+        progress.count("messages", task.to_move);
+        progress.done(task.moved);
         if is_cancelled {
             // The cancelled task takes a moment to end.
             sleep(LOOK).await;
@@ -94,7 +92,7 @@ pub(crate) async fn follow(
             () = sleep(LOOK) => {}
             () = stop.told() => {
                 is_cancelled = true;
-                progress.clear();
+                progress.step("cancelling the move task");
                 let cancelled = sqs.cancel_move(queue, handle).await;
                 match (cancelled, sqs.latest_move(queue).await?) {
                     // The task may have ended in the meantime.

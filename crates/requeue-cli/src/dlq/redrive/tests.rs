@@ -31,8 +31,11 @@ async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> Re
     };
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
     let stop = Stop::listen().expect("signals");
+    let progress = CommandProgress::silent("copying");
     let mut redrive = RedriveResult::default();
-    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
+    copy_all(&arguments, &dead_letters, &route, &stop, &progress, &mut redrive)
+        .await
+        .expect("no error");
     redrive
 }
 
@@ -57,7 +60,8 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
         let asked = Sqs::new(sqs.client());
         let described = asked.describe(&queue).await.expect("it is there");
         let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
-        let mut scan = Scan::new(&asked, &described, 10_000, &stop);
+        let progress = CommandProgress::silent("looking");
+        let mut scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
         let arrivals = async {
             loop {
                 send().await;

@@ -1,0 +1,216 @@
+//! The progress of a long command, for two watchers: the person at the terminal, and a web page that
+//! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
+//! page holds up no message.
+
+use std::io::{IsTerminal as _, stderr};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use tokio::sync::watch;
+
+mod line;
+mod terminal;
+
+use line::Pace;
+
+use crate::output;
+
+/// The interval between lines on a terminal.
+const DRAW: Duration = Duration::from_millis(100);
+/// The interval between lines elsewhere, as in the log of a build.
+const TELL: Duration = Duration::from_secs(10);
+/// The time that a stuck terminal may delay the end of the process.
+const LEAVE: Duration = Duration::from_millis(100);
+
+/// The state of a long command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProgressState {
+    /// The current step, as in `copying to orders`.
+    pub(crate) step: String,
+    /// The things that the step counts, as in `messages`; empty if it counts none.
+    pub(crate) unit: &'static str,
+    pub(crate) done: u64,
+    /// `None` if the number is not known. SQS's counts are approximate, so `done` may exceed it.
+    pub(crate) total: Option<u64>,
+    pub(crate) failed: u64,
+}
+
+/// Tells the watchers of a long command where it is. If it is dropped, its line disappears, and the
+/// channels of [`watch`](Self::watch) close.
+pub(crate) struct CommandProgress {
+    state: watch::Sender<ProgressState>,
+    _display: Option<Display>,
+}
+
+impl CommandProgress {
+    /// A line on the standard error: at once on a terminal, elsewhere every ten seconds.
+    pub(crate) fn shown(step: impl Into<String>) -> Self {
+        Self::shown_after(Duration::ZERO, step)
+    }
+
+    /// For a step that is usually too short for a line.
+    pub(crate) fn shown_after(delay: Duration, step: impl Into<String>) -> Self {
+        let silent = Self::silent(step);
+        Self { _display: Display::start(delay, silent.watch()), ..silent }
+    }
+
+    /// For watchers of the channel alone.
+    pub(crate) fn silent(step: impl Into<String>) -> Self {
+        let state = ProgressState { step: step.into(), ..ProgressState::default() };
+        Self { state: watch::Sender::new(state), _display: None }
+    }
+
+    /// The state and its changes. A watcher that sleeps misses states, and holds up nothing.
+    pub(crate) fn watch(&self) -> watch::Receiver<ProgressState> {
+        self.state.subscribe()
+    }
+
+    /// The next step. The counts stay.
+    pub(crate) fn step(&self, step: impl Into<String>) {
+        self.state.send_modify(|state| state.step = step.into());
+    }
+
+    /// Counts these things from now on, of which there are so many. Other things begin at 0.
+    pub(crate) fn count(&self, unit: &'static str, total: Option<u64>) {
+        self.state.send_modify(|state| {
+            if state.unit != unit {
+                (state.unit, state.done, state.failed) = (unit, 0, 0);
+            }
+            state.total = total;
+        });
+    }
+
+    pub(crate) fn done(&self, done: impl TryInto<u64>) {
+        let done = done.try_into().unwrap_or(u64::MAX);
+        self.state.send_modify(|state| state.done = done);
+    }
+
+    pub(crate) fn failed(&self, failed: u64) {
+        self.state.send_modify(|state| state.failed = failed);
+    }
+}
+
+/// The thread that draws, and the end of its work.
+struct Display {
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Display {
+    /// `None` if the machine has no thread left: a command without a line is better than none.
+    fn start(delay: Duration, state: watch::Receiver<ProgressState>) -> Option<Self> {
+        let (end, ended) = mpsc::channel();
+        let thread = thread::Builder::new().name("progress".to_owned());
+        let thread = thread.spawn(move || {
+            if is_drawn() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+        });
+        Some(Self { end: Some(end), thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether lines can be rewritten. A terminal that is `dumb` cannot move its cursor.
+#[expect(clippy::disallowed_methods, reason = "a property of the terminal, and no setting")]
+fn is_drawn() -> bool {
+    stderr().is_terminal() && std::env::var("TERM").is_ok_and(|term| term != "dumb")
+}
+
+fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
+    let mut estimator = Estimator::begin();
+    if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let terminal = ProgressDrawTarget::term_like(Box::new(terminal::Stderr::default()));
+    let bar = ProgressBar::with_draw_target(None, terminal);
+    bar.set_style(style());
+    *drawn() = Some(bar.clone());
+    loop {
+        let state = state.borrow().clone();
+        bar.set_message(state.text(terminal::columns(), &estimator.pace(&state)));
+        if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+    }
+    drawn().take();
+    bar.finish_and_clear();
+}
+
+fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
+    let mut estimator = Estimator::begin();
+    while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
+        let state = state.borrow().clone();
+        output::note(state.text(usize::MAX, &estimator.pace(&state)));
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg}").expect("the template is valid")
+}
+
+/// A bar without a terminal, which estimates the pace.
+struct Estimator {
+    bar: ProgressBar,
+    unit: &'static str,
+}
+
+impl Estimator {
+    fn begin() -> Self {
+        Self { bar: ProgressBar::hidden(), unit: "" }
+    }
+
+    fn pace(&mut self, state: &ProgressState) -> Pace {
+        if state.unit != self.unit {
+            // Other things are counted at another pace.
+            self.unit = state.unit;
+            self.bar.reset_eta();
+        }
+        match state.total {
+            Some(total) => self.bar.set_length(total),
+            None => self.bar.unset_length(),
+        }
+        self.bar.update(|bar| bar.set_pos(state.done));
+        let Self { bar, .. } = self;
+        Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta() }
+    }
+}
+
+/// The line on the terminal. A process has one terminal, so this is global.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes other text to the terminal: above the line, which then appears again.
+pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
+    let bar = drawn().clone();
+    match bar {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Removes the line before the process ends itself.
+pub(crate) fn leave() {
+    let (leaving, left) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        if let Some(bar) = drawn().take() {
+            bar.finish_and_clear();
+        }
+        drop(leaving);
+    });
+    let _ = left.recv_timeout(LEAVE);
+}

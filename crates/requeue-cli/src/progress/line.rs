@@ -1,0 +1,170 @@
+//! The text of a line of progress, as long as the terminal allows.
+
+use std::time::Duration;
+
+use super::ProgressState;
+use crate::table::{span, thousands};
+
+/// The estimates for a state.
+pub(super) struct Pace {
+    pub(super) elapsed: Duration,
+    pub(super) per_second: f64,
+    pub(super) left: Duration,
+}
+
+/// An estimate from less time is a guess.
+const ESTIMATED: Duration = Duration::from_secs(2);
+
+impl ProgressState {
+    /// At most so many columns. On a narrow terminal the bar gets shorter, and then the rate, the
+    /// bar, the time and the step disappear.
+    pub(super) fn text(&self, columns: usize, pace: &Pace) -> String {
+        let (step, counts) = (&self.step, self.counts());
+        let (rate, time) = (self.rate(pace), self.time(pace));
+        let all = [&*counts, &rate, &time].map(str::to_owned);
+        let counts_and_time = [&*counts, "", &time].map(str::to_owned);
+        let bars = [(24, &all), (12, &all), (12, &counts_and_time), (6, &counts_and_time)];
+        let drawn =
+            bars.into_iter().filter(|_| columns != usize::MAX).filter_map(|(width, parts)| {
+                Some(format!("{step}  {}  {}", self.bar(width)?, joined(parts)))
+            });
+        let between = if counts.is_empty() { ", " } else { ": " };
+        let plain = [joined(&all), joined(&counts_and_time), counts.clone()];
+        let plain = plain.into_iter().map(|rest| {
+            if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
+        });
+        let fits = |text: &String| text.chars().count() <= columns;
+        let last = Some(counts.clone()).filter(|counts| !counts.is_empty());
+        drawn.chain(plain).chain(last).find(fits).unwrap_or_else(|| shortened(step, columns))
+    }
+
+    /// `4,000 of 12,000 messages, 3 failed`.
+    fn counts(&self) -> String {
+        let Self { unit, done, total, failed, .. } = self;
+        if unit.is_empty() {
+            return String::new();
+        }
+        let total = total.map(|total| format!(" of {}", thousands(total.max(*done))));
+        let failed =
+            if *failed > 0 { format!(", {} failed", thousands(*failed)) } else { String::new() };
+        format!("{}{} {unit}{failed}", thousands(*done), total.unwrap_or_default())
+    }
+
+    /// `410/s`, unless it is a guess.
+    fn rate(&self, pace: &Pace) -> String {
+        let is_known = self.is_counting() && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
+        if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
+    }
+
+    /// `20 s left`, or the time since the beginning if the end is not known.
+    fn time(&self, pace: &Pace) -> String {
+        let seconds = |time: Duration| span(Duration::from_secs(time.as_secs()));
+        match self.total {
+            _ if pace.elapsed < ESTIMATED => String::new(),
+            Some(total) if self.is_counting() && total > self.done && !pace.left.is_zero() => {
+                format!("{} left", seconds(pace.left.max(Duration::from_secs(1))))
+            }
+            _ => seconds(pace.elapsed),
+        }
+    }
+
+    fn is_counting(&self) -> bool {
+        !self.unit.is_empty() && self.done > 0
+    }
+
+    /// `━━━━────────`, if the total is known.
+    fn bar(&self, width: usize) -> Option<String> {
+        let total = self.total.filter(|total| *total > 0 && !self.unit.is_empty())?;
+        let part = u128::from(self.done.min(total)) * width as u128 / u128::from(total);
+        let filled = usize::try_from(part).unwrap_or(width);
+        Some("━".repeat(filled) + &"─".repeat(width - filled))
+    }
+}
+
+fn per_second(per_second: f64) -> String {
+    if per_second < 10.0 {
+        return format!("{per_second:.1}");
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    thousands(per_second.round() as u64)
+}
+
+fn joined(parts: &[String]) -> String {
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+fn shortened(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_as_much_as_the_terminal_allows() {
+        let state = ProgressState {
+            step: "copying to orders".to_owned(),
+            unit: "messages",
+            done: 4_000,
+            total: Some(12_000),
+            failed: 3,
+        };
+        let pace = Pace {
+            elapsed: Duration::from_secs(9),
+            per_second: 410.4,
+            left: Duration::from_secs(20),
+        };
+        for (columns, text) in [
+            (
+                100,
+                "copying to orders  ━━━━━━━━────────────────  4,000 of 12,000 messages, 3 failed, \
+                 410/s, 20 s left",
+            ),
+            (
+                90,
+                "copying to orders  ━━━━────────  4,000 of 12,000 messages, 3 failed, 410/s, 20 s left",
+            ),
+            (76, "copying to orders: 4,000 of 12,000 messages, 3 failed, 410/s, 20 s left"),
+            (60, "copying to orders: 4,000 of 12,000 messages, 3 failed"),
+            (40, "4,000 of 12,000 messages, 3 failed"),
+            (10, "copying t…"),
+        ] {
+            assert_eq!(state.text(columns, &pace), text, "{columns}");
+        }
+        assert!(!state.text(usize::MAX, &pace).contains('━'), "a log has no bar");
+    }
+
+    #[test]
+    fn a_line_estimates_only_what_it_can() {
+        let of = |unit, done, total, secs| {
+            let state = ProgressState {
+                step: "asking".to_owned(),
+                unit,
+                done,
+                total,
+                ..Default::default()
+            };
+            let elapsed = Duration::from_secs(secs);
+            let pace = Pace { elapsed, per_second: 2.0, left: Duration::from_secs(7) };
+            state.text(usize::MAX, &pace)
+        };
+        for (said, text) in [
+            (of("", 0, None, 1), "asking"),
+            (of("", 0, None, 3), "asking, 3 s"),
+            (of("calls", 0, None, 1), "asking: 0 calls"),
+            (of("calls", 2, None, 3), "asking: 2 calls, 2.0/s, 3 s"),
+            (of("calls", 0, Some(9), 3), "asking: 0 of 9 calls, 3 s"),
+            (of("calls", 2, Some(9), 1), "asking: 2 of 9 calls"),
+            (of("calls", 2, Some(9), 3), "asking: 2 of 9 calls, 2.0/s, 7 s left"),
+            (of("calls", 10, Some(9), 3), "asking: 10 of 10 calls, 2.0/s, 3 s"),
+        ] {
+            assert_eq!(said, text);
+        }
+    }
+}
