@@ -3,7 +3,7 @@
 //! does.
 
 use std::borrow::Cow;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -220,6 +220,31 @@ impl<'a> DeadLetter<'a> {
         self.state()?.first_sent
     }
 
+    /// When it was first received, by Requeue's clock. For a message that was redriven, the first
+    /// receive after its last redrive.
+    #[must_use]
+    pub fn first_received(&self) -> Option<SystemTime> {
+        self.state()?.first_received
+    }
+
+    /// Retries used for failures of this class.
+    #[must_use]
+    pub fn retries_of(&self, class: FailureClass) -> u32 {
+        self.state().map_or(0, |state| state.count(class))
+    }
+
+    /// The delay after its last failure, in whole seconds.
+    #[must_use]
+    pub fn last_delay(&self) -> Option<Duration> {
+        self.state()?.delay
+    }
+
+    /// Deferrals since the last call of the handler.
+    #[must_use]
+    pub fn deferrals(&self) -> u32 {
+        self.state().map_or(0, |state| state.deferrals)
+    }
+
     /// How often it was redriven from a dead-letter queue.
     #[must_use]
     pub fn redrives(&self) -> u32 {
@@ -256,8 +281,6 @@ impl<'a> DeadLetter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn dead(payload: &str, redrives: u32, why: Option<&str>) -> String {

@@ -96,11 +96,17 @@ fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Val
     })
 }
 
-fn show(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Result<(), Error> {
+fn show(name: &PolicyName, document: &Document, text: &str) -> Result<(), Error> {
     outln!("the policy {name} is valid:\n")?;
-    outln!("{}", summary(policy))?;
+    outln!("{}", report(document, text))?;
+    Ok(())
+}
+
+/// The summary of a valid document.
+pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = policy;
-    outln!(
+    let mut lines = vec![summary(policy).to_string()];
+    lines.push(format!(
         "budget: at most {} for each message; a delay that the downstream service names is cut to \
          {}{}",
         retries(*max_retries),
@@ -109,32 +115,27 @@ fn show(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Res
             "; a message expires {} after its first send",
             span(ttl)
         )),
-    )?;
-    for line in bounded(policy) {
-        outln!("{line}")?;
-    }
-    outln!("{}", protection(policy))?;
-    outln!("{}", deferrals(policy))?;
+    ));
+    lines.extend(bounded(policy));
+    lines.extend([protection(policy), deferrals(policy)]);
     match rules.len() {
         0 => {}
-        1 => outln!("rules: 1, applied before the built-in ones")?,
-        count => {
-            outln!("rules: {count}, applied before the built-in ones; the first match wins")?;
-        }
+        1 => lines.push("rules: 1, applied before the built-in ones".to_owned()),
+        count => lines.push(format!(
+            "rules: {count}, applied before the built-in ones; the first match wins"
+        )),
     }
     if policy.sqs_calls != CallPolicy::default() {
-        outln!("{}", calls(&policy.sqs_calls))?;
+        lines.push(calls(&policy.sqs_calls));
     }
     if policy.receive_calls != CallPolicy::receiving() {
-        outln!("{}", receiving(&policy.receive_calls))?;
+        lines.push(receiving(&policy.receive_calls));
     }
     if *queue != QueueConfig::default() {
-        outln!("{}", advice(queue, policy))?;
+        lines.push(advice(queue, policy));
     }
-    if let Some(line) = too_large(text) {
-        outln!("{line}")?;
-    }
-    Ok(())
+    lines.extend(too_large(text));
+    lines.join("\n")
 }
 
 /// `size: …`, for a document that does not fit into the environment of a function.

@@ -133,12 +133,7 @@ impl PolicyName {
     /// As [`read`](Self::read), with the text of the document.
     pub(crate) fn parse(&self, text: &str) -> Result<Document, Error> {
         self.refuse_arn(text.trim())?;
-        let document = || {
-            let mut settings = Settings::default();
-            settings.set_policy(text)?;
-            Ok((settings.policy, settings.rules, text.parse()?))
-        };
-        Ok(document().map_err(|invalid: InvalidPolicy| self.invalid(&invalid))?)
+        Ok(parse_text(text).map_err(|invalid| self.invalid(&invalid))?)
     }
 
     fn refuse_arn(&self, text: &str) -> Result<(), Error> {
@@ -176,6 +171,13 @@ impl fmt::Display for InvalidDocument {
 }
 
 impl std::error::Error for InvalidDocument {}
+
+/// Reads a document, with its problems one by one.
+pub(crate) fn parse_text(text: &str) -> Result<Document, InvalidPolicy> {
+    let mut settings = Settings::default();
+    settings.set_policy(text)?;
+    Ok((settings.policy, settings.rules, text.parse()?))
+}
 
 /// The command that prints the document whose ARN this is.
 fn stored(arn: &str) -> Option<String> {

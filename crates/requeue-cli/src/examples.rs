@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use crate::{Arguments, environment};
 
 /// A command's words, and its examples. Each is a line that a shell can run.
-const EXAMPLES: [(&str, &[&str]); 24] = [
+const EXAMPLES: [(&str, &[&str]); 25] = [
     ("", &["requeue demo", "requeue new orders", "requeue dlq list --queue orders-dlq"]),
     (
         "dlq",
@@ -104,6 +104,14 @@ const EXAMPLES: [(&str, &[&str]); 24] = [
         &[
             "requeue send '{\"orderId\": 7}'",
             "requeue send @order.json --queue arn:aws:sqs:eu-west-1:123456789012:orders",
+        ],
+    ),
+    (
+        "ui",
+        &[
+            "requeue ui",
+            "requeue ui --queue orders-dlq --scope tenant",
+            "requeue ui --source-queue orders --allow-redrive",
         ],
     ),
     ("event", &["requeue event '{\"orderId\": 7}' | requeue invoke -"]),

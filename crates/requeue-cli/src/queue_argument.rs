@@ -22,7 +22,7 @@ const DEFAULT_REGION: &str = "us-east-1";
 const MAX_NAME: usize = 80;
 
 /// The option `--region` of several commands.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct RegionArgument {
     /// The region of the queue, if its URL or ARN has none. [default: that of the AWS profile, or
     /// us-east-1]

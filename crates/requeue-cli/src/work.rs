@@ -19,11 +19,12 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::Error;
 use crate::address;
+use crate::dlq::QueueArguments;
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::ui::{self, BesideArguments, Site};
+use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -96,7 +97,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             }
             worker = begin(arguments) => {
                 let worker = worker?;
-                let page = arguments.page.open(Site::default()).await?;
+                let page = if arguments.page.is_on() {
+                    arguments.page.open(arguments.site().await).await?
+                } else {
+                    None
+                };
                 if let Some(page) = &page {
                     page.tell();
                 }
@@ -152,6 +157,16 @@ async fn work(
 }
 
 impl Arguments {
+    /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
+    /// for it, the page has no screen for it.
+    async fn site(&self) -> Site {
+        let source = Some(self.queue.clone());
+        let place = QueueArguments::new(None, source, self.region.given(), 1);
+        let found = place.find().await.ok();
+        let dead_letters = found.map(DeadLetterScreen::of);
+        Site { dead_letters, ..Site::default() }
+    }
+
     fn settings(&self) -> WorkerSettings {
         let mut settings = WorkerSettings::default();
         settings.receivers = self.receivers.map(usize::from);

@@ -86,7 +86,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// A message as a line of the file.
-pub(super) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
+pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
     let line = ExportLine {

@@ -1,6 +1,6 @@
 //! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -77,7 +77,7 @@ fn reasons() -> PossibleValuesParser {
 }
 
 /// The filters. Without any, all messages are chosen.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Filter {
     /// Only messages of this class. May be given several times.
     #[arg(long, help_heading = "Which messages", value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
@@ -110,9 +110,18 @@ pub(crate) struct Filter {
     /// Choose at most this many messages.
     #[arg(long, help_heading = "Which messages", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
+    /// Exactly these messages, by their own ids.
+    #[arg(skip)]
+    chosen: Option<HashSet<String>>,
 }
 
 impl Filter {
+    /// Chooses exactly these messages, by their own ids. A scan may end after the last of them.
+    pub(crate) fn of_ids(ids: HashSet<String>) -> Self {
+        let limit = u64::try_from(ids.len()).ok();
+        Self { limit, chosen: Some(ids), ..Self::default() }
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         let lists = [&self.class, &self.reason, &self.detail, &self.code, &self.id, &self.source];
         lists.iter().any(|list| !list.is_empty())
@@ -128,7 +137,8 @@ impl Filter {
         };
         let ids = [Some(letter.id.as_str()), dead.original_message_id()];
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
-        named(&self.class, &[class(dead)])
+        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
+            && named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
             && named(&self.code, &[dead.detail().and_then(code).unwrap_or_default()])
             && self.matches_detail(dead)

@@ -42,7 +42,7 @@ pub(crate) struct DeadLetterGroups {
 
 /// Class, reason, and the failure's text without the parts that vary between messages; `None` if
 /// there is no text.
-type GroupKey = (&'static str, String, Option<String>);
+pub(crate) type GroupKey = (&'static str, String, Option<String>);
 
 /// A failure's text without its words that have a digit: `order # timed out`. Requeue's own texts
 /// for responses and rules stay whole, and so does a single word.
@@ -152,10 +152,11 @@ fn show(
 }
 
 impl DeadLetterGroups {
-    pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) {
+    /// Returns the group of the message.
+    pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) -> GroupKey {
         let sent = letter.first_sent(dead);
         let key = self.key(class(dead), reason(dead), dead.detail());
-        let group = self.by_key.entry(key).or_insert_with(|| DeadLetterGroup {
+        let group = self.by_key.entry(key.clone()).or_insert_with(|| DeadLetterGroup {
             count: 0,
             oldest: None,
             example: letter.id.clone(),
@@ -167,6 +168,7 @@ impl DeadLetterGroups {
             self.sent_here += 1;
         }
         self.later_version += u64::from(dead.is_of_later_version());
+        key
     }
 
     fn key(&self, class: &'static str, reason: &str, detail: Option<&str>) -> GroupKey {

@@ -10,17 +10,17 @@ use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::{Error, output};
 
 mod confirm;
-mod discard;
-mod export;
+pub(crate) mod discard;
+pub(crate) mod export;
 mod held;
 mod import;
-mod letter;
-mod list;
+pub(crate) mod letter;
+pub(crate) mod list;
 mod peek;
-mod redrive;
-mod scan;
-mod scan_result;
-mod sqs;
+pub(crate) mod redrive;
+pub(crate) mod scan;
+pub(crate) mod scan_result;
+pub(crate) mod sqs;
 mod unseen;
 
 use self::scan::Scan;
@@ -130,8 +130,8 @@ pub(crate) enum Command {
 }
 
 /// The queue, and how many of its messages.
-#[derive(clap::Args)]
-struct QueueArguments {
+#[derive(Default, clap::Args)]
+pub(crate) struct QueueArguments {
     /// The dead-letter queue: its name, URL or ARN.
     #[arg(
         long,
@@ -158,12 +158,13 @@ struct QueueArguments {
 const MAX_IN_FLIGHT: i64 = 120_000;
 
 /// A dead-letter queue.
-struct DeadLetters {
+#[derive(Clone)]
+pub(crate) struct DeadLetters {
     sdk: SdkConfig,
-    sqs: Sqs,
-    queue: Described,
+    pub(crate) sqs: Sqs,
+    pub(crate) queue: Described,
     /// The source queue whose redrive policy named it.
-    source: Option<QueueArn>,
+    pub(crate) source: Option<QueueArn>,
 }
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
@@ -182,7 +183,17 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
 }
 
 impl QueueArguments {
-    async fn find(&self) -> Result<DeadLetters, Error> {
+    /// The dead-letter queue, or that of the source queue.
+    pub(crate) fn new(
+        queue: Option<QueueName>,
+        source_queue: Option<QueueName>,
+        region: Option<&str>,
+        max_messages: u32,
+    ) -> Self {
+        Self { queue, source_queue, region: RegionArgument::of(region), max_messages }
+    }
+
+    pub(crate) async fn find(&self) -> Result<DeadLetters, Error> {
         let (option, name) = match (&self.queue, &self.source_queue) {
             (None, Some(name)) => ("--source-queue", name),
             (Some(name), _) => ("--queue", name),
@@ -231,20 +242,37 @@ impl DeadLetters {
         self.queue.arn.name()
     }
 
+    /// The dead-letter queue of this source queue.
+    pub(crate) async fn of(sqs: Sqs, queue: &QueueArn, source: &QueueArn) -> Result<Self, Error> {
+        let (sdk, source) = (SdkConfig::builder().build(), Some(source.clone()));
+        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source })
+    }
+
+    /// With the counts of now.
+    pub(crate) async fn refreshed(&self) -> Result<Self, Error> {
+        let queue = self.sqs.describe(&self.queue.arn).await?;
+        Ok(Self { queue, ..self.clone() })
+    }
+
     /// Notes the side effects of looking into this queue.
     async fn warn(&self) {
+        self.warnings().await.iter().for_each(|text| note(text));
+    }
+
+    pub(crate) async fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
         // The permission for this request is optional; without it there is no note.
         if self.source.is_none()
             && self.sqs.sources(&self.queue.arn).await.is_ok_and(|sources| sources.is_empty())
         {
-            note(&format!(
+            warnings.push(format!(
                 "no queue's redrive policy names {}, so it may not be a dead-letter queue; each \
                  look at a message counts as a receive",
                 self.name()
             ));
         }
         if let Some((next, receives)) = &self.queue.redrive {
-            note(&format!(
+            warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
                  after {receives} receives SQS moves it to {}",
                 self.name(),
@@ -252,11 +280,12 @@ impl DeadLetters {
             ));
         }
         if self.queue.arn.is_fifo() {
-            note(&format!(
+            warnings.push(format!(
                 "{} is a FIFO queue: at most the first ten messages of each group can be looked at",
                 self.name()
             ));
         }
+        warnings
     }
 
     fn scan<'a>(
@@ -282,7 +311,7 @@ fn note(text: &str) {
 }
 
 /// `1 message`, `2 messages`.
-fn messages(count: impl TryInto<u64>) -> String {
+pub(crate) fn messages(count: impl TryInto<u64>) -> String {
     match count.try_into().unwrap_or(u64::MAX) {
         1 => "1 message".to_owned(),
         count => format!("{count} messages"),

@@ -108,6 +108,12 @@ impl<'a> Scan<'a> {
         self
     }
 
+    /// For a caller that counts by itself.
+    pub(crate) fn without_count(mut self) -> Self {
+        self.counts_seen = false;
+        self
+    }
+
     /// For a scan that starts after this many of the counted messages have left the queue.
     pub(crate) fn after(mut self, gone: u64) -> Self {
         self.gone = gone;

@@ -24,6 +24,7 @@ const MAX_ATTEMPTS: u32 = 5;
 /// The delay before the second attempt; each further delay is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
+#[derive(Clone)]
 pub(crate) struct Sqs {
     port: SqsQueue,
     client: Client,
@@ -31,6 +32,7 @@ pub(crate) struct Sqs {
 }
 
 /// A queue, described by its attributes.
+#[derive(Clone)]
 pub(crate) struct Described {
     pub(crate) arn: QueueArn,
     /// SQS's approximate count.

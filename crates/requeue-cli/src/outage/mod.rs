@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::RateLimit;
-use serde_json::{Map, Value};
+use requeue::policy::{RateLimit, RetryPolicy};
+use serde_json::{Map, Value, json};
 
 mod arguments;
 mod figures;
@@ -25,43 +25,17 @@ use crate::stop::Stop;
 use crate::table::{duration, table};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let mut protected = arguments.policy.read()?;
-    if let Some(calls) = arguments.limit {
-        protected.limit = Some(RateLimit::new(calls, Duration::from_secs(1)));
-    }
-    let (names, keys, runs, function) = match arguments.environments {
-        None => {
-            let mut unprotected = protected.clone();
-            (unprotected.max_pause, unprotected.circuit_breaker) = (None, None);
-            let runs = [(unprotected, Environments::Polling), (protected, Environments::Polling)];
-            let function = format!(
-                "{ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all"
-            );
-            (
-                ["without pause and circuit breaker", "with both"],
-                ["without", "with"],
-                runs,
-                function,
-            )
-        }
-        Some(count) => {
-            let runs = [
-                (protected.clone(), Environments::Alone(count)),
-                (protected, Environments::Sharing(count)),
-            ];
-            let function =
-                format!("{count} execution environments, with pause and circuit breaker");
-            (["without a table", "with a table"], ["withoutTable", "withTable"], runs, function)
-        }
-    };
+    let policy = arguments.policy.read()?;
+    let Comparison { names, keys, runs, function } = Comparison::of(arguments, policy);
     if !arguments.json {
         head(arguments, &function)?;
     }
     Stop::end_at_once()?;
+    let (_never, stop) = Stop::by_hand();
     let progress = CommandProgress::shown("simulating");
     let mut figures = Vec::new();
     for ((policy, environments), name) in runs.into_iter().zip(names) {
-        figures.push(simulate(arguments, policy, environments, name, &progress)?);
+        figures.push(simulate(arguments, policy, environments, name, &progress, &stop)?);
     }
     drop(progress);
     if arguments.json {
@@ -81,6 +55,68 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     outln!("{}", rows.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Two runs to compare.
+struct Comparison {
+    names: [&'static str; 2],
+    keys: [&'static str; 2],
+    runs: [(RetryPolicy, Environments); 2],
+    function: String,
+}
+
+impl Comparison {
+    fn of(arguments: &Arguments, mut protected: RetryPolicy) -> Self {
+        if let Some(calls) = arguments.limit {
+            protected.limit = Some(RateLimit::new(calls, Duration::from_secs(1)));
+        }
+        let (names, keys, runs, function) = match arguments.environments {
+            None => {
+                let mut unprotected = protected.clone();
+                (unprotected.max_pause, unprotected.circuit_breaker) = (None, None);
+                let runs =
+                    [(unprotected, Environments::Polling), (protected, Environments::Polling)];
+                let function = format!(
+                    "{ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all"
+                );
+                (
+                    ["without pause and circuit breaker", "with both"],
+                    ["without", "with"],
+                    runs,
+                    function,
+                )
+            }
+            Some(count) => {
+                let runs = [
+                    (protected.clone(), Environments::Alone(count)),
+                    (protected, Environments::Sharing(count)),
+                ];
+                let function =
+                    format!("{count} execution environments, with pause and circuit breaker");
+                (["without a table", "with a table"], ["withoutTable", "withTable"], runs, function)
+            }
+        };
+        Self { names, keys, runs, function }
+    }
+}
+
+/// The rows of both runs, for the local page: names, and a value of each run.
+pub(crate) fn rows(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    progress: &CommandProgress,
+    stop: &Stop,
+) -> Result<Value, Error> {
+    let Comparison { names, runs, .. } = Comparison::of(arguments, policy);
+    let mut figures = Vec::new();
+    for ((policy, environments), name) in runs.into_iter().zip(names) {
+        figures.push(simulate(arguments, policy, environments, name, progress, stop)?);
+    }
+    let of_table = arguments.environments.map(|_| TABLE_ROW);
+    let rows = ROWS.into_iter().chain(of_table).map(|(name, value)| {
+        json!({ "name": name.trim(), "values": figures.iter().map(value).collect::<Vec<_>>() })
+    });
+    Ok(json!({ "names": names, "rows": rows.collect::<Vec<_>>() }))
 }
 
 /// Says what is simulated, before it takes its time.

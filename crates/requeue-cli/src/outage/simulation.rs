@@ -22,7 +22,8 @@ use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
 use crate::progress::CommandProgress;
-use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests};
+use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped};
+use crate::stop::Stop;
 
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
@@ -53,15 +54,17 @@ pub(super) fn simulate(
     environments: Environments,
     name: &'static str,
     progress: &CommandProgress,
+    stop: &Stop,
 ) -> Result<OutageFigures, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(async {
+    let running = async {
         OutageRun::set_up(arguments, policy, name, progress)
             .await?
             .run(arguments, environments)
             .await
-    })
+    };
+    runtime.block_on(unless_stopped(stop, running))
 }
 
 /// The parts of a run, and its counts.
@@ -114,8 +117,8 @@ impl<'a> OutageRun<'a> {
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.dead_letter = DeadLetterMode::Annotate;
         let service = DownstreamService::new(arguments, clock);
-        let progress = RunProgress::begin(progress, name, arguments.messages)
-            .with_outage(Duration::from_secs(arguments.outage));
+        let progress =
+            RunProgress::begin(progress, name, arguments.messages).with_outage(arguments.outage);
         Ok(Self {
             sqs,
             queue,

@@ -5,7 +5,8 @@
 use std::fs;
 use std::process::ExitCode;
 
-use serde_json::json;
+use requeue::policy::RetryPolicy;
+use serde_json::{Value, json};
 
 mod arguments;
 mod calls;
@@ -31,10 +32,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         head(arguments)?;
     }
     Stop::end_at_once()?;
+    let (_never, stop) = Stop::by_hand();
     let progress = CommandProgress::shown("simulating");
     let mut runs = Vec::new();
     for sharing in Sharing::ALL {
-        runs.push(simulate(arguments, policy.clone(), sharing, &progress)?);
+        runs.push(simulate(arguments, policy.clone(), sharing, &progress, &stop)?);
     }
     drop(progress);
     if let Some(file) = &arguments.svg {
@@ -61,6 +63,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     outln!("{}", rows.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rows of the three runs, for the local page: names, and a value of each run.
+pub(crate) fn rows(
+    arguments: &Arguments,
+    policy: &RetryPolicy,
+    progress: &CommandProgress,
+    stop: &Stop,
+) -> Result<Value, Error> {
+    let mut columns = Vec::new();
+    for sharing in Sharing::ALL {
+        columns.push(simulate(arguments, policy.clone(), sharing, progress, stop)?.rows());
+    }
+    let rows = columns[0].iter().enumerate().map(|(at, (name, _))| {
+        let values = columns.iter().map(|rows| rows[at].1.clone());
+        json!({ "name": name.trim(), "values": values.collect::<Vec<_>>() })
+    });
+    Ok(json!({ "names": Sharing::ALL.map(Sharing::name), "rows": rows.collect::<Vec<_>>() }))
 }
 
 /// Says what is simulated, before it takes its time.

@@ -24,7 +24,10 @@ use super::figures::{RateFigures, Requests, RunCounts};
 use super::late::{LateMessages, is_put_off};
 use crate::Error;
 use crate::progress::CommandProgress;
-use crate::simulated::{OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests};
+use crate::simulated::{
+    OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped,
+};
+use crate::stop::Stop;
 
 /// The start time of a run.
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -61,10 +64,11 @@ pub(super) fn simulate(
     policy: RetryPolicy,
     sharing: Sharing,
     progress: &CommandProgress,
+    stop: &Stop,
 ) -> Result<RateFigures, Error> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(run(arguments, policy, sharing, progress))
+    runtime.block_on(unless_stopped(stop, run(arguments, policy, sharing, progress)))
 }
 
 /// The service: it counts the calls, and takes as many as its true limit says, if it has one.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
-use requeue::FailureClass;
 use requeue::policy::RetryPolicy;
+use requeue::{FailureClass, QueueConfig};
 
-mod chart;
+pub(crate) mod chart;
 mod cost;
-mod json;
+pub(crate) mod json;
 pub(crate) mod timeline;
 pub(crate) mod panel;
 mod text;
@@ -187,7 +187,17 @@ impl Arguments {
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
         let name = arguments.policy_name()?;
-        let (mut policy, _, named) = name.read()?;
+        let (policy, _, named) = name.read()?;
+        Ok(Self::of_policy(arguments, name.title(), policy, &named))
+    }
+
+    /// The schedule of this policy; the other options count, and its name does not.
+    pub(crate) fn of_policy(
+        arguments: &Arguments,
+        name: String,
+        mut policy: RetryPolicy,
+        named: &QueueConfig,
+    ) -> Self {
         policy.max_retries = policy.max_retries.min(arguments.max_retries.unwrap_or(u32::MAX));
         policy.message_ttl = [policy.message_ttl, arguments.ttl].into_iter().flatten().min();
         let queue = QueueModel {
@@ -205,7 +215,7 @@ impl Schedule {
             price: arguments.price_per_million,
         };
         let classes = FailureClass::ALL.map(|class| ClassSchedule::of(&policy, class, &queue));
-        Ok(Self { name: name.title(), policy, queue, classes: classes.into() })
+        Self { name, policy, queue, classes: classes.into() }
     }
 }
 

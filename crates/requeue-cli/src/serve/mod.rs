@@ -18,11 +18,13 @@ use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::dlq::DeadLetters;
+use crate::dlq::sqs::Sqs;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::output::outln;
 use crate::stop::Stop;
-use crate::ui::{self, BesideArguments, Site};
+use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, output};
 
 mod environment;
@@ -137,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
-    let page = arguments.page.open(Site::default()).await?;
+    let page = arguments.page.open(sqs.site().await?).await?;
     sqs.show(Some(&listener))?;
     if let Some(page) = &page {
         page.show()?;
@@ -158,7 +160,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
-    let page = arguments.page.open(Site::default()).await?;
+    let page = arguments.page.open(sqs.site().await?).await?;
     sqs.show(endpoint.as_ref())?;
     arguments.show_function()?;
     if let Some(page) = page {
@@ -215,6 +217,15 @@ impl ServedSqs {
         let server = embedded.serve(arguments.sqs_port).await;
         let server = server.map_err(|error| taken(arguments.sqs_port, "--sqs-port", &error))?;
         Ok(Self { embedded, server, queue, dead_letters })
+    }
+
+    /// The page's view of the queue.
+    async fn site(&self) -> Result<Site, Error> {
+        let dead_letters =
+            DeadLetters::of(Sqs::new(self.embedded.client()), &self.dead_letters, &self.queue)
+                .await?;
+        let dead_letters = Some(DeadLetterScreen::of(dead_letters));
+        Ok(Site { dead_letters, ..Site::default() })
     }
 
     fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {

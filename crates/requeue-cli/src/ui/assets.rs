@@ -17,13 +17,15 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str, &str); 9] = files! {
+const FILES: [(&str, &str, &str); 11] = files! {
     "/": HTML "index.html",
     "/style.css": CSS "style.css",
     "/icon.svg": SVG "icon.svg",
     "/app.js": JAVASCRIPT "app.js",
     "/api.js": JAVASCRIPT "api.js",
     "/dom.js": JAVASCRIPT "dom.js",
+    "/job.js": JAVASCRIPT "job.js",
+    "/selection.js": JAVASCRIPT "selection.js",
     "/dead_letters.js": JAVASCRIPT "dead_letters.js",
     "/live.js": JAVASCRIPT "live.js",
     "/policy.js": JAVASCRIPT "policy.js",

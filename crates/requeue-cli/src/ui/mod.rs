@@ -9,18 +9,29 @@ use axum::routing::get;
 use serde::Serialize;
 
 mod assets;
+mod dead_letters;
 mod guard;
+mod job;
 mod live;
+mod place;
+mod policy;
 mod server;
+mod snapshot;
 
+pub(crate) use dead_letters::DeadLetterScreen;
+use job::JobPlace;
 use server::Server;
 
+use crate::dlq::QueueArguments;
 use crate::output::outln;
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::{Error, output};
 
 /// The port beside that of `requeue serve`.
 const PORT: u16 = 9326;
+/// Messages of a dead-letter queue that the page looks at.
+const MAX_MESSAGES: u32 = 10_000;
 
 #[derive(clap::Args)]
 #[command(
@@ -31,6 +42,28 @@ const PORT: u16 = 9326;
                   Exit status: 130 after Ctrl-C; 1 on an error."
 )]
 pub(crate) struct Arguments {
+    /// The dead-letter queue: its name, URL or ARN. Without a queue, the page has only the screen for policies.
+    #[arg(
+        long,
+        help_heading = "Queue",
+        alias = "queue-url",
+        value_name = "QUEUE",
+        conflicts_with = "source_queue"
+    )]
+    queue: Option<QueueName>,
+    /// A source queue, instead: the page shows the dead-letter queue in its redrive policy.
+    #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
+    source_queue: Option<QueueName>,
+    #[command(flatten)]
+    region: RegionArgument,
+    /// Most messages to look at.
+    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = MAX_MESSAGES,
+          value_parser = clap::value_parser!(u32).range(1..=120_000))]
+    max_messages: u32,
+    /// The message attribute that names a tenant, or a JSON pointer into the body, as in
+    /// `REQUEUE_SCOPE`. [default: the message group]
+    #[arg(long, help_heading = "Queue", value_name = "ATTRIBUTE")]
+    scope: Option<String>,
     /// The port on 127.0.0.1; 0 lets the system choose.
     #[arg(long, default_value_t = PORT)]
     port: u16,
@@ -57,6 +90,7 @@ pub(crate) struct BesideArguments {
 pub(crate) struct Site {
     /// The routes below `/api/live`, if a worker or a function runs in this process.
     pub(crate) live: Option<Router>,
+    pub(crate) dead_letters: Option<DeadLetterScreen>,
     /// Whether the page may change a queue.
     pub(crate) may_redrive: bool,
 }
@@ -67,6 +101,7 @@ pub(crate) struct Site {
 struct SiteJson {
     version: &'static str,
     live: bool,
+    dead_letters: bool,
     may_redrive: bool,
 }
 
@@ -74,22 +109,45 @@ struct SiteJson {
 pub(crate) struct Page {
     server: Server,
     router: Router,
+    jobs: [JobPlace; 2],
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let stop = Stop::listen()?;
-        let site = Site { may_redrive: arguments.allow_redrive, ..Site::default() };
+        let site = Site { dead_letters: arguments.dead_letters().await?, ..Site::default() };
+        let site = Site { may_redrive: arguments.allow_redrive, ..site };
         let page = Page::open(arguments.port, "--port", site).await?;
         page.show()?;
         page.run(&stop).await;
         Ok(stop.exit_code(ExitCode::SUCCESS))
-    })
+    });
+    // A job that did not end in time must not keep the process.
+    runtime.shutdown_background();
+    ended
+}
+
+impl Arguments {
+    async fn dead_letters(&self) -> Result<Option<DeadLetterScreen>, Error> {
+        let Self { queue, source_queue, region, max_messages, scope, .. } = self;
+        if queue.is_none() && source_queue.is_none() {
+            return Ok(None);
+        }
+        let place =
+            QueueArguments::new(queue.clone(), source_queue.clone(), region.given(), *max_messages);
+        let dead_letters = place.find().await?;
+        let (max_messages, scope) = (*max_messages, scope.clone());
+        Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
+    }
 }
 
 impl BesideArguments {
+    pub(crate) fn is_on(&self) -> bool {
+        self.ui.is_some()
+    }
+
     /// Opens the page of another command, if the user asked for it.
     pub(crate) async fn open(&self, site: Site) -> Result<Option<Page>, Error> {
         let Some(port) = self.ui else { return Ok(None) };
@@ -100,7 +158,9 @@ impl BesideArguments {
 
 impl Page {
     async fn open(port: u16, option: &str, site: Site) -> Result<Self, Error> {
-        Ok(Self { server: Server::open(port, option).await?, router: routes(site) })
+        let jobs = <[JobPlace; 2]>::default();
+        let router = routes(site, &jobs);
+        Ok(Self { server: Server::open(port, option).await?, router, jobs })
     }
 
     /// Prints the URL.
@@ -114,9 +174,12 @@ impl Page {
         output::note(format_args!("page          {}", self.server.url()));
     }
 
-    /// Serves the page until the stop.
+    /// Serves the page until the stop, and then ends its jobs.
     pub(crate) async fn run(self, stop: &Stop) {
         self.server.run(self.router, stop).await;
+        for job in &self.jobs {
+            job.end().await;
+        }
     }
 }
 
@@ -127,13 +190,19 @@ pub(crate) async fn run_if_any(page: Option<Page>, stop: &Stop) {
     }
 }
 
-fn routes(site: Site) -> Router {
+fn routes(site: Site, [of_queue, of_policy]: &[JobPlace; 2]) -> Router {
     let facts = SiteJson {
         version: env!("CARGO_PKG_VERSION"),
         live: site.live.is_some(),
+        dead_letters: site.dead_letters.is_some(),
         may_redrive: site.may_redrive,
     };
     let page = get(async move || -> Response { server::json(&facts) });
-    let api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
+    let mut api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
+    api = api.nest("/policy", policy::routes(of_policy.clone()));
+    if let Some(queue) = site.dead_letters {
+        let routes = dead_letters::routes(queue, site.may_redrive, of_queue.clone());
+        api = api.nest("/dead-letters", routes);
+    }
     assets::routes().nest("/api", api)
 }

@@ -19,7 +19,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use requeue::printable;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -170,18 +173,50 @@ fn refused((status, reason): Refusal) -> Response {
     (status, [(header::CONNECTION, "close")], format!("{reason}\n")).into_response()
 }
 
-/// A JSON response.
+/// A JSON response. Values may come from queues, so its texts have no control characters: U+FFFD
+/// stands for each.
 pub(super) fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    let value = serde_json::to_value(value).expect("its keys are texts");
+    let text = printable_value(value).to_string();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+fn printable_value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(printable::text(&text).into_owned()),
+        Value::Array(values) => values.into_iter().map(printable_value).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (printable::text(&name).into_owned(), printable_value(value)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
 }
 
-/// An error for the page, as JSON.
-pub(super) fn failed(status: StatusCode, error: &str) -> Response {
-    let text = serde_json::json!({ "error": error }).to_string();
-    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+/// An error for the page, which shows its text.
+#[derive(Debug)]
+pub(super) struct FailedRequest {
+    status: StatusCode,
+    text: String,
+}
+
+impl FailedRequest {
+    pub(super) fn new(status: StatusCode, text: &(impl ToString + ?Sized)) -> Self {
+        Self { status, text: text.to_string() }
+    }
+}
+
+impl IntoResponse for FailedRequest {
+    fn into_response(self) -> Response {
+        (self.status, json(&serde_json::json!({ "error": self.text }))).into_response()
+    }
+}
+
+/// The JSON body of a request.
+pub(super) fn parsed<T: DeserializeOwned>(body: &Bytes) -> Result<T, FailedRequest> {
+    serde_json::from_slice(body).map_err(|error| {
+        FailedRequest::new(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"))
+    })
 }
 
 #[expect(dead_code, reason = "for the events of the screen Live")]

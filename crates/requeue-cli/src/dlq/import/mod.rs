@@ -17,9 +17,9 @@ mod report;
 use file::{ImportFile, Line, Summary};
 use report::{Report, Sent};
 
-use super::progress_line::ProgressLine;
 use super::sqs::Sqs;
 use super::{confirm, messages, note};
+use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::{Error, output};
@@ -141,7 +141,8 @@ impl Importer<'_> {
         summary: &Summary,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let mut progress = ProgressLine::new();
+        let progress = CommandProgress::shown("sending");
+        progress.count("messages", u64::try_from(summary.left).ok());
         let mut blocked = BTreeSet::new();
         for batch in file.batches(sent, self.to.is_fifo())? {
             let mut batch = batch?;
@@ -155,13 +156,12 @@ impl Importer<'_> {
             if self.failed > failed_before && self.to.is_fifo() {
                 blocked.extend(groups);
             }
-            progress.show(|| format!("sent {} of {}", self.sent, summary.left));
+            progress.done(self.sent);
             self.pace(arguments.rate, stop).await;
             if stop.is_told() || self.fatal.is_some() {
                 break;
             }
         }
-        progress.clear();
         Ok(())
     }
 

@@ -50,7 +50,7 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                chosen message is, or may be, still here; 130 after Ctrl-C. \
                                --dry-run ends with 0 even if its plan is incomplete.";
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -85,7 +85,20 @@ pub(crate) struct Arguments {
     pub(super) json: bool,
 }
 
+/// The options of copies that a person chooses on the local page.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyOptions {
+    pub(crate) rate: Option<u16>,
+    pub(crate) fresh_budget: bool,
+}
+
 impl Arguments {
+    /// Copies the messages that the filter chooses to their source queues.
+    pub(crate) fn copying(filter: Filter, place: QueueArguments, options: CopyOptions) -> Self {
+        let CopyOptions { rate, fresh_budget } = options;
+        Self { place, filter, rate, fresh_budget, copy: true, ..Self::default() }
+    }
+
     /// Whether an option needs copies, because a move task of SQS cannot do it.
     pub(crate) fn has_to_copy(&self) -> bool {
         self.copy || self.fresh_budget || self.filter.is_set()

@@ -327,11 +327,11 @@ impl<'a> Copier<'a> {
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Tells the counts. If the options choose messages, the scan counts the messages seen, because
+    /// Tells the counts. If the options choose messages without a limit, the scan counts the messages seen, because
     /// the number of chosen ones is not known.
     fn tell(&self) {
         let copied = self.tally.copied.values().sum::<u64>();
-        if self.filter.is_set() {
+        if self.filter.is_set() && self.filter.limit.is_none() {
             let from = self.from.name();
             self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
         } else {

@@ -35,7 +35,7 @@ struct DryRunJson<'a> {
 /// The number of messages for each destination.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PlannedRoutes {
+pub(super) struct PlannedRoutes {
     to_move: u64,
     /// By the name of the queue.
     to_copy: BTreeMap<String, u64>,
@@ -48,8 +48,29 @@ struct PlannedRoutes {
 }
 
 impl PlannedRoutes {
+    /// The copies, and the messages that stay, with the reason.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (to, count) in &self.to_copy {
+            lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
+        }
+        lines.extend(self.left.lines("would stay here").lines().map(str::to_owned));
+        for (why, count) in &self.not_possible {
+            lines.push(format!("{} would stay here: {why}", messages(*count)));
+        }
+        for (source, count) in &self.not_possible_by_claim {
+            lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
+        }
+        lines
+    }
+
     /// Returns `false` if the message stays because it belongs to another queue.
-    fn add(&mut self, route: &RedriveRoute, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+    pub(super) fn add(
+        &mut self,
+        route: &RedriveRoute,
+        letter: &Letter,
+        dead: &DeadLetter<'_>,
+    ) -> bool {
         let count = match route.of(letter, dead) {
             _ if route.moves(letter) => &mut self.to_move,
             Ok(to) => self.to_copy.entry(to.name().to_owned()).or_default(),
@@ -194,16 +215,7 @@ fn text(
     } else if routes.to_copy.is_empty() {
         lines.push("no message would be copied".to_owned());
     }
-    for (to, count) in &routes.to_copy {
-        lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
-    }
-    lines.extend(routes.left.lines("would stay here").lines().map(str::to_owned));
-    for (why, count) in &routes.not_possible {
-        lines.push(format!("{} would stay here: {why}", messages(*count)));
-    }
-    for (source, count) in &routes.not_possible_by_claim {
-        lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
-    }
+    lines.extend(routes.lines());
     if not_chosen > 0 {
         lines.push(format!("{} would stay here, not chosen", messages(not_chosen)));
     }

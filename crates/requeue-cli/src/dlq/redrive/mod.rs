@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 mod arguments;
+mod chosen;
 mod route;
 mod copy;
 mod dry_run;
@@ -15,7 +16,8 @@ mod result;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::{Arguments, HELP};
+pub(crate) use arguments::{Arguments, CopyOptions, HELP};
+pub(crate) use chosen::{plan, redrive};
 use copy::{Copier, Tally};
 use dry_run::Plan;
 use moving::MoveEnd;
@@ -170,6 +172,10 @@ async fn copy_all(
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let scan = dead_letters.scan(place, stop, progress);
     let mut scan = scan.one_by_one(*rate, filter.is_set()).after(redrive.moved);
+    if filter.limit.is_some() {
+        scan = scan.without_count();
+        progress.count("messages", filter.limit);
+    }
     progress.step(format!("copying from {}", dead_letters.name()));
     let mut copier = Copier {
         sqs: &dead_letters.sqs,

@@ -25,7 +25,10 @@ function show(isFirst) {
   }
   leave = SCREENS[screen](root, page);
   document.title = `${root.querySelector("h1").textContent} · requeue`;
-  if (!isFirst) main.focus();
+  if (!isFirst) {
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
 }
 
 // The address shall not keep the token.

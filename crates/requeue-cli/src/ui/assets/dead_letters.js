@@ -1,7 +1,361 @@
-// The screen "Dead letters".
+// The screen "Dead letters": groups, messages, export and redrive.
 
-import { h } from "/dom.js";
+import { read, send } from "/api.js";
+import { ago, announce, count, h, span } from "/dom.js";
+import { follow } from "/job.js";
+import { selectionBar } from "/selection.js";
 
-export function deadLetters(root) {
+const ROOT = "/api/dead-letters";
+const GROUPS_AT_ONCE = 200;
+// The columns by which groups are told apart.
+const KEYS = [["class", "Class"], ["reason", "Reason"], ["code", "Failure"], ["tenant", "Tenant"]];
+
+export function deadLetters(root, page) {
   root.append(h("h1", {}, "Dead letters"));
+  if (!page.deadLetters) {
+    root.append(
+      h("p", {}, "No dead-letter queue is open. Start the page with one:"),
+      h("pre", {}, "requeue ui --queue-url URL\nrequeue ui --source-queue-url URL"),
+    );
+    return null;
+  }
+  const screen = new Screen(root);
+  screen.load();
+  return () => screen.leave();
+}
+
+class Screen {
+  constructor(root) {
+    this.facts = h("div");
+    this.work = h("div");
+    this.result = h("div", { "aria-live": "polite" });
+    this.list = h("div");
+    this.messages = h("section", { "aria-label": "Messages", tabindex: "-1" });
+    this.bar = h("div", { class: "dock" });
+    root.append(this.facts, this.work, this.result, this.list, this.messages, this.bar);
+    this.ends = () => {};
+  }
+
+  leave() {
+    this.isLeft = true;
+    this.ends();
+  }
+
+  async load() {
+    try {
+      this.queue = await read(ROOT);
+    } catch (error) {
+      this.facts.replaceChildren(problem(error));
+      return;
+    }
+    if (this.isLeft) return;
+    this.showFacts();
+    this.showGroups();
+    if (this.queue.job?.isRunning) this.follow();
+  }
+
+  showFacts() {
+    const { queue, source, warnings, snapshot } = this.queue;
+    const name = (arn) => h("span", { class: "mono", title: arn }, arn.split(":").pop());
+    this.look = h("button", { type: "button", class: "primary", click: () => this.start("look") }, snapshot ? "Look again" : "Look at the queue");
+    this.facts.replaceChildren(
+      h("p", { class: "subtitle" }, name(queue), source ? [" of ", name(source)] : null),
+      h("p", { class: "muted" }, "A look receives every message once, so its receive count grows by one. SQS hides the messages from other readers meanwhile. Afterwards they are visible again."),
+      warnings.map((text) => h("p", { class: "warning" }, text)),
+      h("p", {}, this.look),
+    );
+  }
+
+  async start(action) {
+    try {
+      await send(`${ROOT}/${action}`);
+    } catch (error) {
+      this.result.replaceChildren(problem(error));
+      return;
+    }
+    this.follow();
+  }
+
+  follow() {
+    this.look.disabled = true;
+    this.result.replaceChildren();
+    for (const part of [this.list, this.messages, this.bar]) part.replaceChildren();
+    this.ends = follow(this.work, `${ROOT}/job`, (job) => this.end(job));
+  }
+
+  async end(job) {
+    await this.load();
+    if (!job) return;
+    const error = job.error ?? job.result?.error;
+    const lines = job.result?.lines ?? [];
+    if (lines.length > 0) {
+      this.result.append(h("div", { class: job.result.isComplete ? "done" : "warning" }, lines.map((line) => h("p", {}, line))));
+      this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
+    }
+    if (error) this.result.append(problem(new Error(error)));
+    announce(error ?? (lines.join(". ") || count(this.queue.snapshot?.count ?? 0, "message")));
+    (this.list.querySelector("table") ?? this.look).focus({ preventScroll: true });
+  }
+
+  showGroups() {
+    const { snapshot } = this.queue;
+    for (const part of [this.list, this.messages, this.bar]) part.replaceChildren();
+    this.chosen = { groups: new Set(), messages: new Map() };
+    if (!snapshot) return;
+    if (!snapshot.isReleased) {
+      this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
+    }
+    if (!snapshot.isComplete) {
+      const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
+      this.list.append(h("p", { class: "warning" }, `${missed} Redrive or discard some, or look again later.`));
+    }
+    if (snapshot.count === 0) {
+      this.list.append(h("p", { class: "empty" }, "The queue has no visible message."));
+      return;
+    }
+    this.groups = snapshot.groups.map((group, at) => ({ ...group, at }));
+    this.groups.sort((one, other) => other.count - one.count);
+    this.shown = GROUPS_AT_ONCE;
+    const filters = KEYS.map(([key, name]) => this.filter(key, name)).filter(Boolean);
+    this.body = h("tbody");
+    this.all = h("input", { type: "checkbox", "aria-label": "Choose all groups that are shown", change: () => this.chooseAll() });
+    this.summary = h("p", { class: "muted" });
+    this.more = h("p");
+    this.hasTenants = this.groups.some((group) => group.tenant !== null);
+    this.list.append(
+      h("div", { class: "filters" }, filters),
+      this.summary,
+      h("div", { class: "scroll" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
+      this.more,
+    );
+    this.selection = selectionBar(this.bar, this.queue, (selection) => this.redrive(selection));
+    this.fill();
+  }
+
+  head() {
+    const keys = KEYS.filter(([key]) => key !== "tenant" || this.hasTenants);
+    return h("thead", {}, h("tr", {},
+      h("th", { class: "choice" }, this.all),
+      h("th", { scope: "col", class: "number" }, "Messages"),
+      keys.map(([, name]) => h("th", { scope: "col" }, name)),
+      h("th", { scope: "col" }, "Oldest"),
+    ));
+  }
+
+  // A menu of the values of a column, if there are several.
+  filter(key, name) {
+    const values = [...new Set(this.groups.map((group) => group[key]))].sort();
+    if (values.length < 2) return null;
+    const select = h("select", { "data-key": key, change: () => { this.shown = GROUPS_AT_ONCE; this.fill(); } },
+      h("option", { value: "" }, "all"),
+      values.slice(0, 500).map((value, at) => h("option", { value: String(at + 1) }, value ?? "none")),
+    );
+    select.values = values;
+    return h("label", {}, name, select);
+  }
+
+  filtered() {
+    const wanted = [...this.list.querySelectorAll("select")].filter((select) => select.value !== "");
+    return this.groups.filter((group) => wanted.every((select) => group[select.dataset.key] === select.values[Number(select.value) - 1]));
+  }
+
+  fill() {
+    const groups = this.filtered();
+    const total = groups.reduce((all, group) => all + group.count, 0);
+    const taken = new Date(this.queue.snapshot.taken).toLocaleTimeString();
+    this.summary.textContent = `${count(total, "message")} in ${count(groups.length, "group")}, looked at ${taken}`;
+    this.body.replaceChildren(...groups.slice(0, this.shown).map((group) => this.group(group)));
+    const left = groups.length - this.shown;
+    this.more.replaceChildren(...(left > 0 ? [h("button", { type: "button", click: () => { this.shown += GROUPS_AT_ONCE; this.fill(); } }, `Show ${Math.min(left, GROUPS_AT_ONCE)} more groups`)] : []));
+    this.tell();
+  }
+
+  group(group) {
+    const name = [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(", ");
+    const box = h("input", {
+      type: "checkbox",
+      "aria-label": `Choose ${count(group.count, "message")}: ${name}`,
+      change: () => {
+        if (box.checked) this.chosen.groups.add(group.at);
+        else this.chosen.groups.delete(group.at);
+        this.tell();
+      },
+    });
+    box.checked = this.chosen.groups.has(group.at);
+    const open = h("button", { type: "button", class: "link", "aria-label": `Show ${count(group.count, "message")}: ${name}`, click: () => this.open(group) }, group.count.toLocaleString("en"));
+    return h("tr", {},
+      h("td", { class: "choice" }, box),
+      h("td", { class: "number" }, open),
+      h("td", {}, h("span", { class: `class ${group.class}` }, group.class)),
+      h("td", {}, group.reason),
+      h("td", { class: "text" }, group.code ?? h("span", { class: "muted" }, "none")),
+      this.hasTenants ? h("td", { class: "text" }, group.tenant ?? h("span", { class: "muted" }, "none")) : null,
+      h("td", {}, h("time", { datetime: group.oldest ?? "", title: group.oldest ?? "" }, ago(group.oldest))),
+    );
+  }
+
+  chooseAll() {
+    for (const group of this.filtered()) {
+      if (this.all.checked) this.chosen.groups.add(group.at);
+      else this.chosen.groups.delete(group.at);
+    }
+    if (!this.all.checked) this.chosen.messages.clear();
+    this.fill();
+  }
+
+  // Tells the selection bar how many messages are chosen.
+  tell() {
+    const { groups, messages } = this.chosen;
+    const counts = this.groups.filter((group) => groups.has(group.at)).map((group) => group.count);
+    const single = [...messages.values()].filter((group) => !groups.has(group)).length;
+    this.all.checked = groups.size > 0 && this.filtered().every((group) => groups.has(group.at));
+    this.selection.update(counts.reduce((all, one) => all + one, single), {
+      snapshot: this.queue.snapshot.number,
+      groups: [...groups],
+      messages: [...messages.keys()],
+    });
+    for (const box of this.messages.querySelectorAll("input[data-group]")) {
+      const isWhole = groups.has(Number(box.dataset.group));
+      box.disabled = isWhole;
+      box.checked = isWhole || messages.has(Number(box.value));
+    }
+  }
+
+  async open(group) {
+    const rows = h("tbody");
+    const more = h("p");
+    const close = h("button", { type: "button", click: () => { this.messages.replaceChildren(); this.list.querySelector("table").focus(); } }, "Close");
+    this.messages.replaceChildren(
+      h("div", { class: "row" }, h("h2", {}, count(group.count, "message")), close),
+      h("p", { class: "muted" }, [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(" · ")),
+      h("div", { class: "scroll" }, h("table", { "aria-label": "Messages of the group" },
+        h("thead", {}, h("tr", {}, ["", "Message", "First sent", "Retries", "Receives", "Size"].map((name) => h("th", { scope: "col" }, name)))), rows)),
+      more,
+    );
+    const load = async (from) => {
+      const { number } = this.queue.snapshot;
+      let part;
+      try {
+        part = await read(`${ROOT}/looks/${number}/groups/${group.at}/${from}`);
+      } catch (error) {
+        more.replaceChildren(problem(error));
+        return;
+      }
+      rows.append(...part.flatMap((message) => this.message(group, message)));
+      const seen = from + part.length;
+      more.replaceChildren(...(seen < group.count ? [h("button", { type: "button", click: () => load(seen) }, `Show more of ${(group.count - seen).toLocaleString("en")}`)] : []));
+      this.tell();
+    };
+    await load(0);
+    this.messages.focus({ preventScroll: true });
+    this.messages.scrollIntoView({ block: "start" });
+  }
+
+  message(group, message) {
+    const box = h("input", {
+      type: "checkbox",
+      value: message.at,
+      "data-group": group.at,
+      "aria-label": `Choose message ${message.messageId}`,
+      change: () => {
+        if (box.checked) this.chosen.messages.set(message.at, group.at);
+        else this.chosen.messages.delete(message.at);
+        this.tell();
+      },
+    });
+    const details = h("td", { colspan: "6" });
+    const below = h("tr", { hidden: true, class: "details" }, details);
+    const open = h("button", {
+      type: "button",
+      class: "link mono",
+      "aria-expanded": "false",
+      click: async () => {
+        below.hidden = !below.hidden;
+        open.setAttribute("aria-expanded", String(!below.hidden));
+        if (!details.hasChildNodes()) await this.fillDetails(details, message);
+      },
+    }, message.messageId);
+    return [
+      h("tr", {},
+        h("td", { class: "choice" }, box),
+        h("td", {}, open),
+        h("td", {}, h("time", { title: message.firstSent ?? "" }, `${ago(message.firstSent)} ago`)),
+        h("td", { class: "number" }, message.retryCount ?? "unknown"),
+        h("td", { class: "number" }, message.receiveCount ?? "unknown"),
+        h("td", { class: "number" }, bytes(message.sizeBytes)),
+      ),
+      below,
+    ];
+  }
+
+  async fillDetails(root, message) {
+    const path = `${ROOT}/looks/${this.queue.snapshot.number}/messages/${message.at}`;
+    let facts;
+    try {
+      facts = await read(path);
+    } catch (error) {
+      root.replaceChildren(problem(error));
+      return;
+    }
+    const body = h("div");
+    const reveal = h("button", { type: "button", click: () => showBody(body, path) }, "Show the body");
+    root.replaceChildren(h("div", { class: "history" }, known(facts)), body);
+    body.append(h("p", {}, reveal, " ", h("a", { href: `${path}/download`, download: "" }, `Download (${bytes(message.sizeBytes)})`)));
+  }
+
+  redrive(selection) {
+    return this.start(`selections/${selection}/redrive`);
+  }
+}
+
+// The attempts of a message, as far as its body tells them.
+function known(facts) {
+  const retries = facts.retries.map(([name, number]) => `${number} × ${name}`).join(", ");
+  const rows = [
+    ["Class", facts.class],
+    ["Reason", facts.detail ? `${facts.reason}: ${facts.detail}` : facts.reason],
+    ["Retries", facts.retryCount === null ? null : `${facts.retryCount}${retries ? `: ${retries}` : ""}`],
+    ["Last delay", facts.lastDelaySeconds === null ? null : span(facts.lastDelaySeconds * 1000)],
+    ["Deferrals", facts.deferrals || null],
+    ["Redrives", facts.redrives || null],
+    ["First sent", facts.firstSent],
+    ["First received", facts.firstReceived],
+    ["Given up", facts.failedAt],
+    ["Receives here", facts.receiveCount],
+    ["Moved by SQS from", facts.movedFrom],
+    ["Claims to come from", facts.claimedSource],
+    ["Original id", facts.originalMessageId],
+    ["Message group", facts.groupId],
+    ["Attributes", facts.attributeNames.join(", ") || null],
+  ];
+  const shown = rows.filter(([, value]) => value !== null && value !== undefined);
+  const list = h("dl", {}, shown.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
+  return facts.isOfLaterVersion ? [list, h("p", { class: "warning" }, "A later version of Requeue wrote this message, so its history cannot be read.")] : list;
+}
+
+async function showBody(root, path) {
+  let body;
+  try {
+    body = await read(`${path}/body`);
+  } catch (error) {
+    root.append(problem(error));
+    return;
+  }
+  const notes = [];
+  if (body.isCut) notes.push(`The first ${bytes(new Blob([body.text]).size)} of ${bytes(body.bytes)}; the download has all of it.`);
+  if (body.hasHidden) notes.push("� stands for control characters and for characters that change the direction of text.");
+  root.replaceChildren(
+    notes.map((note) => h("p", { class: "muted" }, note)).reduce((all, note) => (all.append(note), all), h("div")),
+    h("pre", { tabindex: "0", class: "body", "aria-label": "Body" }, body.text),
+    h("p", {}, h("a", { href: `${path}/download`, download: "" }, "Download the body")),
+  );
+}
+
+export function problem(error) {
+  return h("p", { class: "problem", role: "alert" }, error.message);
+}
+
+function bytes(number) {
+  if (number < 1024) return `${number} B`;
+  return number < 1048576 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / 1048576).toFixed(1)} MiB`;
 }

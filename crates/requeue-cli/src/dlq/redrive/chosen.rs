@@ -1,0 +1,59 @@
+//! The redrive of exactly the messages that a person chose on the local page, and its plan. It
+//! prints nothing.
+
+use super::arguments::Arguments;
+use super::dry_run::PlannedRoutes;
+use super::result::RedriveResult;
+use super::route::RedriveRoute;
+use crate::Error;
+use crate::dlq::letter::Letter;
+use crate::dlq::{DeadLetters, messages};
+use crate::progress::CommandProgress;
+use crate::stop::Stop;
+
+/// The end of a redrive.
+pub(crate) struct RedriveEnd {
+    /// A line for each result.
+    pub(crate) lines: Vec<String>,
+    /// Whether all chosen messages were redriven.
+    pub(crate) is_complete: bool,
+    pub(crate) error: Option<Error>,
+}
+
+/// The coming action, for messages that were received before.
+pub(crate) async fn plan(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    letters: impl IntoIterator<Item = &Letter>,
+) -> Result<Vec<String>, Error> {
+    let route = RedriveRoute::find(arguments, dead_letters).await?;
+    let mut routes = PlannedRoutes::default();
+    for letter in letters {
+        routes.add(&route, letter, &letter.read());
+    }
+    Ok(routes.lines())
+}
+
+pub(crate) async fn redrive(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    stop: &Stop,
+    progress: &CommandProgress,
+) -> Result<RedriveEnd, Error> {
+    let route = RedriveRoute::find(arguments, dead_letters).await?;
+    let mut result = RedriveResult::default();
+    let ended = super::copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
+    let error = ended.err().or_else(|| result.copies.fatal.take());
+    let copies = &result.copies;
+    let count = copies.copied.values().sum::<u64>();
+    let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
+    let is_complete = error.is_none() && left == 0 && copies.not_deleted.is_empty();
+    // The messages that were not chosen are known to the page.
+    result.copies.not_chosen = 0;
+    result.copies.beyond_limit = 0;
+    let mut lines: Vec<String> = result.text(None).lines().map(str::to_owned).collect();
+    if left > 0 {
+        lines.push(format!("{} of the chosen ones not copied", messages(left)));
+    }
+    Ok(RedriveEnd { lines, is_complete, error })
+}

@@ -1,0 +1,210 @@
+//! The screen "Policy": checks a document, draws its schedule and runs the simulations. The commands
+//! `check`, `schedule` and `simulate` do the work.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::StatusCode;
+use requeue::policy::RetryPolicy;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::job::JobPlace;
+use super::place::{Position, position};
+use super::server::{self, FailedRequest};
+use crate::schedule::{self, Schedule, chart};
+use crate::{Error, check, document, outage, rate};
+
+/// The options of a command line that the page may set, with the greatest number of each. Paths are
+/// not among them.
+type Allowed = &'static [(&'static str, u64)];
+
+const SCHEDULE: Allowed = &[
+    ("strategy", u64::MAX),
+    ("dead-letter", u64::MAX),
+    ("max-receive-count", 1_000),
+    ("visibility-timeout", 43_200),
+    ("message-bytes", u64::MAX),
+    ("price-per-million", u64::MAX),
+];
+/// A page waits less patiently than a terminal.
+const OUTAGE: Allowed = &[
+    ("messages", 5_000),
+    ("outage", 3_600),
+    ("availability", 100),
+    ("rate", 1_000),
+    ("scopes", 100),
+];
+const RATE: Allowed = &[
+    ("messages", 10_000),
+    ("limit", 1_000),
+    ("period", 60),
+    ("burst", 1_000),
+    ("environments", 100),
+];
+
+#[derive(Deserialize)]
+struct Asked {
+    policy: String,
+    options: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct ProblemJson {
+    text: String,
+    #[serde(flatten)]
+    position: Option<Position>,
+}
+
+#[derive(Serialize)]
+struct ScheduleJson {
+    problems: Vec<ProblemJson>,
+    report: String,
+    schedule: Value,
+    chart: String,
+}
+
+/// The routes below `/api/policy`.
+pub(super) fn routes(job: JobPlace) -> Router {
+    Router::new()
+        .route("/schedule", post(schedule))
+        .route("/outage", post(simulate_outage))
+        .route("/rate", post(simulate_rate))
+        .route("/job", get(async |State(job): State<JobPlace>| server::json(&job.json())))
+        .route("/job/stop", post(async |State(job): State<JobPlace>| job.stop()))
+        .with_state(job)
+}
+
+async fn schedule(body: Bytes) -> Result<Response, FailedRequest> {
+    let schedule = scheduled(&server::parsed(&body)?).map_err(refused)?;
+    Ok(server::json(&schedule))
+}
+
+fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
+    let options: schedule::Arguments = arguments(&asked.options, SCHEDULE)?;
+    let document = match document::parse_text(&asked.policy) {
+        Ok(document) => document,
+        Err(invalid) => {
+            let problems = invalid.problems().iter().map(|text| ProblemJson {
+                position: position(&asked.policy, text),
+                text: text.clone(),
+            });
+            return Ok(ScheduleJson {
+                problems: problems.collect(),
+                report: String::new(),
+                schedule: Value::Null,
+                chart: String::new(),
+            });
+        }
+    };
+    let report = check::report(&document, &asked.policy);
+    let (policy, _, queue) = document;
+    let schedule = Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
+    Ok(ScheduleJson {
+        problems: Vec::new(),
+        report,
+        schedule: schedule::json::of(&schedule),
+        chart: chart::svg(&schedule)?,
+    })
+}
+
+async fn simulate_outage(
+    State(job): State<JobPlace>,
+    body: Bytes,
+) -> Result<Response, FailedRequest> {
+    let (policy, options): (_, outage::Arguments) = asked(&body, OUTAGE)?;
+    job.start("outage", move |progress, stop| {
+        outage::rows(&options, policy, &progress, &stop).map_err(|error| error.to_string())
+    })
+}
+
+async fn simulate_rate(
+    State(job): State<JobPlace>,
+    body: Bytes,
+) -> Result<Response, FailedRequest> {
+    let (policy, options): (_, rate::Arguments) = asked(&body, RATE)?;
+    job.start("rate", move |progress, stop| {
+        rate::rows(&options, &policy, &progress, &stop).map_err(|error| error.to_string())
+    })
+}
+
+fn asked<T: clap::Args>(body: &Bytes, allowed: Allowed) -> Result<(RetryPolicy, T), FailedRequest> {
+    let asked: Asked = server::parsed(body)?;
+    let (policy, ..) = document::parse_text(&asked.policy).map_err(refused)?;
+    Ok((policy, arguments(&asked.options, allowed).map_err(refused)?))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn refused(error: impl ToString) -> FailedRequest {
+    FailedRequest::new(StatusCode::BAD_REQUEST, &error)
+}
+
+/// The arguments of a command, with the command's own rules for each value.
+fn arguments<T: clap::Args>(
+    options: &BTreeMap<String, String>,
+    allowed: Allowed,
+) -> Result<T, Error> {
+    let mut words = Vec::new();
+    for (name, value) in options {
+        let Some((_, most)) = allowed.iter().find(|(known, _)| known == name) else {
+            let names: Vec<&str> = allowed.iter().map(|(known, _)| *known).collect();
+            return Err(format!("{name} is unknown; use one of {}", names.join(", ")).into());
+        };
+        let is_within = *most == u64::MAX || value.parse().is_ok_and(|number: u64| number <= *most);
+        if !is_within {
+            let rule = format!("on this page it is a number of at most {most}");
+            return Err(format!("{name} is {value}; {rule}").into());
+        }
+        words.push(format!("--{name}={value}"));
+    }
+    let command = T::augment_args(clap::Command::new("page").no_binary_name(true));
+    let matches = command.try_get_matches_from(words).map_err(|error| first_line(&error))?;
+    T::from_arg_matches(&matches).map_err(|error| first_line(&error).into())
+}
+
+fn first_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_sets_no_path_and_no_size_beyond_its_bounds() {
+        for (name, value, error) in [
+            ("messages", "5000", ""),
+            ("messages", "5001", "messages is 5001; on this page it is a number of at most 5000"),
+            ("outage", "1d", "outage is 1d; on this page it is a number of at most 3600"),
+            (
+                "messages",
+                "0",
+                "invalid value \'0\' for \'--messages <MESSAGES>\': 0 is not in 1..=100000",
+            ),
+            (
+                "policy",
+                "/etc/passwd",
+                "policy is unknown; use one of messages, outage, availability, rate, scopes",
+            ),
+            (
+                "messages=1 --policy",
+                "x",
+                "messages=1 --policy is unknown; use one of messages, outage, availability, rate, scopes",
+            ),
+        ] {
+            let options = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let read = arguments::<outage::Arguments>(&options, OUTAGE);
+            assert_eq!(read.err().map_or(String::new(), |error| error.to_string()), error);
+        }
+        for (allowed, forbidden) in
+            [(SCHEDULE, "svg"), (SCHEDULE, "file"), (RATE, "svg"), (RATE, "policy")]
+        {
+            assert!(!allowed.iter().any(|(name, _)| *name == forbidden), "{forbidden}");
+        }
+    }
+}
