@@ -36,9 +36,10 @@ async function start(args, names, environment = {}) {
 }
 
 export async function serve(...args) {
-  const served = await start(["serve", "--port", "0", "--sqs-port", "0", ...args], ["SQS", "queue", "dead letters"]);
+  const names = ["SQS", "queue", "dead letters", ...(args.length > 0 ? ["page"] : [])];
+  const served = await start(["serve", "--port", "0", "--sqs-port", "0", ...args], names);
   const endpoint = served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "");
-  return { endpoint, queue: served.queue, deadLetters: served["dead letters"] };
+  return { endpoint, queue: served.queue, deadLetters: served["dead letters"], page: served.page };
 }
 
 export async function page(sqs, ...args) {
@@ -103,7 +104,9 @@ export async function send(sqs, queue, bodies) {
       MessageBody: body,
       MessageAttributes: { tenant: { DataType: "String", StringValue: TENANTS[(from + at) % 7 % TENANTS.length] } },
     }));
-    calls.push(call(sqs, "SendMessageBatch", { QueueUrl: queue, Entries: entries }));
+    calls.push(call(sqs, "SendMessageBatch", { QueueUrl: queue, Entries: entries }).then(({ Failed: failed = [] }) => {
+      if (failed.length > 0) throw new Error(failed[0].Message);
+    }));
     if (calls.length === 8) await Promise.all(calls.splice(0));
   }
   await Promise.all(calls);

@@ -60,12 +60,22 @@ struct ProblemJson {
     position: Option<Position>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ScheduleJson {
     problems: Vec<ProblemJson>,
     report: String,
     schedule: Value,
     chart: String,
+}
+
+impl ScheduleJson {
+    fn of_problems(asked: &Asked, problems: &[String]) -> Self {
+        let problem = |text: &String| ProblemJson {
+            position: position(&asked.policy, text),
+            text: text.clone(),
+        };
+        Self { problems: problems.iter().map(problem).collect(), ..Self::default() }
+    }
 }
 
 /// The routes below `/api/policy`.
@@ -85,21 +95,13 @@ async fn schedule(body: Bytes) -> Result<Response, FailedRequest> {
 }
 
 fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
-    let options: schedule::Arguments = arguments(&asked.options, SCHEDULE)?;
+    let options = match arguments::<schedule::Arguments>(&asked.options, SCHEDULE) {
+        Ok(options) => options,
+        Err(error) => return Ok(ScheduleJson::of_problems(asked, &[error.to_string()])),
+    };
     let document = match document::parse_text(&asked.policy) {
         Ok(document) => document,
-        Err(invalid) => {
-            let problems = invalid.problems().iter().map(|text| ProblemJson {
-                position: position(&asked.policy, text),
-                text: text.clone(),
-            });
-            return Ok(ScheduleJson {
-                problems: problems.collect(),
-                report: String::new(),
-                schedule: Value::Null,
-                chart: String::new(),
-            });
-        }
+        Err(invalid) => return Ok(ScheduleJson::of_problems(asked, invalid.problems())),
     };
     let report = check::report(&document, &asked.policy);
     let (policy, _, queue) = document;

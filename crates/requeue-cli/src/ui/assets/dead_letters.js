@@ -146,7 +146,7 @@ class Screen {
   filter(key, name) {
     const values = [...new Set(this.groups.map((group) => group[key]))].sort();
     if (values.length < 2) return null;
-    const select = h("select", { "data-key": key, change: () => { this.shown = GROUPS_AT_ONCE; this.fill(); } },
+    const select = h("select", { "aria-label": name, "data-key": key, change: () => { this.shown = GROUPS_AT_ONCE; this.fill(); } },
       h("option", { value: "" }, "all"),
       values.slice(0, 500).map((value, at) => h("option", { value: String(at + 1) }, value ?? "none")),
     );

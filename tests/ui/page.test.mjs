@@ -1,0 +1,412 @@
+// The local page in a real browser: each screen, each action, the guards, and its weight.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { request } from "node:http";
+import { after, afterEach, before, test } from "node:test";
+import * as world from "./world.mjs";
+import { contrasts, longestTask, observeTasks } from "./measures.mjs";
+
+const HOSTILE = [
+  "<img src=x onerror=alert(1)><script>document.title='owned'</script>",
+  "paid\u202edesufer\u2066 \u009b2Knot \u007fshown",
+  `{"note":"</pre><h1>markup</h1>","text":"${"x".repeat(1_000_000)}"}`,
+];
+
+let browser;
+let troubles = [];
+
+before(async () => {
+  browser = await world.launch();
+});
+
+after(() => world.end(browser));
+
+afterEach(() => {
+  const seen = troubles;
+  troubles = [];
+  assert.deepEqual(seen, [], "the console has no error and no violation of the policy");
+});
+
+async function open(ui, hash = "") {
+  const tab = await browser.newPage();
+  tab.setDefaultTimeout(15_000);
+  tab.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) troubles.push(message.text());
+  });
+  tab.on("pageerror", (error) => troubles.push(String(error)));
+  await tab.goto(ui.url + hash);
+  await tab.getByRole("heading", { level: 1 }).waitFor();
+  return tab;
+}
+
+async function letters(bodies, ...args) {
+  const sqs = await world.serve();
+  await world.send(sqs, sqs.deadLetters, bodies);
+  const ui = await world.page(sqs, "--queue-url", sqs.deadLetters, "--scope", "tenant", ...args);
+  return { sqs, ui };
+}
+
+async function look(tab) {
+  await tab.getByRole("button", { name: /^Look/ }).click();
+  await groups(tab).waitFor();
+}
+
+const groups = (tab) => tab.getByRole("table", { name: "Groups of messages" });
+const messages = (tab) => tab.getByRole("table", { name: "Messages of the group" });
+const some = (count) => Array.from({ length: count }, (_, number) => world.deadLetter(number));
+
+// The status of a request with these headers.
+function status(ui, method, path, headers) {
+  const { hostname, port } = new URL(ui.url);
+  return new Promise((resolve, reject) => {
+    const asked = request({ hostname, port, method, path, headers }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    asked.on("error", reject);
+    asked.end(method === "POST" ? "{}" : undefined);
+  });
+}
+
+test("foreign hosts, origins and tokens are refused, and each mark of the page is needed", async () => {
+  const { sqs, ui } = await letters([]);
+  const { host, port, searchParams } = new URL(ui.url);
+  const cookie = `requeue-ui-${port}=${searchParams.get("token")}`;
+  for (const [changed, expected] of [
+    [{}, 200],
+    [{ host: `localhost:${port}` }, 200],
+    [{ host: `evil.example:${port}` }, 421],
+    [{ host: "127.0.0.1" }, 421],
+    [{ cookie: "" }, 403],
+    [{ cookie: `requeue-ui-${port}=00000000000000000000000000000000` }, 403],
+    [{ origin: "http://evil.example" }, 403],
+    [{ "sec-fetch-site": "cross-site" }, 403],
+    [{ "sec-fetch-site": "same-site" }, 403],
+  ]) {
+    assert.equal(await status(ui, "GET", "/api/page", { host, cookie, ...changed }), expected, JSON.stringify(changed));
+  }
+  const own = { host, cookie, origin: `http://${host}`, "x-requeue-ui": "1", "content-type": "application/json" };
+  for (const [changed, expected] of [
+    [{}, 200],
+    [{ origin: "http://evil.example" }, 403],
+    [{ origin: "" }, 403],
+    [{ "x-requeue-ui": "" }, 403],
+    [{ "content-type": "text/plain" }, 415],
+    [{ cookie: "" }, 403],
+    [{ host: `evil.example:${port}` }, 421],
+  ]) {
+    assert.equal(await status(ui, "POST", "/api/dead-letters/job/stop", { ...own, ...changed }), expected, JSON.stringify(changed));
+  }
+  assert.equal(await status(ui, "GET", "/", { host }), 403, "the page itself needs the token");
+  assert.equal(await status(ui, "POST", "/api/dead-letters/selections/1/redrive", own), 404, "read-only");
+  const large = await fetch(`${ui.origin}/api/policy/schedule`, { method: "POST", headers: { ...own, host: undefined }, body: "x".repeat(300_000) });
+  assert.equal(large.status, 413, "a body is bounded");
+  // Another origin cannot even send a form.
+  const other = await browser.newPage();
+  await other.goto(`${sqs.endpoint}/`).catch(() => {});
+  const seen = await other.evaluate(async (url) => fetch(`${url}/api/page`, { mode: "no-cors", credentials: "include" }).then((response) => response.type, () => "failed"), ui.origin);
+  assert.notEqual(seen, "basic", "another origin reads nothing");
+  await other.close();
+});
+
+test("the token leaves the address, and the page is small, fast and loads nothing from elsewhere", async () => {
+  const { ui } = await letters(some(3));
+  const tab = await browser.newPage();
+  const loaded = [];
+  tab.on("response", (response) => loaded.push(response.url()));
+  await tab.goto(ui.url);
+  await tab.getByRole("heading", { level: 1 }).waitFor();
+  await tab.waitForLoadState("networkidle");
+  assert.equal(tab.url(), `${ui.origin}/`);
+  assert.deepEqual(loaded.filter((url) => !url.startsWith(ui.origin)), []);
+  const bytes = await tab.evaluate(() => performance.getEntries().reduce((all, entry) => all + (entry.decodedBodySize ?? 0), 0));
+  assert.ok(bytes > 10_000 && bytes <= 300 * 1024, `${bytes} bytes`);
+  const paint = await tab.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0].startTime);
+  assert.ok(paint <= 1000, `${paint} ms`);
+  console.log(`# first paint ${Math.round(paint)} ms, ${bytes} bytes`);
+  const cookies = await browser.cookies(ui.origin);
+  assert.ok(cookies.every((cookie) => cookie.httpOnly && cookie.sameSite === "Strict"));
+  assert.equal(await tab.evaluate(() => document.cookie), "");
+  await tab.close();
+});
+
+test("a look groups the messages, shows their history, and makes them visible again", async () => {
+  const { sqs, ui } = await letters(some(120));
+  const tab = await open(ui);
+  await tab.getByText("its receive count grows by one").waitFor();
+  await look(tab);
+  await tab.getByText("120 messages in 20 groups").waitFor();
+  assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 120, inFlight: 0 });
+  const shown = (await groups(tab).locator("tbody tr td:nth-child(2)").allTextContents()).map(Number);
+  assert.equal(shown.reduce((all, one) => all + one, 0), 120);
+  assert.deepEqual(shown, [...shown].sort((one, other) => other - one), "the largest group comes first");
+  await tab.getByLabel("Class", { exact: true }).selectOption("temporary");
+  await tab.getByLabel("Tenant", { exact: true }).selectOption("acme");
+  const rows = groups(tab).locator("tbody tr");
+  assert.match(await rows.first().textContent(), /temporary.*acme/);
+  const first = groups(tab).getByRole("button").first();
+  const count = Number(await first.textContent());
+  await first.click();
+  await messages(tab).getByRole("button").first().waitFor();
+  assert.equal(await messages(tab).locator("tbody tr:not(.details)").count(), count);
+  await messages(tab).getByRole("button").first().click();
+  await tab.getByText("5: 1 × rate-limit, 4 × temporary").waitFor();
+  await tab.getByText("retries-exhausted: status 503").waitFor();
+  await tab.getByText("5 min", { exact: true }).waitFor();
+  assert.equal(await tab.getByText(/orderId/).count(), 0, "the body is hidden");
+  await tab.getByRole("button", { name: "Show the body" }).click();
+  const body = await tab.getByLabel("Body").textContent();
+  assert.match(body, /^\{"orderId":"A-\d+","amount":\d+\}$/, "the body as first delivered");
+  assert.equal(await tab.getByRole("button", { name: "Plan the redrive" }).count(), 0, "read-only");
+  await tab.close();
+});
+
+test("an export has the chosen messages whole, and deletes nothing", async () => {
+  const { sqs, ui } = await letters(some(40));
+  const tab = await open(ui);
+  await look(tab);
+  const first = groups(tab).locator("tbody tr").first();
+  const count = Number(await first.getByRole("button").textContent());
+  await first.getByRole("checkbox").check();
+  await tab.getByText(`${count} messages chosen`).waitFor();
+  const downloading = tab.waitForEvent("download");
+  await tab.getByRole("button", { name: "Export" }).click();
+  const file = await downloading;
+  assert.equal(file.suggestedFilename(), "orders-dlq.jsonl");
+  const lines = (await readFile(await file.path(), "utf8")).trim().split("\n").map((line) => JSON.parse(line));
+  assert.equal(lines.length, count);
+  for (const line of lines) {
+    assert.ok(JSON.parse(line.body).retryState && line.messageAttributes.tenant, "with state and attributes");
+  }
+  assert.equal((await world.count(sqs, sqs.deadLetters)).visible, 40);
+  await tab.close();
+});
+
+test("a redrive follows its plan at its rate, stops when told, and leaves the others", async () => {
+  const { sqs, ui } = await letters(some(60), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  const row = groups(tab).locator("tbody tr").first();
+  const count = Number(await row.getByRole("button").textContent());
+  await row.getByRole("checkbox").check();
+  await tab.getByLabel(/Redrive at/).fill("100");
+  await tab.getByRole("button", { name: "Plan the redrive" }).click();
+  await tab.getByText(`${count} messages would be copied to orders and deleted here`).waitFor();
+  assert.equal((await world.count(sqs, sqs.queue)).visible, 0, "a plan changes nothing");
+  await tab.getByRole("button", { name: "Cancel" }).click();
+  assert.equal((await world.count(sqs, sqs.queue)).visible, 0, "nor does Cancel");
+  await tab.getByRole("button", { name: "Plan the redrive" }).click();
+  await tab.getByRole("button", { name: `Redrive ${count} messages` }).click();
+  await tab.getByText(`${count} messages copied to orders`).first().waitFor();
+  assert.equal((await world.count(sqs, sqs.queue)).visible, count);
+  assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 60 - count, inFlight: 0 });
+
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await tab.getByLabel(/Redrive at/).fill("1");
+  await tab.getByRole("button", { name: "Plan the redrive" }).click();
+  await tab.getByRole("button", { name: /^Redrive \d+ messages$/ }).click();
+  await tab.getByRole("progressbar").waitFor();
+  await tab.getByText(/[1-9]\d* of \d+ messages/).waitFor();
+  await tab.getByRole("button", { name: "Stop" }).click();
+  await tab.getByText("of the chosen ones not copied").first().waitFor();
+  const [moved, left] = [await world.count(sqs, sqs.queue), await world.count(sqs, sqs.deadLetters)];
+  assert.equal(moved.visible + left.visible, 60, "no message is lost or doubled");
+  assert.equal(left.inFlight, 0, "the others are visible again");
+  assert.ok(left.visible > 0 && moved.visible > count);
+  await tab.close();
+});
+
+test("hostile bodies are shown as text, and a large one is cut", async () => {
+  const { ui } = await letters(HOSTILE);
+  const tab = await open(ui);
+  await look(tab);
+  const shown = [];
+  for (const button of await groups(tab).getByRole("button").all()) {
+    await button.click();
+    await messages(tab).getByRole("button").waitFor();
+    await messages(tab).getByRole("button").click();
+    await tab.getByRole("button", { name: "Show the body" }).click();
+    shown.push(await tab.locator("pre.body").textContent());
+    if (shown.at(-1).length === 65_536) {
+      await tab.getByText("64.0 KiB of 976.6 KiB").waitFor();
+      const downloading = tab.waitForEvent("download");
+      await tab.getByRole("link", { name: "Download the body" }).click();
+      const whole = await readFile(await (await downloading).path(), "utf8");
+      assert.equal(whole, HOSTILE[2], "the download is whole");
+    }
+  }
+  assert.equal(shown.length, 3);
+  assert.ok(shown.includes(HOSTILE[0]), "markup is text");
+  assert.ok(shown.some((body) => body === "paid\uFFFDdesufer\uFFFD \uFFFD2Knot \uFFFDshown"), "controls are visible");
+  assert.ok(shown.some((body) => body.length === 65_536 && body.startsWith('{"note":"</pre>')), "cut");
+  assert.equal(await tab.locator("main h1").count(), 1);
+  assert.equal(await tab.locator("main img, main script").count(), 0);
+  assert.match(await tab.title(), /^Dead letters/);
+  await tab.close();
+});
+
+test("five thousand dead letters do not make the page stutter", async () => {
+  const { ui } = await letters(some(5_000));
+  const tab = await open(ui);
+  await observeTasks(tab);
+  await look(tab);
+  await tab.getByText("5,000 messages in 20 groups").waitFor();
+  await groups(tab).getByRole("button").first().click();
+  await tab.getByRole("button", { name: /^Show more of/ }).click();
+  await tab.waitForFunction(() => document.querySelectorAll("section tbody tr:not(.details)").length === 200);
+  await tab.getByLabel("Choose all groups").check();
+  await tab.getByText("5,000 messages chosen").waitFor();
+  const longest = await longestTask(tab);
+  console.log(`# longest task ${Math.round(longest)} ms`);
+  assert.ok(longest <= 200, `a task of ${longest} ms`);
+  await tab.close();
+});
+
+test("the keyboard alone reaches and does everything", async () => {
+  const { sqs, ui } = await letters(some(12), "--allow-redrive");
+  const tab = await open(ui);
+  const focused = () => tab.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent);
+  const until = async (name, key = "Tab") => {
+    for (let presses = 0; presses < 80; presses += 1) {
+      await tab.keyboard.press(key);
+      if (name.test(await focused())) return;
+    }
+    assert.fail(`${name} is not reached`);
+  };
+  await until(/^Skip to/);
+  await tab.keyboard.press("Enter");
+  await until(/^Look/);
+  await tab.keyboard.press("Enter");
+  await groups(tab).waitFor();
+  await until(/^Choose 2 messages|^Choose \d+ messages?:/);
+  await tab.keyboard.press("Space");
+  await until(/^Show \d+ message/);
+  await tab.keyboard.press("Enter");
+  await messages(tab).getByRole("button").first().waitFor();
+  await until(/^[0-9a-f-]{36}$/);
+  await tab.keyboard.press("Enter");
+  await until(/^Show the body/);
+  await tab.keyboard.press("Enter");
+  await tab.getByLabel("Body").waitFor();
+  await until(/^Plan the redrive/);
+  await tab.keyboard.press("Enter");
+  await tab.getByRole("dialog").waitFor();
+  assert.equal(await focused(), "Cancel", "the harmless choice has the focus");
+  await tab.keyboard.press("Escape");
+  await tab.getByRole("dialog").waitFor({ state: "detached" });
+  await until(/^Plan the redrive/, "Tab");
+  await tab.keyboard.press("Enter");
+  await tab.getByRole("dialog").waitFor();
+  await until(/^Redrive \d/);
+  await tab.keyboard.press("Enter");
+  await tab.getByText(/copied to orders/).first().waitFor();
+  assert.ok((await world.count(sqs, sqs.queue)).visible > 0);
+  const outline = await tab.evaluate(() => {
+    const link = document.querySelector("nav a");
+    link.focus({ focusVisible: true });
+    return getComputedStyle(link).outlineStyle;
+  });
+  assert.equal(outline, "solid", "the focus is visible");
+  await tab.close();
+});
+
+test("texts have enough contrast in light and dark, on wide and narrow screens", async () => {
+  const { ui } = await letters(some(30), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  await groups(tab).getByRole("checkbox").first().check();
+  for (const hash of ["#dead-letters", "#policy", "#live"]) {
+    await tab.evaluate((to) => { location.hash = to; }, hash);
+    await tab.locator("main h1").waitFor();
+    await tab.waitForTimeout(400);
+    const grounds = [];
+    for (const [colorScheme, width] of [["light", 1280], ["dark", 1280], ["dark", 390], ["light", 390]]) {
+      await tab.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      await tab.setViewportSize({ width, height: 800 });
+      const low = (await contrasts(tab)).filter(({ ratio }) => ratio < 4.5);
+      assert.deepEqual(low, [], `${hash} ${colorScheme} ${width}`);
+      grounds.push(await tab.evaluate(() => getComputedStyle(document.body).backgroundColor));
+      const overflow = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${hash} is ${overflow} px wider than ${width} px`);
+    }
+    assert.notEqual(grounds[0], grounds[1], "dark mode is dark");
+  }
+  await tab.close();
+});
+
+test("the policy's errors have their line, and its schedule follows the text", async () => {
+  const ui = await world.page(null);
+  const tab = await open(ui, "#policy");
+  const text = tab.getByLabel("Policy A: the document");
+  const costs = tab.getByRole("table", { name: "End and cost" });
+  await costs.waitFor();
+  assert.match(await costs.getByRole("row", { name: "rate-limit" }).textContent(), /50.*retries-exhausted.*\$82\.40\$8\.24/);
+  const chart = tab.getByRole("img", { name: /waits before each retry/ });
+  const before = await chart.getAttribute("src");
+  assert.ok(await chart.evaluate((image) => image.decode().then(() => image.naturalWidth > 0)));
+  await text.fill('{\n  "preset": "standard",\n  "maxRetries": 3\n}');
+  await tab.waitForFunction((src) => document.querySelector("img.chart").src !== src, before);
+  assert.match(await costs.getByRole("row", { name: "quota" }).textContent(), /quota3/);
+  await text.fill('{\n  "preset": "standard",\n  "maxRetries": -1\n}');
+  await tab.getByRole("button", { name: "line 3, column 3" }).click();
+  assert.equal(await text.evaluate((area) => area.value.slice(area.selectionStart)).then((rest) => rest.startsWith('"maxRetries"')), true);
+  await text.fill('{\n  "preset": }');
+  await tab.getByText("is not JSON").waitFor();
+  assert.equal(await text.getAttribute("aria-invalid"), "true");
+  for (const preset of ["standard", "high-volume", "critical", "paced retries", "single classes"]) {
+    await tab.getByLabel("Policy A: start from").selectOption(preset);
+    await tab.getByText("✓ valid").waitFor();
+  }
+  await tab.getByText("Queue and settings").click();
+  await tab.getByLabel("Strategy").selectOption("visibility");
+  await tab.getByLabel("maxReceiveCount").fill("0");
+  await tab.getByText("0 is not in 1..=1000").waitFor();
+  await tab.getByLabel("maxReceiveCount").fill("3");
+  await tab.getByText("✓ valid").waitFor();
+  await tab.getByText("Each retry as a table").click();
+  await tab.getByRole("table", { name: "Retries of quota" }).waitFor();
+  await tab.getByText("The report of requeue check").click();
+  await tab.getByText("circuit breaker: opens after").waitFor();
+  await tab.getByRole("button", { name: "Compare with a second policy" }).click();
+  await tab.getByLabel("Policy B: the document").waitFor();
+  await tab.waitForFunction(() => document.querySelectorAll("img.chart").length === 2);
+  await browser.grantPermissions(["clipboard-read", "clipboard-write"], { origin: ui.origin });
+  await tab.getByLabel("Policy A: start from").selectOption("critical");
+  await tab.getByRole("button", { name: "Copy SAM parameter" }).first().click();
+  await tab.getByText("copied, 21 bytes").waitFor();
+  assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), `Policy='{"preset":"critical"}'`);
+  await tab.close();
+});
+
+test("the simulations show their progress, their result, and end when told", async () => {
+  const ui = await world.page(null);
+  const tab = await open(ui, "#policy");
+  const outage = tab.getByRole("form", { name: "Outage" });
+  await outage.getByLabel("Messages").fill("50");
+  await outage.getByRole("button").click();
+  const result = tab.getByRole("table", { name: "Result of the simulation: Outage" });
+  await result.getByRole("columnheader", { name: "with both" }).waitFor();
+  assert.ok((await result.getByRole("row").count()) > 8);
+  const rate = tab.getByRole("form", { name: "Rate limit" });
+  await rate.getByLabel("Messages").fill("10000");
+  await rate.getByRole("button").click();
+  await tab.getByRole("progressbar").waitFor();
+  await tab.getByRole("button", { name: "Stop" }).click();
+  await tab.getByText("stopped before its end").waitFor();
+  await rate.getByLabel("Messages").fill("10001");
+  assert.equal(await rate.evaluate((form) => form.checkValidity()), false, "the size is bounded");
+  await tab.close();
+});
+
+test("serve and its page know the same queue", async () => {
+  const sqs = await world.serve("--ui=0");
+  await world.send(sqs, sqs.deadLetters, some(5));
+  const tab = await open({ url: sqs.page });
+  await look(tab);
+  await tab.getByText(/^5 messages in/).waitFor();
+  await tab.getByText("orders-dlq of orders").waitFor();
+  await tab.getByText("read-only", { exact: true }).waitFor();
+  await tab.close();
+});
