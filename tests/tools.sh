@@ -90,6 +90,21 @@ valgrind_tool() {
   export PATH=$home/usr/bin:$PATH VALGRIND_LIB=$home/usr/libexec/valgrind
 }
 
+# browser_tool: makes sure that Chromium is there, the machine's own or Debian's, and exports its path.
+# Its libraries are those of the machine, so unlike other packages it needs root.
+browser_tool() {
+  local browser apt="apt-get -qq -o DPkg::Lock::Timeout=120"
+  browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
+    echo "installing chromium"
+    { $apt install --yes --no-install-recommends chromium || { $apt update && $apt install --yes --no-install-recommends chromium; }; } >/dev/null 2>&1
+    browser=$(command -v chromium) || {
+      echo "chromium is missing, and apt-get cannot install it: install it, or leave out the part ui" >&2
+      return 1
+    }
+  }
+  export REQUEUE_TEST_CHROMIUM=$browser
+}
+
 # http_servers: makes sure that nginx (the machine's own, or from a package) and Node are there, and
 # exports their paths.
 http_servers() {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { request } from "node:http";
+import { createServer, request } from "node:http";
 import { after, afterEach, before, test } from "node:test";
 import * as world from "./world.mjs";
 import { contrasts, longestTask, observeTasks } from "./measures.mjs";
@@ -43,7 +43,7 @@ async function open(ui, hash = "") {
 async function letters(bodies, ...args) {
   const sqs = await world.serve();
   await world.send(sqs, sqs.deadLetters, bodies);
-  const ui = await world.page(sqs, "--queue-url", sqs.deadLetters, "--scope", "tenant", ...args);
+  const ui = await world.page(sqs, "--queue", sqs.deadLetters, "--scope", "tenant", ...args);
   return { sqs, ui };
 }
 
@@ -70,7 +70,7 @@ function status(ui, method, path, headers) {
 }
 
 test("foreign hosts, origins and tokens are refused, and each mark of the page is needed", async () => {
-  const { sqs, ui } = await letters([]);
+  const { ui } = await letters([]);
   const { host, port, searchParams } = new URL(ui.url);
   const cookie = `requeue-ui-${port}=${searchParams.get("token")}`;
   for (const [changed, expected] of [
@@ -102,12 +102,31 @@ test("foreign hosts, origins and tokens are refused, and each mark of the page i
   assert.equal(await status(ui, "POST", "/api/dead-letters/selections/1/redrive", own), 404, "read-only");
   const large = await fetch(`${ui.origin}/api/policy/schedule`, { method: "POST", headers: { ...own, host: undefined }, body: "x".repeat(300_000) });
   assert.equal(large.status, 413, "a body is bounded");
-  // Another origin cannot even send a form.
-  const other = await browser.newPage();
-  await other.goto(`${sqs.endpoint}/`).catch(() => {});
-  const seen = await other.evaluate(async (url) => fetch(`${url}/api/page`, { mode: "no-cors", credentials: "include" }).then((response) => response.type, () => "failed"), ui.origin);
-  assert.notEqual(seen, "basic", "another origin reads nothing");
-  await other.close();
+});
+
+test("a page of another port reads nothing and starts nothing, although the browser sends it the cookie", async () => {
+  const { sqs, ui } = await letters(some(3), "--allow-redrive");
+  const own = await open(ui);
+  const other = createServer((_, response) => response.setHeader("content-type", "text/html").end("<h1>other</h1>"));
+  await new Promise((listening) => { other.listen(0, "127.0.0.1", listening); });
+  const tab = await browser.newPage();
+  await tab.goto(`http://127.0.0.1:${other.address().port}/`);
+  const seen = await tab.evaluate(async (origin) => {
+    const of = (asking) => asking.then((response) => response.type, () => "refused");
+    return [
+      await of(fetch(`${origin}/api/page`, { credentials: "include" })),
+      await of(fetch(`${origin}/api/page`, { credentials: "include", mode: "no-cors" })),
+      await of(fetch(`${origin}/api/dead-letters/look`, { method: "POST", credentials: "include", mode: "no-cors", body: "{}" })),
+      await of(fetch(`${origin}/api/dead-letters/look`, { method: "POST", credentials: "include", headers: { "x-requeue-ui": "1", "content-type": "application/json" }, body: "{}" })),
+    ];
+  }, ui.origin);
+  assert.ok(seen.every((type) => ["refused", "opaque"].includes(type)), seen.join());
+  assert.equal((await own.evaluate(() => fetch("/api/dead-letters/job").then((response) => response.json()))), null, "no look began");
+  assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
+  other.close();
+  other.closeAllConnections();
+  await tab.close();
+  await own.close();
 });
 
 test("the token leaves the address, and the page is small, fast and loads nothing from elsewhere", async () => {
@@ -215,6 +234,34 @@ test("a redrive follows its plan at its rate, stops when told, and leaves the ot
   assert.equal(moved.visible + left.visible, 60, "no message is lost or doubled");
   assert.equal(left.inFlight, 0, "the others are visible again");
   assert.ok(left.visible > 0 && moved.visible > count);
+  await tab.close();
+});
+
+test("a discard deletes exactly the messages of a complete export", async () => {
+  const { sqs, ui } = await letters(some(30), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  const row = groups(tab).locator("tbody tr").first();
+  const count = Number(await row.getByRole("button").textContent());
+  await row.getByRole("checkbox").check();
+  const discard = tab.getByRole("button", { name: "Discard" });
+  assert.equal(await discard.isVisible(), false, "not before an export");
+  const refused = await tab.evaluate(async () => {
+    const post = (path, body) => fetch(path, { method: "POST", headers: { "content-type": "application/json", "x-requeue-ui": "1" }, body: JSON.stringify(body) });
+    const { selection } = await (await post("/api/dead-letters/selections", { snapshot: 1, groups: [0], messages: [] })).json();
+    return (await post(`/api/dead-letters/selections/${selection}/discard`, {})).status;
+  });
+  assert.equal(refused, 409, "the server refuses it too");
+  troubles = [];
+  const downloading = tab.waitForEvent("download");
+  await tab.getByRole("button", { name: "Export" }).click();
+  const ids = (await readFile(await (await downloading).path(), "utf8")).trim().split("\n").map((line) => JSON.parse(line).messageId);
+  await discard.click();
+  await tab.getByText(`${count} messages would be deleted from orders-dlq`).waitFor();
+  await tab.getByRole("button", { name: "Delete" }).click();
+  await tab.getByText(`${count} messages deleted`).first().waitFor();
+  assert.equal(ids.length, count);
+  assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 30 - count, inFlight: 0 });
   await tab.close();
 });
 

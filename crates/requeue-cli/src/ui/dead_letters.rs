@@ -2,9 +2,10 @@
 //! ones. The commands of `requeue dlq` do the work.
 
 use std::collections::HashSet;
-use std::io;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{io, iter};
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +29,7 @@ use crate::Error;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, CopyOptions};
 use crate::dlq::scan::Scan;
-use crate::dlq::{DeadLetters, QueueArguments, export};
+use crate::dlq::{DeadLetters, QueueArguments, discard, export, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
@@ -73,6 +74,8 @@ struct Selection {
     messages: Vec<usize>,
     /// The options of the plan that the user saw.
     planned: Option<CopyOptions>,
+    /// Whether an export was sent to its end.
+    exported: Arc<AtomicBool>,
 }
 
 #[derive(Serialize)]
@@ -116,7 +119,9 @@ pub(super) fn routes(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) 
         .route("/selections", post(choose))
         .route("/selections/{selection}/export", get(exported))
         .route("/selections/{selection}/plan", post(plan));
-    let changing = Router::new().route("/selections/{selection}/redrive", post(redrive));
+    let changing = Router::new()
+        .route("/selections/{selection}/redrive", post(redrive))
+        .route("/selections/{selection}/discard", post(discard));
     let all = if may_redrive { reading.merge(changing) } else { reading };
     all.with_state(screen)
 }
@@ -177,17 +182,24 @@ async fn choose(State(screen): Shared, body: Bytes) -> Responded {
     let count = messages.len();
     let mut state = screen.state();
     let number = state.selection.as_ref().map_or(1, |before| before.number + 1);
-    state.selection = Some(Selection { number, snapshot, messages, planned: None });
+    let (planned, exported) = (None, Arc::default());
+    state.selection = Some(Selection { number, snapshot, messages, planned, exported });
     Ok(server::json(&json!({ "selection": number, "count": count })))
 }
 
 /// The chosen messages as JSON Lines, as `requeue dlq export` writes them.
 async fn exported(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
+    let exported = screen.exported(selection)?;
+    let end = iter::from_fn(move || {
+        exported.store(true, Ordering::Relaxed);
+        None
+    });
     let lines = messages.into_iter().map(move |at| {
         let line = export::line(&snapshot.letters[at], false);
         line.map_err(|error| io::Error::other(error.to_string()))
     });
+    let lines = lines.chain(end);
     let name = format!("{}.jsonl", screen.queue.dead_letters.queue.arn.name());
     Ok(attachment(&name, Body::from_stream(stream::iter(lines))))
 }
@@ -221,10 +233,32 @@ async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded
     job.start("redrive", move |progress, stop| {
         let redriving = screen.redrive(&snapshot, &messages, options, &progress, &stop);
         let redriven = runtime.block_on(redriving).map_err(|error| error.to_string());
-        // The queue has changed.
-        let mut state = screen.state();
-        (state.snapshot, state.selection) = (None, None);
+        screen.forget();
         redriven
+    })
+}
+
+/// Deletes the messages of an export.
+async fn discard(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
+    let (snapshot, messages) = screen.selected(selection)?;
+    let letters = || messages.iter().map(|at| &snapshot.letters[*at]);
+    let refused = |text: &str| FailedRequest::new(StatusCode::CONFLICT, text);
+    if !screen.exported(selection)?.load(Ordering::Relaxed) {
+        return Err(refused("the export is not complete, so nothing was deleted; export first"));
+    }
+    if letters().any(|letter| letter.record.attributes.is_none()) {
+        return Err(refused(
+            "the attributes of a message cannot be read, so its export is not complete; choose \
+             other messages",
+        ));
+    }
+    let ids: HashSet<String> = letters().map(|letter| letter.id.clone()).collect();
+    let runtime = Handle::current();
+    let job = screen.job.clone();
+    job.start("discard", move |progress, stop| {
+        let discarded = runtime.block_on(screen.discard(&ids, &progress, &stop));
+        screen.forget();
+        discarded.map_err(|error| error.to_string())
     })
 }
 
@@ -274,6 +308,40 @@ impl Screen {
         if let Some(of) = self.state().selection.as_mut().filter(|of| of.number == number) {
             of.planned = Some(options);
         }
+    }
+
+    fn exported(&self, number: u64) -> Result<Arc<AtomicBool>, FailedRequest> {
+        let state = self.state();
+        let selection = state.selection.as_ref().filter(|of| of.number == number);
+        selection.map(|of| Arc::clone(&of.exported)).ok_or_else(outdated)
+    }
+
+    /// Forgets the list, because the queue has changed.
+    fn forget(&self) {
+        let mut state = self.state();
+        (state.snapshot, state.selection) = (None, None);
+    }
+
+    async fn discard(
+        &self,
+        ids: &HashSet<String>,
+        progress: &CommandProgress,
+        stop: &Stop,
+    ) -> Result<Value, Error> {
+        let now = self.queue.dead_letters.refreshed().await?;
+        let (deleted, error) = discard::delete(&self.place(), &now, ids, stop, progress).await;
+        let count = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+        let mut lines = vec![format!("{} deleted", messages(deleted))];
+        if deleted < count {
+            let left = messages(count - deleted);
+            lines.push(format!("{left} not deleted; another reader may hold them"));
+        }
+        let error = error.map(|error| error.to_string());
+        Ok(json!({ "lines": lines, "isComplete": deleted == count, "error": error }))
+    }
+
+    fn place(&self) -> QueueArguments {
+        QueueArguments::new(None, None, None, self.queue.max_messages)
     }
 
     async fn look(&self, progress: &CommandProgress, stop: &Stop) -> Result<Value, Error> {
@@ -343,7 +411,6 @@ impl Screen {
     ) -> redrive::Arguments {
         let ids: HashSet<String> =
             messages.iter().map(|at| snapshot.letters[*at].id.clone()).collect();
-        let place = QueueArguments::new(None, None, None, self.queue.max_messages);
-        redrive::Arguments::copying(Filter::of_ids(ids), place, options)
+        redrive::Arguments::copying(Filter::of_ids(ids), self.place(), options)
     }
 }

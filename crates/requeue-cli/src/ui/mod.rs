@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     /// The port on 127.0.0.1; 0 lets the system choose.
     #[arg(long, default_value_t = PORT)]
     port: u16,
-    /// Let the page redrive dead letters. Without this option it changes nothing.
+    /// Let the page redrive and discard dead letters. Without this option it changes nothing.
     #[arg(long)]
     allow_redrive: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) struct BesideArguments {
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true,
           default_missing_value = "9326")]
     ui: Option<u16>,
-    /// Let that page redrive dead letters. Without this option it changes nothing.
+    /// Let that page redrive and discard dead letters. Without this option it changes nothing.
     #[arg(long, requires = "ui")]
     allow_redrive: bool,
 }

@@ -142,7 +142,7 @@ impl Importer<'_> {
         stop: &Stop,
     ) -> Result<(), Error> {
         let progress = CommandProgress::shown("sending");
-        progress.count("messages", u64::try_from(summary.left).ok());
+        progress.count("messages", Some(summary.left));
         let mut blocked = BTreeSet::new();
         for batch in file.batches(sent, self.to.is_fifo())? {
             let mut batch = batch?;

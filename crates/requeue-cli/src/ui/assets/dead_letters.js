@@ -1,4 +1,4 @@
-// The screen "Dead letters": groups, messages, export and redrive.
+// The screen "Dead letters": groups, messages and their history.
 
 import { read, send } from "/api.js";
 import { ago, announce, count, h, span } from "/dom.js";
@@ -15,7 +15,7 @@ export function deadLetters(root, page) {
   if (!page.deadLetters) {
     root.append(
       h("p", {}, "No dead-letter queue is open. Start the page with one:"),
-      h("pre", {}, "requeue ui --queue-url URL\nrequeue ui --source-queue-url URL"),
+      h("pre", {}, "requeue ui --queue orders-dlq\nrequeue ui --source-queue orders"),
     );
     return null;
   }
@@ -128,7 +128,7 @@ class Screen {
       h("div", { class: "scroll" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
       this.more,
     );
-    this.selection = selectionBar(this.bar, this.queue, (selection) => this.redrive(selection));
+    this.selection = selectionBar(this.bar, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
     this.fill();
   }
 
@@ -301,10 +301,6 @@ class Screen {
     const reveal = h("button", { type: "button", click: () => showBody(body, path) }, "Show the body");
     root.replaceChildren(h("div", { class: "history" }, known(facts)), body);
     body.append(h("p", {}, reveal, " ", h("a", { href: `${path}/download`, download: "" }, `Download (${bytes(message.sizeBytes)})`)));
-  }
-
-  redrive(selection) {
-    return this.start(`selections/${selection}/redrive`);
   }
 }
 
