@@ -140,8 +140,8 @@ class Editor {
     this.root = h("section", { class: "policy", "aria-label": `Policy ${name}` },
       h("div", { class: "row" },
         h("label", { class: "start" }, `Policy ${name}, start from `, presets),
-        h("span", {}, this.copied, " ",
-          h("button", { type: "button", click: () => this.copy((text) => text) }, "Copy REQUEUE_POLICY"), " ",
+        h("span", { class: "copy" }, this.copied,
+          h("button", { type: "button", click: () => this.copy((text) => text) }, "Copy REQUEUE_POLICY"),
           h("button", { type: "button", click: () => this.copy((text) => `Policy='${text.replaceAll("'", "'\\''")}'`) }, "Copy SAM parameter"))),
       h("div", { class: "editor" }, this.text, h("div", {}, this.problems, this.ends)),
       this.outcome,
@@ -245,7 +245,7 @@ function summary(schedule) {
       h("td", { class: "number" }, range({ min: of.requests.min.alone.usdPerMillionMessages, max: of.requests.max.alone.usdPerMillionMessages }, usd)),
       h("td", { class: "number" }, range({ min: of.requests.min.batched.usdPerMillionMessages, max: of.requests.max.batched.usdPerMillionMessages }, usd)));
   });
-  const heads = [["Class"], ["Retries", "number"], ["Given up at age"], ["Reason"], ["A million, alone", "number"], ["in batches", "number"]];
+  const heads = [["Class"], ["Retries", "number"], ["Given up at age"], ["Reason"], ["Cost of a million", "number"], ["in batches", "number"]];
   return h("div", { class: "scroll" }, h("table", { class: "summary", "aria-label": "End and cost of a message that never succeeds" },
     h("thead", {}, h("tr", {}, heads.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))), h("tbody", {}, rows)));
 }
