@@ -283,11 +283,18 @@ impl<'a> DeadLetter<'a> {
 mod tests {
     use super::*;
 
+    fn at(secs: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(secs)
+    }
+
     fn dead(payload: &str, redrives: u32, why: Option<&str>) -> String {
         let state = RetryState {
             retry_count: 3,
             original_message_id: Some("m-1".to_owned()),
             class: Some(FailureClass::Temporary),
+            first_received: Some(at(1)),
+            delay: Some(Duration::from_secs(300)),
+            deferrals: 2,
             counts: [0, 0, 3, 0],
             redrives,
             dead_letter: why.map(str::to_owned),
@@ -322,13 +329,18 @@ mod tests {
                 "{why:?}"
             );
             assert_eq!(read.retry_count(), Some(retries));
-            let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+            assert_eq!(read.first_received(), Some(at(1)));
+            assert_eq!((read.last_delay(), read.deferrals()), (Some(Duration::from_secs(300)), 2));
+            let used = FailureClass::ALL.map(|class| read.retries_of(class));
+            assert_eq!(used, [0, 0, 3, 0]);
             assert_eq!(read.failed_at(), failed.map(at));
         }
         for body in ["text", "{}", r#"{"retryCount":3}"#] {
             let read = DeadLetter::read(body);
             assert_eq!((read.payload(), read.class(), read.retry_count()), (body, None, None));
             assert_eq!(read.afresh(SystemTime::UNIX_EPOCH), None);
+            assert_eq!((read.first_received(), read.last_delay()), (None, None));
+            assert_eq!((read.deferrals(), read.retries_of(FailureClass::Temporary)), (0, 0));
         }
     }
 

@@ -181,6 +181,19 @@ test("a look groups the messages, shows their history, and makes them visible ag
   await tab.close();
 });
 
+test("the end of the page makes the messages of an unfinished look visible again", async () => {
+  const { sqs, ui } = await letters(some(2_000));
+  const { port, searchParams } = new URL(ui.url);
+  const cookie = `requeue-ui-${port}=${searchParams.get("token")}`;
+  const own = { cookie, origin: ui.origin, "x-requeue-ui": "1", "content-type": "application/json" };
+  await fetch(`${ui.origin}/api/dead-letters/look`, { method: "POST", headers: own, body: "{}" });
+  while ((await world.count(sqs, sqs.deadLetters)).inFlight === 0);
+  const ended = new Promise((resolve) => { ui.child.on("exit", resolve); });
+  ui.child.kill("SIGINT");
+  assert.equal(await ended, 130);
+  assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 2_000, inFlight: 0 });
+});
+
 test("an export has the chosen messages whole, and deletes nothing", async () => {
   const { sqs, ui } = await letters(some(40));
   const tab = await open(ui);
