@@ -229,7 +229,7 @@ class Screen {
       h("div", { class: "row" }, h("h2", {}, count(group.count, "message")), close),
       h("p", { class: "muted" }, [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(" · ")),
       h("div", { class: "scroll" }, h("table", { "aria-label": "Messages of the group" },
-        h("thead", {}, h("tr", {}, ["", "Message", "First sent", "Retries", "Receives", "Size"].map((name) => h("th", { scope: "col" }, name)))), rows)),
+        h("thead", {}, h("tr", {}, ["", "Message", "First sent", "Retries", "Receives", "Size"].map((name, at) => h("th", { scope: "col", class: at > 2 ? "number" : null }, name)))), rows)),
       more,
     );
     const load = async (from) => {
