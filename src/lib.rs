@@ -187,7 +187,7 @@ pub use lambda::{
     init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_layered, run_with,
 };
 #[doc(hidden)]
-pub use lambda::{init_logging_in_lambda, log_start_error};
+pub use lambda::{init_logging_in_lambda, init_logging_observed, log_start_error};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use pointer::{InvalidJsonPointer, JsonPointer};
 pub use processor::BatchProcessor;
@@ -200,7 +200,9 @@ pub use settings::{
     Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
-pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
+pub use worker::{
+    Progress, ScopeHold, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+};
 
 // Users need the types of these crates. The re-exports have the version and the features that fit.
 #[doc(no_inline)]

@@ -80,6 +80,16 @@ impl SharedHolds {
         self.scope(scope).seen().health
     }
 
+    /// The holds of all scopes, as last seen.
+    pub(crate) fn all(&self) -> Vec<(Scope, Held)> {
+        let now = self.fleet.now();
+        let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        scopes
+            .iter()
+            .filter_map(|(scope, state)| Some((*scope, state.seen().health.held(now)?)))
+            .collect()
+    }
+
     /// The limit in the same item, as last seen.
     pub(super) fn limit(&self, scope: Scope) -> LimitState {
         self.scope(scope).seen().limit

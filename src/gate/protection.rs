@@ -78,6 +78,17 @@ impl Protection {
         Some(Standstill { why: hold.why, rest: hold.rest(now), permits, hold: hold.number })
     }
 
+    /// The holds of all scopes.
+    pub(crate) fn holds(&self, now: SystemTime) -> Vec<(Scope, Held)> {
+        self.scopes()
+            .iter_mut()
+            .filter_map(|(scope, health)| {
+                let hold = health.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
+                Some((*scope, Held { why: hold.why, rest: hold.rest(now) }))
+            })
+            .collect()
+    }
+
     fn note_use(&self, scope: Scope) {
         if scope != Scope::default() {
             self.is_keyed.store(true, Ordering::Relaxed);

@@ -148,6 +148,12 @@ impl SharedHealth {
         now + self.rest(epoch_nanos(now))
     }
 
+    /// The hold at this time.
+    pub(crate) fn held(&self, now: SystemTime) -> Option<Held> {
+        let now = epoch_nanos(now);
+        self.is_held(now).then(|| Held { why: self.why(), rest: self.rest(now) })
+    }
+
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
         let now = epoch_nanos(now);
@@ -170,7 +176,7 @@ impl SharedHealth {
         if !self.is_held(now) {
             return HoldStanding::Free;
         }
-        let why = if self.why == PAUSED { Deferral::Paused } else { Deferral::CircuitOpen };
+        let why = self.why();
         let held = |rest| HoldStanding::Held(Held { why, rest });
         let rest = self.rest(now);
         if !rest.is_zero() {
@@ -329,6 +335,10 @@ impl SharedHealth {
             .set(PROBED[0], 0)
             .set(PROBED[1], 0)
             .set(ROUNDS, rounds)
+    }
+
+    fn why(&self) -> Deferral {
+        if self.why == PAUSED { Deferral::Paused } else { Deferral::CircuitOpen }
     }
 
     fn is_held(&self, now: u64) -> bool {

@@ -1,10 +1,10 @@
 //! Log lines on the standard output, by Lambda's logging controls, and without messages and
 //! credentials.
 
-use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
-use lambda_runtime::tracing::subscriber::fmt;
+use lambda_runtime::tracing::subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use lambda_runtime::tracing::subscriber::layer::SubscriberExt;
 use lambda_runtime::tracing::subscriber::util::SubscriberInitExt;
+use lambda_runtime::tracing::subscriber::{self, Layer, Registry, fmt};
 use lambda_runtime::tracing::{Level, Metadata, dispatcher};
 
 use super::fields::SpanFields;
@@ -87,17 +87,7 @@ pub fn init_logging_to<W: std::io::Write>(
         return;
     }
     let host = Host::from_env();
-    let is_asked_for = host.log_level.is_some() || host.has_rust_log;
-    let level = host
-        .log_level
-        .and_then(|level| filter_of(&level))
-        .unwrap_or(LevelFilter::from_level(default));
-    let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    // That crate logs a line of a thousand characters for each provider without credentials. If
-    // none has credentials, the call fails, and Requeue logs that error.
-    if !is_asked_for && let Ok(quiet) = "aws_config=error".parse() {
-        filter = filter.add_directive(quiet);
-    }
+    let filter = filter(&host, default);
     // Colours, which a crate somewhere may have switched on, are noise in a log.
     let lines =
         fmt().with_writer(writer).with_ansi(false).with_target(false).with_env_filter(filter);
@@ -120,6 +110,44 @@ pub fn init_logging_to<W: std::io::Write>(
         lines.without_time().finish().with(filter_fn(may_be_logged)).init();
     }
     log_panics_by_place();
+}
+
+/// As [`init_logging_to`], with a layer that also sees the events and spans that the level leaves
+/// out. If the layer's `event_enabled` returns `false`, no line is written about the event. Public
+/// for `requeue-cli` alone.
+pub fn init_logging_observed<W: std::io::Write + 'static>(
+    default: tracing::Level,
+    writer: impl Fn() -> W + Send + Sync + 'static,
+    observer: impl Layer<Registry> + Send + Sync,
+) {
+    if dispatcher::has_been_set() {
+        return;
+    }
+    let host = Host::from_env();
+    let filter = filter(&host, default).and(filter_fn(may_be_logged));
+    let lines = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
+    let lines = lines.log_internal_errors(false);
+    let lines = if host.logs_json {
+        lines.json().with_current_span(false).fmt_fields(SpanFields).with_filter(filter).boxed()
+    } else {
+        lines.without_time().with_filter(filter).boxed()
+    };
+    subscriber::registry().with(observer).with(lines).init();
+    log_panics_by_place();
+}
+
+/// The filter by the host's level, or by `default`.
+fn filter(host: &Host, default: tracing::Level) -> EnvFilter {
+    let level =
+        host.log_level.as_deref().and_then(filter_of).unwrap_or(LevelFilter::from_level(default));
+    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    // That crate logs a line of a thousand characters for each provider without credentials. If
+    // none has credentials, the call fails, and Requeue logs that error.
+    let is_asked_for = host.log_level.is_some() || host.has_rust_log;
+    match "aws_config=error".parse() {
+        Ok(quiet) if !is_asked_for => filter.add_directive(quiet),
+        _ => filter,
+    }
 }
 
 /// The filter of a level of Lambda, which has one more than `tracing`.

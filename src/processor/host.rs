@@ -1,10 +1,12 @@
 //! The questions of a host to a processor, besides the work on a batch.
 
+use std::collections::HashMap;
+
 use tokio::time::Instant;
 
 use super::BatchProcessor;
 use crate::clock::Clock;
-use crate::gate::Standstill;
+use crate::gate::{Held, Scope, Standstill};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::queue::{Queue, QueueArn};
@@ -41,5 +43,24 @@ where
             }
             Mode::Report => None,
         }
+    }
+
+    /// The pauses and open circuits of a queue: those of this processor, and those of all execution
+    /// environments as last seen. Of a scope with both, the longer one.
+    pub(crate) fn holds(&self, queue: &QueueArn) -> Vec<(Scope, Held)> {
+        if self.inner.mode == Mode::Report {
+            return Vec::new();
+        }
+        let policy = self.inner.policies.of(Some(queue));
+        let own = policy.protection.holds(self.clock().now());
+        let shared = policy.holds.iter().flat_map(|holds| holds.all());
+        let mut longest: HashMap<Scope, Held> = HashMap::new();
+        for (scope, held) in own.into_iter().chain(shared) {
+            let known = longest.entry(scope).or_insert(held);
+            if held.rest > known.rest {
+                *known = held;
+            }
+        }
+        longest.into_iter().collect()
     }
 }

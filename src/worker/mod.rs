@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
+use crate::gate::Held;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
@@ -29,7 +30,7 @@ mod progress;
 pub use check::StartError;
 use lease::Leased;
 use poll::{PAUSE, ReceiveFailures, Trouble};
-pub use progress::Progress;
+pub use progress::{Progress, ScopeHold};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
 
@@ -212,6 +213,16 @@ where
     /// The counts so far.
     pub fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pauses and open circuits now, the one that ends first before the others. With a store,
+    /// those of all execution environments are among them, as the worker has last seen them.
+    pub fn holds(&self) -> Vec<ScopeHold> {
+        let holds = self.processor.holds(&self.queue).into_iter();
+        let mut holds: Vec<ScopeHold> =
+            holds.map(|(scope, Held { why, rest })| ScopeHold { scope, why, rest }).collect();
+        holds.sort_by_key(|hold| (hold.rest, hold.scope.to_string()));
+        holds
     }
 
     /// Runs one receiver.

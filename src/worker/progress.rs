@@ -1,6 +1,10 @@
-//! The progress of a worker: how many messages it received, and their outcomes.
+//! The progress of a worker: how many messages it received, their outcomes, and what holds the others
+//! back.
 
-use crate::disposition::Disposition;
+use std::time::Duration;
+
+use crate::disposition::{Deferral, Disposition};
+use crate::gate::Scope;
 use crate::report::Outcome;
 
 /// The counts of a worker's messages so far.
@@ -24,6 +28,24 @@ pub struct Progress {
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,
+}
+
+/// A pause or an open circuit of a worker, as [`Worker::holds`](crate::Worker::holds) lists them.
+///
+/// ```
+/// fn show(hold: &requeue::ScopeHold) {
+///     println!("{}: {} for {:?}", hold.scope, hold.why.as_str(), hold.rest);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopeHold {
+    /// The scope of the messages that wait.
+    pub scope: Scope,
+    /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
+    pub why: Deferral,
+    /// The time until messages probe; zero if they probe now.
+    pub rest: Duration,
 }
 
 impl Progress {

@@ -21,6 +21,7 @@ mod failed_call;
 mod invoke;
 mod message;
 mod new;
+mod observe;
 mod outage;
 mod output;
 mod places;

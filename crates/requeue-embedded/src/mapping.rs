@@ -83,7 +83,7 @@ impl EventSourceMapping {
         batch: &Batch,
         result: &InvocationResult,
     ) -> Result<usize, EmbeddedError> {
-        let kept = kept(result, &batch.message_ids());
+        let kept = batch.kept(result);
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
@@ -101,6 +101,12 @@ impl Batch {
     #[must_use]
     pub fn message_ids(&self) -> Vec<&str> {
         self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
+    }
+
+    /// The ids of the messages that the result leaves in the queue.
+    #[must_use]
+    pub fn kept(&self, result: &InvocationResult) -> Vec<&str> {
+        kept(result, &self.message_ids())
     }
 
     /// The event that the function gets. `queue` is the queue of the batch.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::function::Function;
-use super::function_output::pass_through;
+use super::function_output::FunctionOutput;
 use super::process_group::ProcessGroups;
 use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
 use super::show;
@@ -79,7 +79,12 @@ impl Environment {
         })?;
         let child = function.command(api.address, number).spawn();
         let child = child.map_err(|error| StartError::Refused(function.refused(&error)))?;
-        let mut environment = Self::of(api, child, number, groups)
+        let output = FunctionOutput {
+            environment: number,
+            events: function.events.clone(),
+            is_json_for_page: function.logs_for_page(),
+        };
+        let mut environment = Self::of(api, child, output, groups)
             .map_err(|error| StartError::Refused(error.to_string()))?;
         let mut hint = std::pin::pin!(async {
             sleep(INIT_TIMEOUT).await;
@@ -109,15 +114,16 @@ impl Environment {
     fn of(
         api: RuntimeApi,
         mut child: Child,
-        number: u64,
+        function_output: FunctionOutput,
         groups: &ProcessGroups,
     ) -> io::Result<Self> {
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
         groups.add(pid);
         let mut output = JoinSet::new();
-        child.stdout.take().map(|stream| output.spawn(pass_through(stream, number)));
-        child.stderr.take().map(|stream| output.spawn(pass_through(stream, number)));
+        let of_errors = function_output.clone();
+        child.stdout.take().map(|stream| output.spawn(function_output.pass_through(stream)));
+        child.stderr.take().map(|stream| output.spawn(of_errors.pass_through(stream)));
         let (sender, exit) = watch::channel(None);
         let ended = groups.clone();
         tokio::spawn(async move {

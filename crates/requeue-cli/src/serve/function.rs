@@ -14,6 +14,7 @@ use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use tokio::process::Command;
 
 use crate::Error;
+use crate::observe::Events;
 
 /// The AWS variables that the function inherits from the user. All others may have credentials,
 /// lead to real queues, or change the endpoint.
@@ -45,6 +46,8 @@ pub(super) struct Function {
     pub(super) file: Option<PathBuf>,
     /// The endpoint of SQS for the function.
     sqs_url: String,
+    /// The events of the page, if one is served.
+    pub(super) events: Option<Events>,
 }
 
 impl Function {
@@ -58,6 +61,7 @@ impl Function {
             name: function_name(&path),
             file: Some(path),
             sqs_url: sqs_url.to_owned(),
+            events: None,
         })
     }
 
@@ -72,7 +76,14 @@ impl Function {
             name: "function".to_owned(),
             file: None,
             sqs_url: sqs_url.to_owned(),
+            events: None,
         })
+    }
+
+    /// Whether the page reads the log of the function, and the user did not choose its format.
+    /// Requeue's lines are then in JSON, and the terminal shows them as text.
+    pub(super) fn logs_for_page(&self) -> bool {
+        self.events.is_some() && !is_set("AWS_LAMBDA_LOG_FORMAT")
     }
 
     pub(super) fn arn(&self) -> String {
@@ -96,6 +107,9 @@ impl Function {
         }
         if !is_set("RUST_LOG") && !is_set("AWS_LAMBDA_LOG_LEVEL") {
             command.env("RUST_LOG", LOG_FILTER);
+        }
+        if self.logs_for_page() {
+            command.env("AWS_LAMBDA_LOG_FORMAT", "JSON");
         }
         let date =
             Timestamp::try_from(Clock::system().now()).unwrap_or_default().strftime("%Y/%m/%d");

@@ -2,24 +2,60 @@
 
 use std::io;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
+use crate::observe::{Events, LogLine};
 use crate::output;
 
 /// The longest line; the rest follows as another line.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// Runs until the stream ends.
-pub(super) async fn pass_through(stream: impl AsyncRead + Unpin, environment: u64) {
-    let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    while next_line(&mut reader, &mut line).await.is_ok_and(|bytes| bytes > 0) {
-        let text = String::from_utf8_lossy(&line);
-        // A closed standard output does not stop the function.
-        let text = text.trim_end_matches(['\n', '\r']);
-        let _ = output::write(&format!("\x1b[2m{environment}|\x1b[0m {text}\n"));
-        line.clear();
+/// The output of an execution environment.
+#[derive(Clone)]
+pub(super) struct FunctionOutput {
+    pub(super) environment: u64,
+    /// The events of the page, which reads the log of the function.
+    pub(super) events: Option<Events>,
+    /// Whether the log is in JSON for the page alone.
+    pub(super) is_json_for_page: bool,
+}
+
+impl FunctionOutput {
+    /// Runs until the stream ends.
+    pub(super) async fn pass_through(self, stream: impl AsyncRead + Unpin) {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        while next_line(&mut reader, &mut line).await.is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line);
+            self.line(text.trim_end_matches(['\n', '\r']));
+            line.clear();
+        }
     }
+
+    fn line(&self, text: &str) {
+        if let Some(events) = &self.events
+            && text.starts_with('{')
+            && let Some(event) = LogLine::read(text).and_then(|line| line.event())
+        {
+            events.publish(event);
+        }
+        let readable = self.is_json_for_page.then(|| readable(text)).flatten();
+        let text = readable.as_deref().unwrap_or(text);
+        // A closed standard output does not stop the function.
+        let _ = output::write(&format!("\x1b[2m{}|\x1b[0m {text}\n", self.environment));
+    }
+}
+
+/// A line of Requeue's JSON as its text format has it: `INFO message class="rate-limit" …`.
+fn readable(line: &str) -> Option<String> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let (level, fields) = (line["level"].as_str()?, line["fields"].as_object()?);
+    let message = fields.get("message").and_then(Value::as_str).unwrap_or_default();
+    let others = fields.iter().filter(|(name, _)| *name != "message");
+    Some(others.fold(format!("{level:>5} {message}"), |text, (name, value)| {
+        format!("{text} {name}={value}")
+    }))
 }
 
 async fn next_line(
@@ -27,4 +63,23 @@ async fn next_line(
     line: &mut Vec<u8>,
 ) -> io::Result<usize> {
     reader.take(MAX_LINE).read_until(b'\n', line).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_the_page_is_text_on_the_terminal() {
+        for (line, text) in [
+            (
+                r#"{"timestamp":"t","level":"INFO","fields":{"message":"batch","received":2,"why":"a b"}}"#,
+                Some(r#" INFO batch received=2 why="a b""#),
+            ),
+            (r#"{"level":"INFO"}"#, None),
+            ("START", None),
+        ] {
+            assert_eq!(readable(line).as_deref(), text, "{line}");
+        }
+    }
 }

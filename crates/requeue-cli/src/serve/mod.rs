@@ -35,11 +35,13 @@ mod process_group;
 mod rebuild;
 mod runtime_api;
 mod show;
+mod watched;
 
 use environment::SHUTDOWN_GRACE;
 use function::Function;
 use poller::{MappingSettings, Poller};
 use process_group::ProcessGroups;
+use watched::Watched;
 
 /// The largest body that the endpoint accepts: that of a message.
 const BOUNDS: Bounds =
@@ -139,7 +141,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
-    let page = arguments.page.open(sqs.site().await?).await?;
+    let watched = arguments.page.is_on().then(Watched::new);
+    let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
+    if let Some(watched) = watched {
+        watched.follow_arrivals(&sqs.embedded, &sqs.queue, &sqs.dead_letters);
+        tokio::spawn(sqs.counted(watched, "queue"));
+    }
     sqs.show(Some(&listener))?;
     if let Some(page) = &page {
         page.show()?;
@@ -152,7 +159,9 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
-    let function = arguments.function(&sqs.server.url())?;
+    let watched = arguments.page.is_on().then(Watched::new);
+    let mut function = arguments.function(&sqs.server.url())?;
+    function.events = watched.as_ref().map(|watched| watched.events.clone());
     let endpoint = match arguments.port {
         Some(port) => Some(listen(port).await?),
         None => None,
@@ -160,7 +169,10 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
-    let page = arguments.page.open(sqs.site().await?).await?;
+    let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
+    if let Some(watched) = watched {
+        tokio::spawn(sqs.counted(watched, "function"));
+    }
     sqs.show(endpoint.as_ref())?;
     arguments.show_function()?;
     if let Some(page) = page {
@@ -219,13 +231,19 @@ impl ServedSqs {
         Ok(Self { embedded, server, queue, dead_letters })
     }
 
+    /// Tells the page the counts of the queues, until the command ends.
+    fn counted(&self, watched: Watched, source: &'static str) -> impl Future<Output = ()> + use<> {
+        let Self { embedded, queue, dead_letters, .. } = self;
+        watched.keep_counting(source, embedded.clone(), queue.clone(), dead_letters.clone())
+    }
+
     /// The page's view of the queue.
-    async fn site(&self) -> Result<Site, Error> {
+    async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
         let dead_letters =
             DeadLetters::of(Sqs::new(self.embedded.client()), &self.dead_letters, &self.queue)
                 .await?;
         let dead_letters = Some(DeadLetterScreen::of(dead_letters));
-        Ok(Site { dead_letters, ..Site::default() })
+        Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }
 
     fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {

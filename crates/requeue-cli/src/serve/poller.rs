@@ -23,8 +23,9 @@ use super::function::Function;
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
 use super::show::{self, FinishedBatch};
-use super::{rebuild, show::line};
+use super::{rebuild, show::line, watched};
 use crate::Error;
+use crate::observe::{Events, Ids};
 use crate::stop::Stop;
 
 /// Long polling, as Lambda's poller does.
@@ -80,6 +81,8 @@ struct Turn {
 struct Invoked {
     number: u64,
     batch: Batch,
+    /// The ids of the messages, if the page follows them.
+    ids: Vec<Ids>,
     trace: String,
     result: InvocationResult,
     error: Option<String>,
@@ -110,9 +113,9 @@ impl Poller {
             queue: queue.clone(),
             settings,
             builds: rebuild::watch(function.file.clone()),
+            arrivals: arrivals(sqs, queue.clone(), dead_letters.clone(), function.events.clone()),
             function: Arc::new(function),
             groups,
-            arrivals: arrivals(sqs, queue.clone(), dead_letters.clone()),
             idle: Vec::new(),
             turns: JoinSet::new(),
             sent: HashMap::new(),
@@ -184,7 +187,10 @@ impl Poller {
         let (function, environment) = (Arc::clone(&self.function), self.environments);
         let (groups, build, number) = (self.groups.clone(), self.build, self.batches);
         let (limit, builds) = (self.settings.timeout, self.builds.clone());
-        let event = Bytes::from(batch.event(&self.queue).to_string());
+        let event = batch.event(&self.queue);
+        let events = function.events.as_ref();
+        let ids = events.map(|events| watched::received(events, &event)).unwrap_or_default();
+        let event = Bytes::from(event.to_string());
         let trace = trace();
         self.sent.insert(trace.clone(), Vec::new());
         self.turns.spawn(async move {
@@ -218,7 +224,7 @@ impl Poller {
             };
             let took = begun.elapsed();
             sleep(OUTPUT).await;
-            let invocation = Invoked { number, batch, trace, result, error, took };
+            let invocation = Invoked { number, batch, ids, trace, result, error, took };
             Turn { build, environment, start, invocation: Some(invocation) }
         });
     }
@@ -256,11 +262,14 @@ impl Poller {
     }
 
     fn acknowledge(&mut self, invoked: Invoked) -> Result<(), EmbeddedError> {
-        let Invoked { number, batch, trace, result, error, took } = invoked;
+        let Invoked { number, batch, ids, trace, result, error, took } = invoked;
         let messages = batch.message_ids().len();
         let kept = messages - self.mapping.acknowledge(&batch, &result)?;
         let sent = self.sent.remove(&trace).unwrap_or_default();
         let error = error.as_deref();
+        if let Some(events) = &self.function.events {
+            watched::acknowledged(events, ids, &batch.kept(&result), error);
+        }
         line(FinishedBatch { number, messages, kept, sent, took, error });
         Ok(())
     }
@@ -291,9 +300,15 @@ fn arrivals(
     sqs: &EmbeddedSqs,
     source: QueueArn,
     dead_letters: QueueArn,
+    events: Option<Events>,
 ) -> mpsc::UnboundedReceiver<Arrival> {
     let (sender, arrivals) = mpsc::unbounded_channel();
     sqs.on_arrival(move |queue, message| {
+        if let Some(events) = &events
+            && (queue == source.name() || queue == dead_letters.name())
+        {
+            watched::arrived(events, message, queue == dead_letters.name());
+        }
         let arrival = if queue == dead_letters.name() {
             Some(Arrival::DeadLetter(message.clone()))
         } else if queue != source.name() {

@@ -17,7 +17,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str, &str); 11] = files! {
+const FILES: [(&str, &str, &str); 14] = files! {
     "/": HTML "index.html",
     "/style.css": CSS "style.css",
     "/icon.svg": SVG "icon.svg",
@@ -27,7 +27,10 @@ const FILES: [(&str, &str, &str); 11] = files! {
     "/job.js": JAVASCRIPT "job.js",
     "/selection.js": JAVASCRIPT "selection.js",
     "/dead_letters.js": JAVASCRIPT "dead_letters.js",
+    "/live.css": CSS "live.css",
     "/live.js": JAVASCRIPT "live.js",
+    "/live_chart.js": JAVASCRIPT "live_chart.js",
+    "/live_messages.js": JAVASCRIPT "live_messages.js",
     "/policy.js": JAVASCRIPT "policy.js",
 };
 

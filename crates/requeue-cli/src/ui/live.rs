@@ -1,1 +1,130 @@
-//! The screen "Live": the events of a worker or a function that runs in this process.
+//! The screen "Live": the events of the worker or the function that runs in this process, and its
+//! state.
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::get;
+use futures_util::{Stream, stream};
+use http::Uri;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::server;
+use crate::observe::{Events, Reader};
+
+/// The state of the process, as the screen shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LiveState {
+    /// `worker`, `function` or `queue`: the source of the events.
+    pub(crate) source: &'static str,
+    pub(crate) queue: String,
+    pub(crate) target: Option<String>,
+    /// Approximate numbers of messages, as SQS counts them.
+    pub(crate) waiting: Option<u64>,
+    pub(crate) in_flight: Option<u64>,
+    pub(crate) delayed: Option<u64>,
+    pub(crate) dead: Option<u64>,
+    /// Calls a second.
+    pub(crate) rate: Option<u64>,
+    /// The counts of a worker since its start.
+    pub(crate) counts: Option<LiveCounts>,
+    /// `None` if the pauses and circuits are inside a function, whose log tells of them.
+    pub(crate) holds: Option<Vec<LiveHold>>,
+    /// A line for each trouble.
+    pub(crate) troubles: Vec<String>,
+    pub(crate) is_ending: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LiveCounts {
+    pub(crate) received: u64,
+    pub(crate) done: u64,
+    pub(crate) retried: u64,
+    pub(crate) dead: u64,
+    pub(crate) deferred: u64,
+}
+
+/// A pause or an open circuit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LiveHold {
+    pub(crate) scope: String,
+    pub(crate) why: &'static str,
+    /// Milliseconds until messages probe.
+    pub(crate) rest_ms: u64,
+    pub(crate) reason: Option<String>,
+}
+
+/// The routes below `/api/live`.
+pub(crate) fn live_routes(events: Events, state: watch::Receiver<LiveState>) -> Router {
+    // The numbers of events begin anew with each start.
+    let run = Uuid::new_v4().simple().to_string();
+    let follow = get(async move |uri: Uri| -> Response {
+        let after = Position::of(&uri).filter(|position| position.run == run);
+        let reader = events.read_from(after.map_or(0, |position| position.next));
+        server::events(follow(reader, state, run))
+    });
+    Router::new().route("/events", follow)
+}
+
+/// The place from which a page goes on after a break.
+struct Position<'a> {
+    run: &'a str,
+    next: u64,
+}
+
+impl<'a> Position<'a> {
+    /// Of `?run=…&next=…`.
+    fn of(uri: &'a Uri) -> Option<Self> {
+        let pairs =
+            || uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let value = |wanted| pairs().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        Some(Self { run: value("run")?, next: value("next")?.parse().ok()? })
+    }
+}
+
+/// The state and the events: first those that are there, and then each change.
+fn follow(
+    reader: Reader,
+    mut state: watch::Receiver<LiveState>,
+    run: String,
+) -> impl Stream<Item = String> {
+    state.mark_changed();
+    stream::unfold((reader, state, run), async |(mut reader, mut state, run)| {
+        let item = tokio::select! {
+            biased;
+            Ok(()) = state.changed() => json!({ "state": *state.borrow_and_update() }),
+            batch = reader.next() => json!({
+                "run": run,
+                "next": batch.next,
+                "missed": batch.missed,
+                "events": batch.events.iter().map(|event| &**event).collect::<Vec<_>>(),
+            }),
+        };
+        Some((item.to_string(), (reader, state, run)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_where_it_was_only_in_the_same_run() {
+        for (query, position) in [
+            ("/events?run=a&next=7", Some(("a", 7))),
+            ("/events?next=7&run=a", Some(("a", 7))),
+            ("/events?run=a&next=-1", None),
+            ("/events?next=7", None),
+            ("/events", None),
+        ] {
+            let uri: Uri = query.parse().expect("a URI");
+            let of = Position::of(&uri).map(|position| (position.run, position.next));
+            assert_eq!(of, position, "{query}");
+        }
+    }
+}

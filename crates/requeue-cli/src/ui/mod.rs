@@ -20,6 +20,7 @@ mod snapshot;
 
 pub(crate) use dead_letters::DeadLetterScreen;
 use job::JobPlace;
+pub(crate) use live::{LiveCounts, LiveHold, LiveState, live_routes};
 use server::Server;
 
 use crate::dlq::QueueArguments;

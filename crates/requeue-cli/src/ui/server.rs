@@ -219,7 +219,6 @@ pub(super) fn parsed<T: DeserializeOwned>(body: &Bytes) -> Result<T, FailedReque
     })
 }
 
-#[expect(dead_code, reason = "for the events of the screen Live")]
 /// A response of Server-Sent Events. Each item is the data of one event: JSON in one line.
 pub(super) fn events(data: impl Stream<Item = String> + Send + 'static) -> Response {
     let events = data.map(|data| Ok::<_, io::Error>(format!("data: {data}\n\n")));

@@ -27,6 +27,35 @@ async fn it_drains_a_queue_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn its_log_has_the_settings_each_message_if_asked_and_a_silent_target_once() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "logged").await;
+    let json = ("AWS_LAMBDA_LOG_FORMAT", "json");
+    for (arguments, lines) in [(&["--drain"][..], 0), (&["--drain", "--verbose"], 3)] {
+        shop.send((0..3).map(|n| working(n, 1)).collect()).await;
+        let (status, said) = shop.worker(arguments, &[json]).ended().await;
+        let count = |text: &str| said.matches(text).count();
+        assert_eq!(
+            (status, count(r#""message":"settings""#), count(r#""message":"done""#)),
+            (Some(0), 1, lines),
+            "{said}"
+        );
+        assert!(said.contains(r#""policy":"3 retries; "#), "{said}");
+    }
+    // No server listens there.
+    let arguments = ["--drain", "--target-url", "http://127.0.0.1:9/orders"];
+    let settings = [
+        ("REQUEUE_POLICY", r#"{"maxRetries": 0, "circuitBreaker": "off"}"#),
+        ("REQUEUE_DEAD_LETTER", "annotate"),
+    ];
+    shop.send((0..20).map(|n| working(n, 1)).collect()).await;
+    let (status, said) = shop.worker(&arguments, &settings).ended().await;
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("does not respond")).collect();
+    assert!(status == Some(0) && lines.len() == 1, "{said}");
+    assert!(lines[0].contains(r#"cause="connection refused" calls="#), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_level_brings_a_message_or_a_credential_into_its_log() {
     for level in [
         ("RUST_LOG", "trace"),

@@ -13,6 +13,8 @@ use crate::shop::Shop;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLEARED: &str = "\r\u{1b}[2K";
+/// Clears the line above, if there were two.
+const CLEARED_ABOVE: &str = "\u{1b}[1A\u{1b}[2K";
 /// Runs what follows in a terminal of its own, of so many columns.
 const IN_TERMINAL: &str = "import os, pty, sys; \
                            sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'stty rows 24 \
@@ -53,28 +55,35 @@ async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Optio
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_has_one_line_of_progress_with_the_log_above_it() {
+async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble() {
     let plain = [("NO_COLOR", "1")];
     let (wide, narrow) = tokio::join!(watched("wide", "100", &[]), watched("narrow", "40", &plain));
-    for (columns, (status, said)) in [(100, wide), (40, narrow)] {
+    for (columns, name, (status, said)) in [(100, "wide", wide), (40, "narrow", narrow)] {
         assert_eq!(status, Some(0), "{said:?}");
-        let drawn: Vec<&str> = said.split(CLEARED).skip(1).collect();
+        let (begun, drawn) = said.split_once("table         none\r\n").unwrap();
+        assert!(begun.contains(&format!("/{name}\r\ntarget        http://127.0.0.1:")), "{said:?}");
+        // Log lines have their time.
+        assert!(begun.contains("  WARN the queue's visibility timeout is shorter"), "{said:?}");
+        let drawn: Vec<&str> = drawn.split(CLEARED).collect();
         let (last, before) = drawn.split_last().unwrap();
-        assert_eq!(*last, "2 received: 2 done, 0 to retry, 0 given up, 0 waiting\r\n", "{said:?}");
-        let (lines, logged): (Vec<&str>, Vec<&str>) =
-            before.iter().partition(|text| !text.contains('\n'));
-        assert!(lines.iter().all(|line| line.len() < columns + "^C".len()), "{said:?}");
-        assert!(lines.iter().any(|line| line.starts_with("2 received: 0 done")), "{said:?}");
-        assert!(lines.iter().any(|line| line.starts_with("ending: ")), "{said:?}");
-        assert!(logged.iter().any(|line| line.contains("receiving failed")), "{said:?}");
+        let last = last.replace(CLEARED_ABOVE, "");
+        assert_eq!(last, "2 received: 2 done, 0 to retry, 0 given up, 0 waiting\r\n", "{said:?}");
+        let screens = || before.iter().map(|screen| screen.replace(CLEARED_ABOVE, ""));
+        let width = |line: &str| line.chars().count();
+        let fits =
+            |screen: String| screen.split("\r\n").all(|line| width(line) < columns + "^C".len());
+        assert!(screens().all(fits), "{said:?}");
+        let progress = format!("{name} 0 waiting │ ");
+        assert!(screens().any(|screen| screen.starts_with(&progress)), "{said:?}");
+        assert!(screens().any(|screen| screen.starts_with("ending: ")), "{said:?}");
+        let trouble = if columns == 100 { "\r\nSQS http://127" } else { "\r\nSQS: " };
         assert!(
-            logged.iter().all(|line| line.contains("WARN") || line.contains("ERROR")),
+            screens().any(|screen| screen.contains(trouble) && screen.contains(" ×2; ")),
             "{said:?}"
         );
-        assert!(
-            columns == 100 || !said.replace(CLEARED, "").contains('\u{1b}'),
-            "no colour: {said:?}"
-        );
+        assert!(!said.contains("receiving fail"), "{said:?}");
+        let plain = said.replace(CLEARED, "").replace(CLEARED_ABOVE, "");
+        assert!(columns == 100 || !plain.contains('\u{1b}'), "no colour: {said:?}");
     }
 }
 

@@ -1,11 +1,310 @@
 // The screen "Live": the events of the worker or the function that runs in the same process.
 
-import { h } from "/dom.js";
+import { announce, count, h, span } from "/dom.js";
+import { colours, drawLife, drawRates } from "/live_chart.js";
+import { CLASSES, Messages } from "/live_messages.js";
+
+// The least time between two drawings, and the most when nothing happens: countdowns go on.
+const DRAW = 100;
+const TICK = 500;
+const ROW = 30;
+const STATES = ["waiting", "received", "in a call", "failed", "waits for a retry", "deferred", "left to SQS", "done", "given up", "dead"];
+const KINDS = {
+  sent: "sent", received: "received", called: "called", ended: "call ended", requeued: "to retry", deferred: "deferred",
+  released: "left to SQS", "given-up": "given up", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
+};
+
+const time = (at) => new Date(at).toISOString().slice(11, 19);
+const seconds = (milliseconds) => span(Math.max(1000, Math.ceil(milliseconds / 1000) * 1000));
+const brief = (reason) => (reason ?? "").replace(/^status /, "");
 
 export function live(root, page) {
   root.append(h("h1", {}, "Live"));
   if (!page.live) {
     root.append(h("p", {}, "Nothing runs in this process. Start a worker or a function with the page:"));
     root.append(h("pre", {}, "requeue work --queue-url URL --ui\nrequeue serve --ui -- cargo run"));
+    return undefined;
   }
+  const screen = new Screen(root);
+  screen.connect();
+  return () => screen.leave();
+}
+
+class Screen {
+  constructor(root) {
+    this.messages = new Messages();
+    this.pending = [];
+    this.state = null;
+    this.run = null;
+    this.next = 0;
+    this.breaks = 0;
+    this.drawn = 0;
+    this.selected = null;
+    this.colour = colours();
+    this.rows = [];
+    this.build(root);
+    this.ticks = setInterval(() => this.schedule(), TICK);
+    this.theme = matchMedia("(prefers-color-scheme: dark)");
+    this.onTheme = () => {
+      this.colour = colours();
+    };
+    this.theme.addEventListener("change", this.onTheme);
+  }
+
+  build(root) {
+    const panel = (title, ...children) => h("section", {}, h("h2", {}, title), ...children);
+    this.intro = h("p", { class: "muted" }, "Waiting for the first event.");
+    this.troubles = h("div", { "aria-live": "polite" });
+    this.figures = h("dl", { class: "figures" });
+    this.holds = h("div");
+    this.retries = h("div");
+    this.failures = h("div");
+    this.chart = h("canvas", { class: "rates", role: "img", "aria-label": "Calls by second" });
+    this.sums = h("div");
+    this.stateFilter = h("select", { change: () => this.schedule() }, h("option", { value: "" }, "All"), STATES.map((state) => h("option", {}, state)));
+    this.idFilter = h("input", { type: "text", size: 12, spellcheck: "false", autocomplete: "off", input: () => this.schedule() });
+    this.hold = h("input", { type: "checkbox" });
+    this.shown = h("span", { class: "shown" });
+    this.all = h("div", { class: "all" });
+    this.lives = h("div", { class: "lives", tabindex: "0", role: "group", "aria-label": "Messages", scroll: () => this.schedule() }, this.all);
+    this.details = h("div");
+    root.append(
+      this.intro, this.troubles, this.figures,
+      h("div", { class: "live-columns" },
+        panel("Calls, last 2 minutes", this.chart, this.sums),
+        panel("Pauses and circuits", this.holds),
+        panel("Next retries", this.retries)),
+      panel("Messages",
+        h("div", { class: "live-filters" },
+          h("label", {}, "State", this.stateFilter), h("label", {}, "Id", this.idFilter),
+          h("label", {}, this.hold, "Hold the picture"), this.shown),
+        h("div", { class: "lives-head muted", "aria-hidden": "true" }, h("span", {}, "message"), h("span", {}, "state"), h("span", { class: "attempt" }), h("span", { class: "past" }, "last minute"), h("span", {}, "next 15 s")),
+        this.lives, this.details),
+      panel("Last failures", this.failures),
+    );
+  }
+
+  connect() {
+    const from = this.run ? `?run=${this.run}&next=${this.next}` : "";
+    this.source = new EventSource(`/api/live/events${from}`);
+    this.source.onmessage = ({ data }) => {
+      this.breaks = 0;
+      document.getElementById("lost").hidden = true;
+      this.take(JSON.parse(data));
+    };
+    this.source.onerror = () => {
+      this.source.close();
+      this.breaks += 1;
+      document.getElementById("lost").hidden = this.breaks < 2;
+      this.retry = setTimeout(() => this.connect(), Math.min(5000, 500 * 2 ** this.breaks));
+    };
+  }
+
+  take(data) {
+    if (data.state) {
+      this.state = data.state;
+    } else {
+      // Another start of the command has other events.
+      if (this.run !== null && this.run !== data.run) this.messages = new Messages();
+      this.run = data.run;
+      this.next = data.next;
+      this.messages.missed += data.missed;
+      this.pending.push(...data.events);
+    }
+    this.schedule();
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame((now) => this.draw(now));
+  }
+
+  draw(now) {
+    this.frame = null;
+    for (const event of this.pending) this.messages.add(event);
+    this.pending = [];
+    if (now - this.drawn < DRAW) {
+      this.later ??= setTimeout(() => {
+        this.later = null;
+        this.schedule();
+      }, DRAW);
+      return;
+    }
+    this.drawn = now;
+    const clock = Date.now();
+    this.drawState(clock);
+    if (this.hold.checked) return;
+    this.drawSums(clock);
+    this.drawRetries(clock);
+    this.drawFailures();
+    this.drawMessages(clock);
+  }
+
+  drawState(clock) {
+    const { state, messages } = this;
+    if (!state) return;
+    const target = state.target ? ` to ${state.target}` : "";
+    this.intro.textContent = `${state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
+    const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
+    replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
+    const { counts } = state;
+    const figures = [
+      ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
+      ["done", counts?.done], ["retried", counts?.retried], ["deferred", counts?.deferred], ["dead", counts?.dead ?? state.dead],
+    ];
+    replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
+    this.drawHolds(clock);
+  }
+
+  drawHolds(clock) {
+    const { holds } = this.state;
+    if (!holds) {
+      replace(this.holds, this.heldByLog(clock).map((text) => h("p", {}, text)));
+      return;
+    }
+    if (holds.length === 0) {
+      replace(this.holds, [h("p", { class: "muted" }, "None: each message may call.")]);
+      return;
+    }
+    const rows = holds.map(({ scope, why, restMs, reason }) => h("tr", {},
+      h("td", {}, why === "paused" ? "paused" : "circuit open"),
+      h("td", { class: "mono" }, scope === "-" ? "all" : scope),
+      h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "probing"),
+      h("td", {}, brief(reason))));
+    replace(this.holds, [table(["hold", "scope", "next probe", "last failure"], rows)]);
+  }
+
+  // A function keeps its pauses to itself, so only its log tells of them.
+  heldByLog(clock) {
+    const { circuitOpen, deferral } = this.messages;
+    const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
+    const isLate = deferral && clock - deferral.at < 10_000;
+    if (isLate) texts.push(`A message was deferred ${span(clock - deferral.at)} ago: ${deferral.reason ?? "no reason given"}.`);
+    return texts.length > 0 ? texts : ["None, by the log of the function."];
+  }
+
+  drawSums(clock) {
+    const { messages, colour } = this;
+    const most = drawRates(this.chart, messages, clock, colour);
+    const [minute, ten] = [messages.sums(clock, 60), messages.sums(clock, 10)];
+    const rows = ["done", ...CLASSES].map((name) => h("tr", {},
+      h("td", {}, h("span", { class: `legend ${name}` }), name),
+      h("td", { class: "number" }, ten[name].toLocaleString("en")), h("td", { class: "number" }, minute[name].toLocaleString("en"))));
+    this.chart.setAttribute("aria-label", `Calls by second, at most ${most} in a second`);
+    replace(this.sums, [table(["result", "10 s", "1 min"], rows)]);
+  }
+
+  drawRetries(clock) {
+    const { counts, first } = this.messages.retries(clock);
+    if (counts.length === 0) {
+      replace(this.retries, [h("p", { class: "muted" }, "No message waits for a time.")]);
+      return;
+    }
+    const rows = counts.map(([label, number]) => h("tr", {}, h("td", {}, label), h("td", { class: "number" }, number.toLocaleString("en"))));
+    replace(this.retries, [h("p", {}, `The next one in ${seconds(first - clock)}.`), table(["due", "messages"], rows)]);
+  }
+
+  drawFailures() {
+    const failures = this.messages.failures.slice(0, 12);
+    if (failures.length === 0) {
+      replace(this.failures, [h("p", { class: "muted" }, "None yet.")]);
+      return;
+    }
+    const rows = failures.map(({ id, at, attempt, class: name, reason, delay, kind }) => h("tr", {},
+      h("td", {}, h("time", { datetime: new Date(at).toISOString() }, time(at))),
+      h("td", { class: "mono", title: id }, id.slice(0, 8)),
+      h("td", { class: "number" }, attempt),
+      h("td", {}, h("span", { class: `class ${name}` }, name)),
+      h("td", { class: "text" }, reason),
+      h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "given-up" || name === "non-retryable" ? "given up" : "")));
+    replace(this.failures, [h("div", { class: "scroll" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows))]);
+  }
+
+  // Only the rows in sight exist.
+  drawMessages(clock) {
+    const list = this.messages.list(this.stateFilter.value, this.idFilter.value.trim());
+    const total = this.messages.byId.size;
+    this.shown.textContent = list.length === total ? count(total, "message") : `${list.length.toLocaleString("en")} of ${count(total, "message")}`;
+    this.all.style.height = `${list.length * ROW}px`;
+    const first = Math.max(0, Math.floor(this.lives.scrollTop / ROW) - 2);
+    const visible = list.slice(first, first + Math.ceil(this.lives.clientHeight / ROW) + 4);
+    while (this.rows.length < visible.length) this.rows.push(this.row());
+    for (const [at, row] of this.rows.entries()) {
+      const message = visible[at];
+      row.element.hidden = !message;
+      if (message) this.fill(row, message, first + at, clock);
+    }
+    this.drawDetails(clock);
+  }
+
+  row() {
+    const parts = { id: h("span", { class: "mono" }), state: h("span"), attempt: h("span", { class: "attempt muted" }), life: h("canvas", { "aria-hidden": "true" }) };
+    const element = h("button", { class: "life", type: "button", click: () => this.select(element.dataset.id) }, parts.id, parts.state, parts.attempt, parts.life);
+    this.all.append(element);
+    return { element, ...parts };
+  }
+
+  fill(row, message, at, clock) {
+    const { element } = row;
+    const left = message.due === null ? "" : message.due > clock ? `${message.state === "deferred" ? "" : " in"} ${seconds(message.due - clock)}` : message.state === "waiting" ? "" : " due";
+    element.style.top = `${at * ROW}px`;
+    element.dataset.id = message.id;
+    element.setAttribute("aria-pressed", message.id === this.selected);
+    set(row.id, message.id.slice(0, 8));
+    set(row.state, (message.state === "waits for a retry" ? "retry" : message.state) + left);
+    row.state.className = `state ${message.state.replace(" ", "-")}`;
+    set(row.attempt, message.attempt > 0 ? `attempt ${message.attempt}` : "");
+    drawLife(row.life, message, clock, this.colour);
+  }
+
+  select(id) {
+    this.selected = this.selected === id ? null : id;
+    this.listed = -1;
+    const message = this.messages.byId.get(this.selected);
+    if (message) announce(`Message ${id.slice(0, 8)}: ${message.state}`);
+    this.schedule();
+  }
+
+  drawDetails() {
+    const message = this.messages.byId.get(this.selected);
+    if (!message) {
+      replace(this.details, []);
+      return;
+    }
+    if (this.listed === message.last) return;
+    this.listed = message.last;
+    const steps = message.events.map((event) => h("li", {},
+      h("time", { datetime: new Date(event.at).toISOString() }, new Date(event.at).toISOString().slice(11, 23)),
+      h("span", {}, KINDS[event.kind] ?? event.kind),
+      h("span", {}, [
+        event.attempt !== undefined ? `attempt ${event.attempt}` : "", event.class ?? "", event.reason ?? "",
+        event.delay !== undefined ? `delay ${event.delay} s` : "", event.elapsedMs !== undefined ? `${event.elapsedMs} ms` : "",
+        event.scope ? `scope ${event.scope}` : "",
+      ].filter((text) => text).join(", "))));
+    replace(this.details, [h("p", { class: "mono" }, message.id), h("ol", { class: "steps" }, steps)]);
+  }
+
+  leave() {
+    clearInterval(this.ticks);
+    clearTimeout(this.retry);
+    clearTimeout(this.later);
+    cancelAnimationFrame(this.frame);
+    this.theme.removeEventListener("change", this.onTheme);
+    this.source.close();
+  }
+}
+
+function table(heads, rows) {
+  return h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows));
+}
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// Leaves the elements in place if they would be the same, so that a selection and a screen reader
+// are not disturbed.
+function replace(element, children) {
+  const isSame = element.childElementCount === children.length && children.every((child, at) => child.isEqualNode(element.children[at]));
+  if (!isSame) element.replaceChildren(...children);
 }

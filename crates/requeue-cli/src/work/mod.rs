@@ -1,30 +1,39 @@
 //! `requeue work`: runs the handler of `requeue-lambda` as a long-polling worker, in a container or
 //! on a laptop.
 
-use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use requeue::aws;
-use requeue::queue::SqsQueue;
-use requeue::{
-    Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to,
-};
+use requeue::queue::{QueueArn, SqsQueue};
+use requeue::{Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, interval, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
 use crate::address;
 use crate::dlq::QueueArguments;
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
+use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
+
+mod banner;
+mod depth;
+mod line;
+mod screen;
+mod trouble;
+mod verbose;
+mod view;
+
+use banner::Banner;
+use screen::Screen;
+use view::View;
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -64,6 +73,9 @@ pub(crate) struct Arguments {
     /// End when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
     drain: bool,
+    /// Show a line for each message: id, attempt, result and time, and never its body.
+    #[arg(long, short)]
+    verbose: bool,
     /// Accept a queue that has no redrive policy, or whose dead-letter queue does not exist. SQS
     /// then redelivers a message that is given up, until its retention ends.
     #[arg(long, help_heading = "Queue")]
@@ -73,20 +85,16 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let is_watched = stderr().is_terminal() && stdout().is_terminal();
+    let screen = (stderr().is_terminal() && stdout().is_terminal()).then(Screen::default);
+    let is_watched = screen.is_some();
     // Before all slow steps: a signal without a listener does not end the first process of a
     // container.
     let stop = Stop::listen_and(Duration::MAX, move || {
         if is_watched {
-            leave_line();
+            screen::leave();
         }
     })?;
-    if is_watched {
-        // The progress line says the rest.
-        init_logging_to(tracing::Level::WARN, || ProgressAwareLog);
-    } else {
-        init_logging(tracing::Level::INFO);
-    }
+    let view = View::new(screen, arguments.verbose, arguments.page.is_on());
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         tokio::select! {
@@ -95,20 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
-            worker = begin(arguments) => {
-                let worker = worker?;
-                let page = if arguments.page.is_on() {
-                    arguments.page.open(arguments.site().await).await?
-                } else {
-                    None
-                };
-                if let Some(page) = &page {
-                    page.tell();
-                }
-                let (ended, ()) =
-                    tokio::join!(work(worker, &stop, is_watched), ui::run_if_any(page, &stop));
-                ended
-            }
+            started = begin(arguments, &view) => started?.work(&view, arguments, &stop).await,
         }
     });
     // A name look-up cannot be cancelled, and would delay the end.
@@ -117,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// All steps before the first receive.
-async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
+async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let mut config = Config::load().await?;
     arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
@@ -132,39 +127,62 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     if let Some(limit) = arguments.wait_for_target {
         wait_for(&target, limit).await?;
     }
-    let handler = HttpTarget::new(target, config.http)?;
+    let target_text = target.to_string();
+    let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
+    let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
+    let sqs = SqsQueue::from_env();
+    let observed = ObservedQueue::new(sqs.clone(), &found.arn, view.observer.clone());
     let settings = arguments.settings();
-    let (sqs, of_handler) = (SqsQueue::from_env(), config.settings);
-    let started = Worker::start(handler, sqs, &found.arn, of_handler, settings).await;
-    started.map_err(|error| found.not_started(error))
+    let started = Worker::start(handler, observed, &found.arn, config.settings, settings).await;
+    let worker = started.map_err(|error| found.not_started(error))?;
+    view.begin(&banner);
+    Ok(Started { worker, sqs, queue: found.arn, target: target_text })
 }
 
-async fn work(
-    worker: Worker<HttpTarget, SqsQueue>,
-    stop: &Stop,
-    is_watched: bool,
-) -> Result<ExitCode, Error> {
-    if is_watched {
-        let ended = tokio::select! {
-            ended = worker.run(stop.told()) => ended,
-            () = show(|| worker.progress(), stop) => worker.progress(),
+/// A worker before its first receive.
+struct Started {
+    worker: Worker<Observed<HttpTarget>, ObservedQueue<SqsQueue>>,
+    /// For questions about the queue.
+    sqs: SqsQueue,
+    queue: QueueArn,
+    target: String,
+}
+
+impl Started {
+    async fn work(
+        self,
+        view: &View,
+        arguments: &Arguments,
+        stop: &Stop,
+    ) -> Result<ExitCode, Error> {
+        let page = if arguments.page.is_on() {
+            arguments.page.open(arguments.site(view).await).await?
+        } else {
+            None
         };
-        say(&format!("{CLEARED}{}\n", line(ended)));
-    } else {
-        worker.run(stop.told()).await;
+        if let Some(page) = &page {
+            page.tell();
+        }
+        let shown = async { tokio::join!(view.show(&self, stop), ui::run_if_any(page, stop)) };
+        let ended = tokio::select! {
+            biased;
+            ended = self.worker.run(stop.told()) => ended,
+            _ = shown => self.worker.progress(),
+        };
+        view.end(ended);
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 impl Arguments {
     /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
     /// for it, the page has no screen for it.
-    async fn site(&self) -> Site {
+    async fn site(&self, view: &View) -> Site {
         let source = Some(self.queue.clone());
         let place = QueueArguments::new(None, source, self.region.given(), 1);
         let found = place.find().await.ok();
         let dead_letters = found.map(DeadLetterScreen::of);
-        Site { dead_letters, ..Site::default() }
+        Site { dead_letters, live: view.live(), ..Site::default() }
     }
 
     fn settings(&self) -> WorkerSettings {
@@ -200,63 +218,5 @@ async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
             .into());
         }
         sleep(PAUSE).await;
-    }
-}
-
-/// Clears the line. It has no colour, so `NO_COLOR` does not matter.
-const CLEARED: &str = "\r\x1b[2K";
-
-/// The progress line: one line of the terminal, written again and again.
-async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
-    let mut ticks = interval(Duration::from_millis(500));
-    loop {
-        ticks.tick().await;
-        let mut line = line(progress());
-        if stop.is_told() {
-            line.insert_str(0, "ending: ");
-        }
-        // A line that reaches the margin would continue in the next one, and that is never cleared.
-        let width =
-            terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
-        line.truncate(width.saturating_sub(1));
-        say(&format!("{CLEARED}{line}"));
-    }
-}
-
-/// In one write, since log lines share the terminal. A lost terminal does not end the worker.
-fn say(text: &str) {
-    let _ = stderr().write_all(text.as_bytes());
-}
-
-/// Ends the progress line, so that the next text has its own line. A stuck terminal delays that for
-/// a moment only.
-fn leave_line() {
-    let (writing, written) = mpsc::channel::<()>();
-    thread::spawn(move || {
-        say("\n");
-        drop(writing);
-    });
-    let _ = written.recv_timeout(Duration::from_millis(100));
-}
-
-fn line(progress: Progress) -> String {
-    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
-    format!(
-        "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, \
-         {waiting} waiting"
-    )
-}
-
-/// Writes log lines over the progress line, which then appears again below them.
-struct ProgressAwareLog;
-
-impl Write for ProgressAwareLog {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        stdout().write_all(&[CLEARED.as_bytes(), line].concat())?;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        stdout().flush()
     }
 }

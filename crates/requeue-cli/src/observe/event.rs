@@ -1,0 +1,126 @@
+//! One event in the life of a message.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::{Clock, FailureClass, printable};
+use serde::Serialize;
+
+/// Most bytes of an id. Source: SQS developer guide, "Identifiers".
+const MAX_ID: usize = 100;
+/// Most bytes of a reason. The library's have no more characters.
+const MAX_REASON: usize = 256;
+
+/// An event. Fields that it has no value for are left out of its JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Event {
+    /// Milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) kind: Kind,
+    #[serde(flatten)]
+    pub(crate) ids: Ids,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_word")]
+    pub(crate) class: Option<FailureClass>,
+    /// In seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) delay: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) elapsed_ms: Option<u64>,
+}
+
+#[expect(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde asks for"
+)]
+fn as_word<S: serde::Serializer>(
+    class: &Option<FailureClass>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    class.map(FailureClass::as_str).serialize(serializer)
+}
+
+/// The ids of a message; both empty for an event about no single message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Ids {
+    /// Empty for a copy whose id SQS does not tell its sender.
+    #[serde(rename = "messageId", skip_serializing_if = "String::is_empty")]
+    pub(crate) own: String,
+    /// The id of the first delivery, which all copies share.
+    #[serde(rename = "originalMessageId", skip_serializing_if = "String::is_empty")]
+    pub(crate) original: String,
+}
+
+impl Ids {
+    pub(crate) fn new(own: &str, original: &str) -> Self {
+        Self { own: start(own, MAX_ID), original: start(original, MAX_ID) }
+    }
+
+    /// The ids of a message that was not sent again.
+    pub(crate) fn first(own: &str) -> Self {
+        Self::new(own, own)
+    }
+}
+
+/// The kind of an event, in the order of a message's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A message came into the queue.
+    #[default]
+    Sent,
+    Received,
+    /// The call of the handler began.
+    Called,
+    /// The call ended: without a class it succeeded, unless it has a reason.
+    Ended,
+    /// The library decided to try again, to wait, to leave the message to SQS, or to give it up.
+    Requeued,
+    Deferred,
+    Released,
+    GivenUp,
+    /// SQS confirmed a copy with a delay.
+    Copied,
+    /// SQS confirmed a change of the visibility timeout.
+    Hidden,
+    /// SQS keeps the message, by the response of the function.
+    Kept,
+    Deleted,
+    /// The message is in the dead-letter queue.
+    Dead,
+    CircuitOpened,
+    CircuitClosed,
+}
+
+impl Event {
+    /// An event that happens now.
+    pub(crate) fn now(kind: Kind, ids: Ids) -> Self {
+        Self { at: millis(Clock::system().now()), kind, ids, ..Self::default() }
+    }
+
+    pub(crate) fn reason(self, reason: Option<&str>) -> Self {
+        Self { reason: reason.map(|text| start(text, MAX_REASON)), ..self }
+    }
+
+    pub(crate) fn delay(self, delay: Duration) -> Self {
+        Self { delay: Some(delay.as_secs()), ..self }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The beginning of a text that somebody else chose, in printable characters.
+fn start(text: &str, max_bytes: usize) -> String {
+    printable::line(&text[..text.floor_char_boundary(max_bytes)]).into_owned()
+}

@@ -1,0 +1,108 @@
+//! A handler that tells when its calls begin and end.
+
+use requeue::policy::RateLimit;
+use requeue::{Failure, Handler, Message, Scope};
+use tokio::time::Instant;
+
+use super::Observer;
+use super::event::{Event, Ids, Kind};
+
+pub(crate) struct Observed<H> {
+    handler: H,
+    observer: Observer,
+}
+
+impl<H> Observed<H> {
+    pub(crate) fn new(handler: H, observer: Observer) -> Self {
+        Self { handler, observer }
+    }
+}
+
+impl<H: Handler> Handler for Observed<H> {
+    type Error = Failure;
+
+    async fn handle(&self, message: Message) -> Result<(), Failure> {
+        let call = Call::begin(&self.observer, self.handler.scope(&message), &message);
+        let ended = self.handler.handle(message).await.map_err(Into::into);
+        call.end(ended.as_ref().map(|&()| ()));
+        ended
+    }
+
+    fn scope(&self, message: &Message) -> Scope {
+        self.handler.scope(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.handler.rate_limit(scope)
+    }
+}
+
+/// A call that has begun.
+struct Call {
+    observer: Observer,
+    scope: Scope,
+    /// The ids and the number of the attempt, if events are read.
+    message: Option<(Ids, u32)>,
+    began: Instant,
+    has_ended: bool,
+}
+
+impl Call {
+    fn begin(observer: &Observer, scope: Scope, message: &Message) -> Self {
+        let message = observer.is_read().then(|| {
+            let ids = Ids::new(
+                message.id().unwrap_or_default(),
+                message.original_id().or(message.id()).unwrap_or_default(),
+            );
+            (ids, message.retry_count() + 1)
+        });
+        let call = Self {
+            observer: observer.clone(),
+            scope,
+            message,
+            began: Instant::now(),
+            has_ended: false,
+        };
+        observer.tell(|| call.event(Kind::Called));
+        call
+    }
+
+    fn end(mut self, ended: Result<(), &Failure>) {
+        self.has_ended = true;
+        self.observer.downstream().note(self.scope, ended);
+        self.observer.tell(|| {
+            let event = self.ended();
+            match ended {
+                Ok(()) => event,
+                Err(failure) => {
+                    Event { class: Some(failure.class()), ..event }.reason(Some(failure.reason()))
+                }
+            }
+        });
+    }
+
+    fn ended(&self) -> Event {
+        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Event { elapsed_ms: Some(elapsed), ..self.event(Kind::Ended) }
+    }
+
+    fn event(&self, kind: Kind) -> Event {
+        let (ids, attempt) = self.message.clone().unwrap_or_default();
+        let scope = (self.scope != Scope::default()).then(|| self.scope.to_string());
+        Event { attempt: Some(attempt), scope, ..Event::now(kind, ids) }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.observer.count_call();
+        // The library drops a call whose time is over.
+        if !self.has_ended {
+            self.observer.downstream().unanswered(NO_RESPONSE);
+            self.observer.tell(|| self.ended().reason(Some(NO_RESPONSE)));
+        }
+    }
+}
+
+/// The library's words for it.
+const NO_RESPONSE: &str = "no response in time";

@@ -1,0 +1,261 @@
+//! Reads the library's log lines: as they are logged in this process, and as a function writes them
+//! in JSON.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use requeue::FailureClass;
+use requeue::lambda_runtime::tracing::Level;
+use requeue::lambda_runtime::tracing::subscriber::filter::filter_fn;
+use requeue::lambda_runtime::tracing::subscriber::layer::Context;
+use requeue::lambda_runtime::tracing::subscriber::{Layer, Registry};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::field::{Field, Visit};
+
+use super::event::{Event, Ids, Kind};
+use super::{Events, Sqs};
+
+/// The interval between lines about the same trouble.
+pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
+
+/// The fields of a line of the library that say something about a message, a circuit or receiving.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogLine {
+    message: String,
+    message_id: Option<String>,
+    original_message_id: Option<String>,
+    retry_count: Option<u32>,
+    class: Option<String>,
+    disposition: Option<String>,
+    why: Option<String>,
+    delay_seconds: Option<u64>,
+    reason: Option<String>,
+    elapsed_ms: Option<u64>,
+    endpoint: Option<String>,
+    code: Option<String>,
+    pause_ms: Option<u64>,
+}
+
+impl LogLine {
+    /// Reads a line of JSON: one of Requeue, whose fields are inside `fields`, or one of another
+    /// program with the same names. `None` for any other line.
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let Value::Object(mut line) = serde_json::from_str(line).ok()? else { return None };
+        let fields = line.remove("fields").filter(Value::is_object);
+        serde_json::from_value(fields.unwrap_or(Value::Object(line))).ok()
+    }
+
+    /// The event of which the line tells.
+    pub(crate) fn event(&self) -> Option<Event> {
+        let kind = match (self.disposition.as_deref(), self.message.as_str()) {
+            (Some("requeue"), _) => Kind::Requeued,
+            (Some("defer"), _) => Kind::Deferred,
+            (Some("release"), _) => Kind::Released,
+            (Some("dead-letter"), _) => Kind::GivenUp,
+            (Some("complete"), _) => Kind::Ended,
+            (None, text) if text.starts_with("circuit") && text.contains(" opened") => {
+                return Some(Event::now(Kind::CircuitOpened, Ids::default()));
+            }
+            (None, text) if text.starts_with("circuit") && text.ends_with(" closed") => {
+                return Some(Event::now(Kind::CircuitClosed, Ids::default()));
+            }
+            _ => return None,
+        };
+        let id = self.message_id.as_deref()?;
+        let ids = Ids::new(id, self.original_message_id.as_deref().unwrap_or(id));
+        let reason = match (&self.why, &self.reason) {
+            (Some(why), Some(reason)) => Some(format!("{why}: {reason}")),
+            (why, reason) => why.clone().or_else(|| reason.clone()),
+        };
+        let event = Event::now(kind, ids).reason(reason.as_deref());
+        Some(Event {
+            class: self.class.as_deref().and_then(FailureClass::from_name),
+            delay: self.delay_seconds,
+            attempt: self.retry_count.map(|retries| retries.saturating_add(1)),
+            elapsed_ms: self.elapsed_ms,
+            ..event
+        })
+    }
+}
+
+/// Whether the lines about failing receives are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TroubleLines {
+    /// Never: the terminal has a line for them.
+    Hidden,
+    /// The first one, and then one every 30 s.
+    Rare,
+}
+
+/// The layer that turns lines into events.
+pub(crate) fn layer(
+    events: Option<Events>,
+    sqs: Sqs,
+    lines: TroubleLines,
+) -> impl Layer<Registry> + Send + Sync {
+    // The lines of a batch are at INFO. Without a filter, all crates would compute theirs.
+    let of_requeue = filter_fn(|metadata| {
+        metadata.is_event()
+            && *metadata.level() <= Level::INFO
+            && metadata.target().starts_with("requeue")
+    });
+    LogLayer { events, sqs, lines, written: Mutex::default() }.with_filter(of_requeue)
+}
+
+struct LogLayer {
+    events: Option<Events>,
+    sqs: Sqs,
+    lines: TroubleLines,
+    /// When the last line about a failing receive was written.
+    written: Mutex<Option<Instant>>,
+}
+
+impl Layer<Registry> for LogLayer {
+    fn event_enabled(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) -> bool {
+        let target = event.metadata().target();
+        if target.ends_with("::telemetry") && *event.metadata().level() == Level::WARN {
+            return self.settled(event);
+        }
+        if !target.ends_with("::poll") {
+            return true;
+        }
+        let line = LogLine::of(event);
+        if line.message == "receiving works again" {
+            self.sqs.works();
+            return self.written().take().is_some();
+        }
+        if !line.message.starts_with("receiving fail") {
+            return true;
+        }
+        let pause = Duration::from_millis(line.pause_ms.unwrap_or_default());
+        let endpoint = line.endpoint.as_deref().unwrap_or_default();
+        self.sqs.failed(endpoint, line.code.as_deref().unwrap_or_default(), pause);
+        let mut written = self.written();
+        let is_due = written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES)
+            && self.lines == TroubleLines::Rare;
+        if is_due {
+            *written = Some(Instant::now());
+        }
+        is_due
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
+        if self.events.is_some() {
+            self.on(&LogLine::of(event));
+        }
+    }
+}
+
+impl LogLayer {
+    /// Notes a message that was not settled. The terminal has one line for all of them.
+    fn settled(&self, event: &tracing::Event<'_>) -> bool {
+        let line = LogLine::of(event);
+        let Some(code) = line.code.as_deref() else { return true };
+        self.sqs.not_settled(code);
+        if self.lines == TroubleLines::Rare {
+            return true;
+        }
+        self.on(&line);
+        false
+    }
+
+    fn on(&self, line: &LogLine) {
+        if let Some(events) = &self.events
+            && let Some(event) = line.event()
+        {
+            events.publish(event);
+        }
+    }
+
+    fn written(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LogLine {
+    fn of(event: &tracing::Event<'_>) -> Self {
+        let mut line = Self::default();
+        event.record(&mut line);
+        line
+    }
+}
+
+impl Visit for LogLine {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let place = match field.name() {
+            "messageId" => &mut self.message_id,
+            "originalMessageId" => &mut self.original_message_id,
+            "class" => &mut self.class,
+            "disposition" => &mut self.disposition,
+            "why" => &mut self.why,
+            "reason" => &mut self.reason,
+            "endpoint" => &mut self.endpoint,
+            "code" => &mut self.code,
+            _ => return,
+        };
+        *place = Some(value.to_owned());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match field.name() {
+            "retryCount" => self.retry_count = u32::try_from(value).ok(),
+            "delaySeconds" => self.delay_seconds = Some(value),
+            "elapsedMs" => self.elapsed_ms = Some(value),
+            "pauseMs" => self.pause_ms = Some(value),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_any_language_is_read_by_its_fields() {
+        let message = r#"{"message":"message","messageId":"c","originalMessageId":"m","retryCount":1,
+            "class":"rate-limit","disposition":"requeue","delaySeconds":9,"reason":"status 429","elapsedMs":41}"#;
+        let inside = format!(r#"{{"timestamp":"t","level":"INFO","fields":{message}}}"#);
+        for line in [message, &inside] {
+            let event = LogLine::read(line).and_then(|line| line.event()).expect("an event");
+            assert_eq!((event.kind, event.ids), (Kind::Requeued, Ids::new("c", "m")));
+            assert_eq!((event.class, event.delay), (Some(FailureClass::RateLimit), Some(9)));
+            assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
+            assert_eq!(event.reason.as_deref(), Some("status 429"));
+        }
+        for (line, kind) in [
+            (
+                r#"{"fields":{"message":"circuit opened: deferring messages"}}"#,
+                Some(Kind::CircuitOpened),
+            ),
+            (r#"{"fields":{"message":"circuit closed"}}"#, Some(Kind::CircuitClosed)),
+            (
+                r#"{"fields":{"message":"circuit of all execution environments closed"}}"#,
+                Some(Kind::CircuitClosed),
+            ),
+            (r#"{"fields":{"message":"circuit would open: REQUEUE_MODE is report"}}"#, None),
+            (r#"{"fields":{"message":"batch","received":3}}"#, None),
+            (
+                r#"{"messageId":"m","disposition":"defer","why":"circuit-open"}"#,
+                Some(Kind::Deferred),
+            ),
+            (r#"{"messageId":7}"#, None),
+            ("START RequestId", None),
+            ("[1]", None),
+            ("", None),
+        ] {
+            let event = LogLine::read(line).and_then(|line| line.event());
+            assert_eq!(event.map(|event| event.kind), kind, "{line}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The life of messages as it happens, for the terminal and for the page: adapters around a handler
+//! and a queue, and a layer that reads the library's log. Nothing here holds a body, an attribute or
+//! a receipt handle longer than its message is in flight, and none of them reaches an event.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use requeue::{Clock, DeadLetter};
+
+mod downstream;
+mod event;
+mod handler;
+mod log;
+mod queue;
+mod sqs;
+mod stream;
+
+pub(crate) use downstream::{Downstream, DownstreamTrouble};
+pub(crate) use event::{Event, Ids, Kind};
+pub(crate) use handler::Observed;
+pub(crate) use log::{LogLine, TROUBLE_LINES, TroubleLines, layer};
+pub(crate) use queue::ObservedQueue;
+pub(crate) use sqs::{ReceivingTrouble, Sqs};
+pub(crate) use stream::{Events, Reader};
+
+use event::millis;
+
+/// Where the adapters tell what they see.
+#[derive(Clone)]
+pub(crate) struct Observer(Arc<Inner>);
+
+struct Inner {
+    /// `None` if nobody reads events, which then cost nothing.
+    events: Option<Events>,
+    calls: AtomicU64,
+    downstream: Mutex<Downstream>,
+    sqs: Sqs,
+    /// The number of messages that are due in a second, for the seconds to come.
+    due: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl Observer {
+    pub(crate) fn new(events: Option<Events>, sqs: Sqs) -> Self {
+        Self(Arc::new(Inner {
+            events,
+            calls: AtomicU64::new(0),
+            downstream: Mutex::default(),
+            sqs,
+            due: Mutex::default(),
+        }))
+    }
+
+    /// Whether events are read.
+    fn is_read(&self) -> bool {
+        self.0.events.is_some()
+    }
+
+    /// Publishes an event, if events are read.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+        if let Some(events) = &self.0.events {
+            events.publish(event());
+        }
+    }
+
+    /// The calls of the downstream service that have ended.
+    pub(crate) fn calls(&self) -> u64 {
+        self.0.calls.load(Ordering::Relaxed)
+    }
+
+    fn count_call(&self) {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {
+        self.0.downstream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sqs(&self) -> &Sqs {
+        &self.0.sqs
+    }
+
+    /// Notes a message that becomes visible after the delay.
+    fn due_in(&self, delay: Duration) {
+        let due = (millis(Clock::system().now()) / 1_000).saturating_add(delay.as_secs());
+        *self.due().entry(due).or_default() += 1;
+    }
+
+    /// The time until the next message that this process has delayed, and the number of such
+    /// messages.
+    pub(crate) fn next_due(&self) -> Option<(Duration, u64)> {
+        let now = millis(Clock::system().now()) / 1_000;
+        let mut due = self.due();
+        *due = due.split_off(&now);
+        let (first, _) = due.first_key_value()?;
+        let count = due.values().map(|count| u64::from(*count)).sum();
+        Some((Duration::from_secs(first.saturating_sub(now)), count))
+    }
+
+    fn due(&self) -> MutexGuard<'_, BTreeMap<u64, u32>> {
+        self.0.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ids, the retries and the reason that a body names.
+pub(crate) fn of_body(id: &str, body: &str) -> (Ids, Option<u32>, Option<String>) {
+    // A body without this word has no state, so it needs no search.
+    if !body.contains("retryState") {
+        return (Ids::first(id), None, None);
+    }
+    let dead = DeadLetter::read(body);
+    let original = dead.original_message_id().unwrap_or(id);
+    let why = match (dead.reason(), dead.detail()) {
+        (Some(reason), Some(detail)) if detail != reason => Some(format!("{reason}: {detail}")),
+        (reason, _) => reason.map(str::to_owned),
+    };
+    (Ids::new(id, original), dead.retry_count(), why)
+}

@@ -1,0 +1,154 @@
+//! A queue that tells which messages are received, sent, deleted and hidden.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use requeue::Clock;
+use requeue::queue::{
+    CallError, Confirmation, Description, Outgoing, Queue, QueueArn, ReceiveRequest, Record, Source,
+};
+
+use super::event::{Event, Ids, Kind};
+use super::{Observer, of_body};
+
+/// The messages in flight that are remembered: many times those of a worker.
+const MAX_IN_FLIGHT: usize = 20_000;
+
+pub(crate) struct ObservedQueue<Q> {
+    queue: Q,
+    /// The name of the queue that the worker receives from.
+    source: String,
+    observer: Observer,
+    in_flight: Mutex<InFlight>,
+}
+
+/// The ids of the messages in flight by their receipt handles.
+#[derive(Default)]
+struct InFlight {
+    ids: HashMap<String, Ids>,
+    /// The handles in the order of their receives.
+    handles: VecDeque<String>,
+}
+
+impl<Q> ObservedQueue<Q> {
+    pub(crate) fn new(queue: Q, source: &QueueArn, observer: Observer) -> Self {
+        Self { queue, source: source.name().to_owned(), observer, in_flight: Mutex::default() }
+    }
+
+    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn received(&self, record: &Record) {
+        let (Some(id), Some(handle)) = (&record.message_id, &record.receipt_handle) else { return };
+        let (ids, retries, _) = of_body(id, record.body.as_deref().unwrap_or_default());
+        self.in_flight().add(handle, ids.clone());
+        self.observer.tell(|| Event {
+            attempt: Some(retries.unwrap_or_default().saturating_add(1)),
+            ..Event::now(Kind::Received, ids)
+        });
+    }
+
+    /// A confirmed send: a copy for this queue, or a dead letter for another one.
+    fn sent(&self, entry: &Outgoing<'_>, is_dead: bool) {
+        let delay = Duration::from_secs(entry.delay.as_secs().into());
+        if !is_dead {
+            self.observer.due_in(delay);
+        }
+        self.observer.tell(|| {
+            let (ids, _, why) = of_body("", entry.body);
+            let kind = if is_dead { Kind::Dead } else { Kind::Copied };
+            Event::now(kind, ids).delay(delay).reason(why.as_deref())
+        });
+    }
+}
+
+impl InFlight {
+    fn add(&mut self, handle: &str, ids: Ids) {
+        if self.handles.len() >= MAX_IN_FLIGHT
+            && let Some(oldest) = self.handles.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+        self.ids.insert(handle.to_owned(), ids);
+        self.handles.push_back(handle.to_owned());
+    }
+}
+
+impl<Q: Queue> Queue for ObservedQueue<Q> {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        let confirmed = self.queue.send(queue, entries).await?;
+        let is_dead = queue.name() != self.source;
+        for (entry, confirmation) in entries.iter().zip(&confirmed) {
+            if confirmation.is_ok() {
+                self.sent(entry, is_dead);
+            }
+        }
+        Ok(confirmed)
+    }
+
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        let confirmed = self.queue.delete(queue, receipt_handles).await?;
+        for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
+            if confirmation.is_ok()
+                && let Some(ids) = self.in_flight().ids.remove(*handle)
+            {
+                self.observer.tell(|| Event::now(Kind::Deleted, ids));
+            }
+        }
+        Ok(confirmed)
+    }
+
+    async fn change_visibility(
+        &self,
+        queue: &QueueArn,
+        entries: &[(&str, Duration)],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        let confirmed = self.queue.change_visibility(queue, entries).await?;
+        for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {
+            if confirmation.is_ok()
+                && let Some(ids) = self.in_flight().ids.get(*handle).cloned()
+            {
+                self.observer.tell(|| Event::now(Kind::Hidden, ids).delay(*delay));
+            }
+        }
+        Ok(confirmed)
+    }
+
+    fn has_lapsed(&self, receipt_handle: &str) -> bool {
+        self.queue.has_lapsed(receipt_handle)
+    }
+
+    fn clock(&self) -> Clock {
+        self.queue.clock()
+    }
+}
+
+impl<Q: Source> Source for ObservedQueue<Q> {
+    async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
+        self.queue.describe(queue).await
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
+        let records = self.queue.receive(queue, ask).await?;
+        if self.observer.is_read() {
+            for record in &records {
+                self.received(record);
+            }
+        }
+        Ok(records)
+    }
+}

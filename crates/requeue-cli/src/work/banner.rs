@@ -1,0 +1,122 @@
+//! The settings with which a worker starts, as lines on a terminal and as one line of the log.
+
+use std::time::Duration;
+
+use requeue::policy::RetryPolicy;
+use requeue::queue::QueueArn;
+use requeue::{DeadLetterMode, Mode, Settings};
+use requeue_lambda::TargetUrl;
+
+use crate::output;
+use crate::policy_text::{RETRIED_CLASSES, retries};
+
+/// The effective settings.
+pub(super) struct Banner {
+    queue: String,
+    target: String,
+    policy: String,
+    concurrency: String,
+    dead_letter: String,
+    table: &'static str,
+    mode: Mode,
+}
+
+impl Banner {
+    pub(super) fn new(
+        queue: &QueueArn,
+        target: &TargetUrl,
+        receivers: Option<u16>,
+        settings: &Settings,
+    ) -> Self {
+        let Settings { policy, limits, dead_letter, coordination, mode, .. } = settings;
+        let receivers = receivers
+            .map(|receivers| {
+                format!(", {receivers} receiver{}", if receivers == 1 { "" } else { "s" })
+            })
+            .unwrap_or_default();
+        Self {
+            queue: queue.to_string(),
+            target: target.to_string(),
+            policy: policy_line(policy),
+            concurrency: format!(
+                "{}{receivers}, timeout {} s",
+                limits.concurrency,
+                limits.timeout.as_secs_f64()
+            ),
+            dead_letter: match dead_letter {
+                DeadLetterMode::Direct(url) => {
+                    // The region does not matter for the name.
+                    format!("direct to {}", url.arn("aws", "us-east-1").name())
+                }
+                mode => format!("{mode:?}").to_lowercase(),
+            },
+            table: if coordination.is_some() { "the one of REQUEUE_TABLE" } else { "none" },
+            mode: *mode,
+        }
+    }
+
+    /// Shows the settings on the terminal.
+    pub(super) fn show(&self) {
+        for (name, value) in [
+            ("queue", &*self.queue),
+            ("target", &self.target),
+            ("policy", &self.policy),
+            ("concurrency", &self.concurrency),
+            ("dead letters", &self.dead_letter),
+            ("table", self.table),
+        ] {
+            output::note(format_args!("{name:<13} {value}"));
+        }
+        if self.mode == Mode::Report {
+            output::note("mode          report: Requeue retries nothing and only logs failures");
+        }
+    }
+
+    pub(super) fn log(&self) {
+        tracing::info!(
+            queue = self.queue,
+            targetUrl = self.target,
+            policy = self.policy,
+            concurrency = self.concurrency,
+            deadLetter = self.dead_letter,
+            table = self.table,
+            isReportMode = self.mode == Mode::Report,
+            "settings"
+        );
+    }
+}
+
+/// `50 retries; rate-limit 60–300 s, quota 120–600 s, temporary 2–60 s`: the first and the longest
+/// delay of each class.
+fn policy_line(policy: &RetryPolicy) -> String {
+    let delays = RETRIED_CLASSES.iter().filter_map(|class| {
+        let own = policy.class(*class)?;
+        let first = secs(own.backoff.delay(0).min(own.max_delay));
+        let longest = secs(own.max_delay);
+        let range = if first == longest { first } else { format!("{first}–{longest}") };
+        Some(format!("{class} {range} s"))
+    });
+    format!("{}; {}", retries(policy.max_retries), delays.collect::<Vec<_>>().join(", "))
+}
+
+fn secs(time: Duration) -> String {
+    time.as_secs_f64().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_one_line() {
+        for (document, line) in [
+            ("{}", "50 retries; rate-limit 60–300 s, quota 120–600 s, temporary 2–60 s"),
+            (
+                r#"{"maxRetries": 1, "errorConfigs": {"DEFAULT": {"baseDelay": 0.5, "maxDelay": 0.5}}}"#,
+                "1 retry; rate-limit 60–300 s, quota 120–600 s, temporary 0.5 s",
+            ),
+        ] {
+            assert_eq!(policy_line(&document.parse().expect("a policy")), line);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The line of a worker on a terminal: the queue, the rate, the counts, and what holds messages
+//! back.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use requeue::{Deferral, Progress, Scope};
+use tokio::time::Instant;
+
+use crate::table::{duration, thousands};
+
+/// The rate is that of the last seconds.
+const WINDOW: Duration = Duration::from_secs(5);
+
+/// The figures of a line.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) queue: String,
+    /// The messages that wait in the queue; `None` if SQS did not say so.
+    pub(super) waiting: Option<u64>,
+    /// Calls a second; `None` until there was time for a second one.
+    pub(super) rate: Option<u64>,
+    pub(super) progress: Progress,
+    pub(super) holds: Vec<HoldFigure>,
+}
+
+/// A pause or an open circuit.
+pub(super) struct HoldFigure {
+    pub(super) scope: Scope,
+    pub(super) why: Deferral,
+    pub(super) rest: Duration,
+    /// The reason of the last failure of its scope.
+    pub(super) reason: Option<String>,
+}
+
+impl Figures {
+    /// A line of at most so many columns. The last parts are left out first.
+    pub(super) fn line(&self, columns: usize) -> String {
+        let Progress { completed, requeued, dead_lettered, .. } = self.progress;
+        let mut parts = vec![self.queue()];
+        parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
+        parts.push(format!(
+            "{} done {} retried {} dead",
+            thousands(completed),
+            thousands(requeued),
+            thousands(dead_lettered)
+        ));
+        let (hold, reason) = self.hold().unzip();
+        let reason = reason.flatten().map(|reason| format!(": {reason}")).unwrap_or_default();
+        parts.extend(hold);
+        let whole = parts.join(" │ ") + &reason;
+        if whole.chars().count() <= columns {
+            return whole;
+        }
+        while parts.len() > 1 && parts.join(" │ ").chars().count() > columns {
+            parts.pop();
+        }
+        parts.join(" │ ").chars().take(columns).collect()
+    }
+
+    fn queue(&self) -> String {
+        self.waiting.map_or_else(
+            || self.queue.clone(),
+            |waiting| format!("{} {} waiting", self.queue, thousands(waiting)),
+        )
+    }
+
+    /// The text about the holds, and the reason of the only one.
+    fn hold(&self) -> Option<(String, Option<String>)> {
+        let count = |why| self.holds.iter().filter(|hold| hold.why == why).count();
+        let (open, paused) = (count(Deferral::CircuitOpen), count(Deferral::Paused));
+        match (self.holds.as_slice(), open, paused) {
+            ([], ..) => None,
+            ([hold], ..) => Some((hold.text(), hold.reason.as_deref().map(brief))),
+            (_, 0, _) => Some((format!("{paused} pauses"), None)),
+            (_, _, 0) => Some((format!("{open} circuits open"), None)),
+            _ => {
+                let plural = |count: usize| if count == 1 { "" } else { "s" };
+                let (s, ses) = (plural(open), plural(paused));
+                Some((format!("{open} circuit{s} open, {paused} pause{ses}"), None))
+            }
+        }
+    }
+}
+
+impl HoldFigure {
+    /// `circuit open 21 s`, or `paused, probing` at its end.
+    fn text(&self) -> String {
+        let mut text =
+            if self.why == Deferral::Paused { "paused" } else { "circuit open" }.to_owned();
+        if self.rest.is_zero() {
+            text.push_str(", probing");
+        } else {
+            let _ = write!(text, " {}", seconds(self.rest));
+        }
+        text
+    }
+}
+
+/// The rate of a count.
+#[derive(Default)]
+pub(super) struct Rate(VecDeque<(Instant, u64)>);
+
+impl Rate {
+    /// Notes the count now, and returns its growth in a second.
+    pub(super) fn note(&mut self, count: u64) -> Option<u64> {
+        let now = Instant::now();
+        self.0.push_back((now, count));
+        while self.0.len() > 2 && now.duration_since(self.0[1].0) >= WINDOW {
+            self.0.pop_front();
+        }
+        let (began, first) = *self.0.front()?;
+        let millis = u64::try_from(now.duration_since(began).as_millis()).ok()?;
+        let growth = count.saturating_sub(first).saturating_mul(1_000);
+        (millis >= 1_000).then(|| growth.div_ceil(millis))
+    }
+}
+
+/// `503` for `status 503`: a reason in few words.
+pub(super) fn brief(reason: &str) -> String {
+    reason.strip_prefix("status ").unwrap_or(reason).to_owned()
+}
+
+/// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.
+pub(super) fn seconds(time: Duration) -> String {
+    duration(Duration::from_millis(
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000).max(1) * 1_000,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(secs: u64, reason: &str) -> HoldFigure {
+        let (why, rest) = (Deferral::CircuitOpen, Duration::from_secs(secs));
+        HoldFigure { scope: Scope::default(), why, rest, reason: Some(reason.to_owned()) }
+    }
+
+    fn figures() -> Figures {
+        let mut progress = Progress::default();
+        (progress.completed, progress.requeued, progress.dead_lettered) = (1_310, 96, 4);
+        Figures {
+            queue: "orders".to_owned(),
+            waiting: Some(1_204),
+            rate: Some(52),
+            progress,
+            holds: vec![open(21, "status 503")],
+        }
+    }
+
+    #[test]
+    fn a_line_says_as_much_as_the_terminal_is_wide() {
+        let whole =
+            "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ circuit open 21 s";
+        for (columns, line) in [
+            (120, format!("{whole}: 503")),
+            (83, format!("{whole}: 503")),
+            (82, whole.to_owned()),
+            (78, whole.to_owned()),
+            (77, "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead".to_owned()),
+            (57, "orders 1,204 waiting │ 52/s".to_owned()),
+            (20, "orders 1,204 waiting".to_owned()),
+            (9, "orders 1,".to_owned()),
+            (0, String::new()),
+        ] {
+            assert_eq!(figures().line(columns), line, "{columns}");
+        }
+    }
+
+    #[test]
+    fn parts_without_a_value_are_left_out_and_several_holds_are_counted() {
+        let counts = "0 done 0 retried 0 dead";
+        let with = |holds| Figures { queue: "q".to_owned(), holds, ..Figures::default() }.line(80);
+        let pause = |secs| HoldFigure { why: Deferral::Paused, ..open(secs, "status 429") };
+        for (holds, line) in [
+            (vec![], format!("q │ {counts}")),
+            (vec![pause(90)], format!("q │ {counts} │ paused 90 s: 429")),
+            (
+                vec![open(0, "timed out")],
+                format!("q │ {counts} │ circuit open, probing: timed out"),
+            ),
+            (
+                vec![open(1, ""), open(2, ""), open(3, "")],
+                format!("q │ {counts} │ 3 circuits open"),
+            ),
+            (vec![pause(1), pause(2)], format!("q │ {counts} │ 2 pauses")),
+            (vec![open(1, ""), pause(2)], format!("q │ {counts} │ 1 circuit open, 1 pause")),
+        ] {
+            assert_eq!(with(holds), line);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_is_that_of_the_last_seconds() {
+        let mut rate = Rate::default();
+        let mut rates = Vec::new();
+        for count in [0, 10, 20, 30, 30, 30, 30, 30, 30, 30] {
+            rates.push(rate.note(count));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let some = [10, 10, 10, 8, 6, 4, 2, 0, 0].map(Some);
+        assert_eq!((rates[0], &rates[1..]), (None, &some[..]));
+    }
+}

@@ -1,0 +1,99 @@
+//! The lines at the bottom of a worker's terminal, which are written again and again, and the log
+//! above them.
+
+use std::io::{self, Write, stderr, stdout};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use requeue::Clock;
+
+/// Clears the line. It has no colour, so `NO_COLOR` does not matter.
+const CLEARED: &str = "\r\x1b[2K";
+/// Clears the line above too.
+const CLEARED_ABOVE: &str = "\x1b[1A\x1b[2K";
+/// The columns of a terminal that does not tell them.
+const USUAL_COLUMNS: usize = 80;
+
+/// The lines; its clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Screen(Arc<Mutex<Vec<String>>>);
+
+impl Screen {
+    /// Draws these lines instead of the earlier ones, in one write, since the log shares the
+    /// terminal.
+    pub(super) fn draw(&self, lines: Vec<String>) {
+        let mut drawn = self.drawn();
+        let cleared = cleared(drawn.len());
+        *drawn = lines;
+        say(&format!("{cleared}{}", drawn.join("\n")));
+    }
+
+    /// Writes a text above the lines, which then appear again.
+    pub(super) fn above(&self, text: &str) -> io::Result<()> {
+        let drawn = self.drawn();
+        stdout().write_all(format!("{}{text}", cleared(drawn.len())).as_bytes())?;
+        stdout().flush()?;
+        say(&drawn.join("\n"));
+        Ok(())
+    }
+
+    fn drawn(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn cleared(lines: usize) -> String {
+    format!("{CLEARED}{}", CLEARED_ABOVE.repeat(lines.saturating_sub(1)))
+}
+
+/// The columns for a line. One that reaches the margin would continue in the next line, and that is
+/// never cleared.
+pub(super) fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(stderr());
+    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0)).saturating_sub(1)
+}
+
+/// A lost terminal does not end the worker.
+fn say(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+/// Ends the lines, so that the next text has its own line. A stuck terminal delays that for a moment
+/// only.
+pub(super) fn leave() {
+    let (writing, written) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        say("\n");
+        drop(writing);
+    });
+    let _ = written.recv_timeout(Duration::from_millis(100));
+}
+
+/// The time in UTC, as `requeue serve` shows it.
+pub(super) fn clock_time(at: Timestamp) -> impl std::fmt::Display {
+    at.strftime("%H:%M:%S")
+}
+
+/// Writes log lines above the lines of a screen, each with its time.
+pub(super) struct LogAbove(pub(super) Screen);
+
+impl Write for LogAbove {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        // A line of JSON has its own.
+        if text.starts_with('{') {
+            self.0.above(&text)?;
+        } else {
+            let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+            self.0.above(&format!("{} {text}", clock_time(now)))?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stdout().flush()
+    }
+}

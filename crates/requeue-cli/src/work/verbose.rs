@@ -1,0 +1,136 @@
+//! `--verbose`: a line for each message, without its body.
+
+use jiff::Timestamp;
+
+use super::line::brief;
+use super::screen::{Screen, clock_time};
+use crate::observe::{Event, Events, Kind};
+
+/// The characters of an id in a line.
+const ID: usize = 8;
+
+/// Where the lines go.
+pub(super) enum Lines {
+    Terminal(Screen),
+    /// The log has a line for each message that did not simply complete; the others are added.
+    Log,
+}
+
+impl Lines {
+    /// Writes a line for each message, until the worker ends.
+    pub(super) async fn write(&self, events: &Events) {
+        let mut reader = events.read_from(0);
+        loop {
+            let batch = reader.next().await;
+            if batch.missed > 0 {
+                tracing::warn!(events = batch.missed, "too many messages to show each");
+            }
+            for event in batch.events {
+                self.write_one(&event);
+            }
+        }
+    }
+
+    /// The messages since the last line.
+    fn write_one(&self, event: &Event) {
+        match self {
+            Self::Terminal(screen) => {
+                if let Some(line) = line(event) {
+                    // A lost terminal does not end the worker.
+                    let _ = screen.above(&format!("{}\n", requeue::printable::line(&line)));
+                }
+            }
+            Self::Log if is_done(event) => tracing::info!(
+                messageId = event.ids.own,
+                originalMessageId = event.ids.original,
+                attempt = event.attempt,
+                elapsedMs = event.elapsed_ms,
+                "done"
+            ),
+            Self::Log => {}
+        }
+    }
+}
+
+fn is_done(event: &Event) -> bool {
+    event.kind == Kind::Ended && event.class.is_none() && event.reason.is_none()
+}
+
+/// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`
+fn line(event: &Event) -> Option<String> {
+    let reason = event.reason.as_deref().map(brief);
+    let because = || reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+    let delay = event.delay.map(|secs| format!(" {secs} s")).unwrap_or_default();
+    let result = match event.kind {
+        Kind::Ended if is_done(event) => "done".to_owned(),
+        Kind::Requeued => format!(
+            "{} → retry in{delay}{}",
+            reason.as_deref().unwrap_or("failed"),
+            event.class.map(|class| format!(" ({class})")).unwrap_or_default()
+        ),
+        Kind::Deferred => format!("deferred{delay}{}", because()),
+        Kind::Released => format!("left to SQS{}", because()),
+        Kind::GivenUp => format!("given up{}", because()),
+        _ => return None,
+    };
+    let at = Timestamp::from_millisecond(i64::try_from(event.at).ok()?).ok()?;
+    let id: String = event.ids.original.chars().take(ID).collect();
+    let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
+    let attempt = event.attempt.unwrap_or(1);
+    Some(format!("{}  {id}  attempt {attempt}  {result}{elapsed}", clock_time(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use requeue::FailureClass;
+
+    use super::*;
+    use crate::observe::Ids;
+
+    #[test]
+    fn a_message_is_one_line_when_its_attempt_is_settled() {
+        let of = |kind, class, reason: Option<&str>, delay| {
+            let ids = Ids::new("copy", "3f9a1c2e-0000");
+            let event = Event {
+                at: 43_445_000,
+                attempt: Some(2),
+                elapsed_ms: Some(41),
+                class,
+                delay,
+                ..Event::now(kind, ids)
+            };
+            line(&Event { at: 43_445_000, ..event.reason(reason) })
+        };
+        let temporary = Some(FailureClass::Temporary);
+        for (line, said) in [
+            (of(Kind::Ended, None, None, None), Some("done")),
+            (of(Kind::Ended, temporary, Some("status 503"), None), None),
+            (of(Kind::Ended, None, Some("no response in time"), None), None),
+            (
+                of(Kind::Requeued, temporary, Some("status 503"), Some(8)),
+                Some("503 → retry in 8 s (temporary)"),
+            ),
+            (
+                of(Kind::Deferred, None, Some("circuit-open"), Some(21)),
+                Some("deferred 21 s (circuit-open)"),
+            ),
+            (
+                of(Kind::Released, None, Some("shutting-down"), None),
+                Some("left to SQS (shutting-down)"),
+            ),
+            (
+                of(
+                    Kind::GivenUp,
+                    Some(FailureClass::NonRetryable),
+                    Some("non-retryable: status 400"),
+                    None,
+                ),
+                Some("given up (non-retryable: status 400)"),
+            ),
+            (of(Kind::Received, None, None, None), None),
+        ] {
+            let whole = said.map(|said| format!("12:04:05  3f9a1c2e  attempt 2  {said}  41 ms"));
+            assert_eq!(line, whole);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The view of a worker at work: lines on a terminal, the log, and the page.
+
+use std::io::stdout;
+use std::time::Duration;
+
+use axum::Router;
+use requeue::{Progress, ScopeHold, init_logging_observed};
+use tokio::sync::watch;
+use tokio::time::interval;
+
+use super::Started;
+use super::banner::Banner;
+use super::depth::Depth;
+use super::line::{Figures, HoldFigure, Rate};
+use super::screen::{self, LogAbove, Screen};
+use super::trouble::{self, TargetLog};
+use super::verbose::Lines;
+use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
+use crate::stop::Stop;
+use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
+
+/// The interval between two looks at the worker.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Most pauses and circuits on the page.
+const MAX_HOLDS: usize = 50;
+
+pub(super) struct View {
+    screen: Option<Screen>,
+    is_verbose: bool,
+    /// The events, if each message has a line or the page follows them.
+    events: Option<Events>,
+    /// The state for the page, if there is one.
+    page: Option<watch::Sender<LiveState>>,
+    pub(super) observer: Observer,
+}
+
+impl View {
+    /// Installs the log too.
+    pub(super) fn new(screen: Option<Screen>, is_verbose: bool, has_page: bool) -> Self {
+        let events = (is_verbose || has_page).then(Events::new);
+        let sqs = Sqs::default();
+        let layer = |lines| observe::layer(events.clone(), sqs.clone(), lines);
+        match screen.clone() {
+            // The lines of the screen say the rest.
+            Some(screen) => init_logging_observed(
+                tracing::Level::WARN,
+                move || LogAbove(screen.clone()),
+                layer(TroubleLines::Hidden),
+            ),
+            None => {
+                init_logging_observed(tracing::Level::INFO, stdout, layer(TroubleLines::Rare));
+            }
+        }
+        let observer = Observer::new(events.clone(), sqs);
+        let page = has_page.then(watch::Sender::default);
+        Self { screen, is_verbose, events, page, observer }
+    }
+
+    /// The routes of the page's screen "Live".
+    pub(super) fn live(&self) -> Option<Router> {
+        let (events, page) = (self.events.clone()?, self.page.as_ref()?);
+        Some(live_routes(events, page.subscribe()))
+    }
+
+    pub(super) fn begin(&self, banner: &Banner) {
+        if self.screen.is_some() { banner.show() } else { banner.log() }
+    }
+
+    /// Shows the worker until it ends.
+    pub(super) async fn show(&self, started: &Started, stop: &Stop) {
+        let depth = Depth::default();
+        let asking = async {
+            // The log does not show the depth.
+            if self.screen.is_some() || self.page.is_some() {
+                depth.keep_asking(&started.sqs, &started.queue).await;
+            }
+        };
+        tokio::join!(self.show_messages(), self.show_state(started, stop, &depth), asking);
+    }
+
+    /// The last line.
+    pub(super) fn end(&self, progress: Progress) {
+        if let Some(screen) = &self.screen {
+            let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
+            screen.draw(vec![format!(
+                "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given \
+                 up, {waiting} waiting\n"
+            )]);
+        }
+    }
+
+    async fn show_messages(&self) {
+        let Some(events) = self.events.as_ref().filter(|_| self.is_verbose) else { return };
+        let lines = self.screen.clone().map_or(Lines::Log, Lines::Terminal);
+        lines.write(events).await;
+    }
+
+    async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
+        let mut rate = Rate::default();
+        let mut log = TargetLog::default();
+        let mut ticks = interval(LOOK);
+        loop {
+            ticks.tick().await;
+            let rate = rate.note(self.observer.calls());
+            let holds = started.worker.holds();
+            let figures = self.figures(started, depth, rate, &holds);
+            if let Some(screen) = &self.screen {
+                self.draw(screen, started, stop, &figures, &holds);
+            } else {
+                let trouble = self.observer.downstream().trouble();
+                log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
+            }
+            if let Some(page) = &self.page {
+                let troubles = self.troubles(started, &holds, usize::MAX);
+                page.send_replace(state(started, figures, troubles, stop));
+            }
+        }
+    }
+
+    fn draw(
+        &self,
+        screen: &Screen,
+        started: &Started,
+        stop: &Stop,
+        figures: &Figures,
+        holds: &[ScopeHold],
+    ) {
+        let ending = if stop.is_told() { "ending: " } else { "" };
+        let columns = screen::columns();
+        let line = figures.line(columns.saturating_sub(ending.len()));
+        let mut lines = vec![format!("{ending}{line}").chars().take(columns).collect()];
+        lines.extend(self.troubles(started, holds, columns));
+        screen.draw(lines);
+    }
+
+    fn figures(
+        &self,
+        started: &Started,
+        depth: &Depth,
+        rate: Option<u64>,
+        holds: &[ScopeHold],
+    ) -> Figures {
+        let progress = started.worker.progress();
+        let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
+        let in_hand = received.saturating_sub(completed + requeued + dead_lettered + waiting);
+        let downstream = self.observer.downstream();
+        let figure = |hold: &ScopeHold| HoldFigure {
+            scope: hold.scope,
+            why: hold.why,
+            rest: hold.rest,
+            reason: downstream.reason(hold.scope).map(str::to_owned),
+        };
+        Figures {
+            queue: started.queue.name().to_owned(),
+            waiting: depth.waiting(in_hand),
+            rate,
+            progress,
+            holds: holds.iter().map(figure).collect(),
+        }
+    }
+
+    /// A line for each trouble.
+    fn troubles(&self, started: &Started, holds: &[ScopeHold], columns: usize) -> Vec<String> {
+        let target = self.observer.downstream().trouble();
+        let next_try = self.next_try(holds);
+        let target =
+            target.map(|lost| trouble::of_target(&started.target, &lost, next_try, columns));
+        let sqs = self.observer.sqs();
+        let receiving = sqs.trouble().map(|failing| trouble::of_receiving(&failing, columns));
+        let unsettled =
+            sqs.unsettled().map(|(code, messages)| trouble::of_unsettled(&code, messages, columns));
+        target.into_iter().chain(receiving).chain(unsettled).collect()
+    }
+
+    /// The time until a message calls the target again: the end of the first hold, or else the next
+    /// retry.
+    fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
+        let held = holds.first().map(|hold| hold.rest);
+        held.or_else(|| self.observer.next_due().map(|(due, _)| due))
+    }
+}
+
+/// The state for the page.
+fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
+    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = figures.progress;
+    let hold = |hold: HoldFigure| LiveHold {
+        scope: hold.scope.to_string(),
+        why: hold.why.as_str(),
+        rest_ms: u64::try_from(hold.rest.as_millis()).unwrap_or(u64::MAX),
+        reason: hold.reason,
+    };
+    LiveState {
+        source: "worker",
+        queue: figures.queue,
+        target: Some(started.target.clone()),
+        waiting: figures.waiting,
+        rate: figures.rate,
+        counts: Some(LiveCounts {
+            received,
+            done: completed,
+            retried: requeued,
+            dead: dead_lettered,
+            deferred: waiting,
+        }),
+        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
+        troubles,
+        is_ending: stop.is_told(),
+        ..LiveState::default()
+    }
+}

@@ -1,0 +1,207 @@
+// The screen "Live", with real workers, functions and targets.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import http from "node:http";
+import { createInterface } from "node:readline";
+import { after, afterEach, before, test } from "node:test";
+import * as world from "./world.mjs";
+
+const REQUEUE = process.env.REQUEUE_BIN ?? "target/debug/requeue";
+const FUNCTION = process.env.REQUEUE_LAMBDA_BIN ?? "target/debug/requeue-lambda";
+const PATIENCE = { timeout: 30_000 };
+// Short delays, so that retries are seen. The body of a message is its own response.
+const ENVIRONMENT = {
+  PATH: process.env.PATH, AWS_ACCESS_KEY_ID: "test", AWS_SECRET_ACCESS_KEY: "test", AWS_REGION: "us-east-1", AWS_EC2_METADATA_DISABLED: "true",
+  REQUEUE_DEAD_LETTER: "annotate",
+  REQUEUE_POLICY: JSON.stringify({ jitter: "none", errorConfigs: { DEFAULT: { backoff: "linear", baseDelay: 2, maxDelay: 2 } } }),
+};
+
+let browser;
+const ends = [];
+
+before(async () => {
+  browser = await world.launch();
+});
+afterEach(async () => {
+  while (ends.length > 0) await ends.pop()();
+});
+after(() => world.end(browser));
+
+// Starts a command and returns the values of its lines by their names.
+async function start(args, names, environment = {}) {
+  const child = spawn(REQUEUE, args, { env: { ...ENVIRONMENT, ...environment }, stdio: ["ignore", "pipe", "pipe"] });
+  ends.push(async () => {
+    if (child.exitCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  });
+  const values = { child };
+  await new Promise((resolve, reject) => {
+    child.once("exit", (status) => reject(new Error(`${args[0]} ended with ${status}`)));
+    for (const stream of [child.stdout, child.stderr]) {
+      createInterface({ input: stream }).on("line", (line) => {
+        const name = names.find((one) => line.startsWith(`${one} `));
+        if (name) values[name] ??= line.slice(name.length).trim();
+        if (names.every((one) => one in values)) resolve();
+      });
+    }
+  });
+  return values;
+}
+
+// A service that answers as the body asks: its status until so many attempts, and then 200.
+async function target(port = 0) {
+  const server = http.createServer((request, response) => {
+    let body = "";
+    request.on("data", (data) => (body += data));
+    request.on("end", () => {
+      const { status = 200, times = 99 } = JSON.parse(body);
+      const retries = Number(request.headers["x-requeue-retry-count"] ?? 0);
+      const answer = retries < times ? status : 200;
+      response.writeHead(answer, answer === 429 ? { "retry-after": "2" } : {}).end();
+    });
+  });
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  const end = () => new Promise((ended) => {
+    server.close(ended);
+    server.closeAllConnections();
+  });
+  ends.push(end);
+  return { end, port: server.address().port, url: `http://127.0.0.1:${server.address().port}/orders` };
+}
+
+async function sqs() {
+  const served = await start(["serve", "--port", "0", "--sqs-port", "0"], ["SQS", "queue"]);
+  return { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", ""), queue: served.queue };
+}
+
+async function worker(queues, url, environment = {}) {
+  const args = ["work", "--ui=0", "--queue-url", queues.queue, "--target-url", url];
+  return start(args, ["page"], { AWS_ENDPOINT_URL_SQS: queues.endpoint, ...environment });
+}
+
+async function open(url) {
+  const page = await browser.newPage();
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(error));
+  await page.goto(url);
+  ends.push(async () => {
+    await page.close();
+    assert.deepEqual(errors, []);
+  });
+  return page;
+}
+
+const figure = (page, name) => page.locator(".figures div", { hasText: name }).locator("dd");
+const messages = (page, state) => page.locator(".life", { hasText: state });
+const body = (fields) => JSON.stringify({ canary: "secret-canary", ...fields });
+
+test("a worker's messages are shown through pauses, failures and an outage of the target", async () => {
+  const [queues, shop] = [await sqs(), await target()];
+  const { page: url } = await worker(queues, shop.url);
+  const page = await open(url);
+  const texts = [];
+  page.on("response", async (response) => texts.push(response.url()));
+  await world.send(queues, queues.queue, [
+    body({}), body({ status: 503, times: 1 }), body({ status: 400 }), body({ status: 429, times: 1 }),
+  ]);
+  await page.getByText("paused", { exact: true }).waitFor(PATIENCE);
+  for (const name of ["rate-limit", "temporary", "non-retryable"]) {
+    await page.locator(".class", { hasText: name }).waitFor(PATIENCE);
+  }
+  await messages(page, "given up").waitFor(PATIENCE);
+  await page.waitForFunction(() => [...document.querySelectorAll(".life")].filter(({ textContent }) => textContent.includes("done")).length === 3, null, PATIENCE);
+
+  await messages(page, "attempt 2").first().click();
+  const steps = await page.locator(".steps").textContent();
+  for (const step of ["received", "called", "call ended", "copy sent", "deleted"]) assert.ok(steps.includes(step), steps);
+
+  await shop.end();
+  await world.send(queues, queues.queue, Array.from({ length: 8 }, () => body({})));
+  await page.getByText(/target http:\/\/127\.0\.0\.1.*: connection refused ×\d+/).waitFor(PATIENCE);
+  await page.getByText("circuit open", { exact: true }).waitFor(PATIENCE);
+  await page.getByText(/^The next one in \d+ s/).waitFor(PATIENCE);
+  await target(shop.port);
+  await page.getByText("None: each message may call.").waitFor(PATIENCE);
+  await page.waitForFunction(() => [...document.querySelectorAll(".life")].filter(({ textContent }) => textContent.includes("done")).length === 11, null, PATIENCE);
+  assert.equal(await page.getByText(/connection refused ×/).count(), 0, "the trouble is over");
+  assert.ok(!(await page.content()).includes("secret-canary"), "no body is shown");
+});
+
+// Reads events until there are so many of the kind, and breaks the connection.
+async function follow(url, cookie, kind, number) {
+  const response = await fetch(url, { headers: { cookie }, signal: AbortSignal.timeout(PATIENCE.timeout) });
+  const events = [];
+  let text = "";
+  let place;
+  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const data = JSON.parse(text.slice("data: ".length, end));
+      text = text.slice(end + 2);
+      if (!data.events) continue;
+      events.push(...data.events);
+      place = data;
+    }
+    if (events.filter((event) => event.kind === kind).length >= number) break;
+  }
+  return { events, place };
+}
+
+test("after a break the events go on where they were", async () => {
+  const [queues, shop] = [await sqs(), await target()];
+  const { page: url } = await worker(queues, shop.url);
+  const opened = await fetch(url);
+  const cookie = opened.headers.get("set-cookie").split(";")[0];
+  const events = new URL("/api/live/events", url);
+  await world.send(queues, queues.queue, [body({}), body({})]);
+  const before = await follow(events, cookie, "deleted", 2);
+  await world.send(queues, queues.queue, [body({})]);
+  const { run, next } = before.place;
+  const after = await follow(`${events}?run=${run}&next=${next}`, cookie, "deleted", 1);
+  assert.deepEqual(after.events.map(({ kind }) => kind).sort(), ["called", "deleted", "ended", "received"]);
+  const anew = await follow(`${events}?run=another&next=${next}`, cookie, "deleted", 3);
+  assert.deepEqual(anew.events, [...before.events, ...after.events]);
+  assert.ok(!JSON.stringify(anew.events).includes("secret-canary"));
+});
+
+test("a function's messages are shown by the queue and its log, up to the dead-letter queue", async () => {
+  const shop = await target();
+  const args = ["serve", "--ui=0", "--sqs-port", "0", "--visibility-timeout", "15", "--function", FUNCTION];
+  const served = await start(args, ["SQS", "queue", "page"], { REQUEUE_TARGET_URL: shop.url });
+  const queues = { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "") };
+  const page = await open(served.page);
+  await world.send(queues, served.queue, [body({}), body({ status: 503, times: 1 }), body({ status: 400 })]);
+  await page.locator(".class", { hasText: "temporary" }).waitFor(PATIENCE);
+  await messages(page, "dead").waitFor(PATIENCE);
+  await page.waitForFunction(() => [...document.querySelectorAll(".life")].filter(({ textContent }) => textContent.includes("done")).length === 2, null, PATIENCE);
+  await figure(page, "dead").filter({ hasText: "1" }).waitFor(PATIENCE);
+});
+
+test("the log of a function in another language is read, and its texts are no markup", async () => {
+  const args = ["serve", "--ui=0", "--sqs-port", "0", "--timeout", "1", "--visibility-timeout", "1", "--max-receive-count", "2", "--", "node", "tests/ui/function.mjs"];
+  const served = await start(args, ["SQS", "queue", "page"]);
+  const queues = { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "") };
+  const page = await open(served.page);
+  await world.send(queues, served.queue, ["good", "bad"]);
+  await messages(page, "done").waitFor(PATIENCE);
+  await messages(page, "dead").click(PATIENCE);
+  await page.locator(".steps").getByText("<b>not</b> today").first().waitFor(PATIENCE);
+  assert.equal(await page.locator("main b").count(), 0);
+});
+
+test("thousands of messages have few rows", async () => {
+  const [queues, shop] = [await sqs(), await target()];
+  await world.send(queues, queues.queue, Array.from({ length: 5000 }, () => body({})));
+  const { page: url } = await worker(queues, shop.url, { REQUEUE_CONCURRENCY: "40" });
+  const page = await open(url);
+  await page.locator(".shown").filter({ hasText: /^5,000 messages$/ }).waitFor({ timeout: 120_000 });
+  assert.ok((await page.locator(".life").count()) < 40);
+  await page.locator(".lives").evaluate((lives) => lives.scrollTo(0, lives.scrollHeight));
+  await page.waitForFunction(() => document.querySelector(".life:not([hidden])").style.top !== "0px", null, PATIENCE);
+  await page.getByLabel("Hold the picture").check();
+  assert.equal(await messages(page, "done").first().isVisible(), true);
+});
