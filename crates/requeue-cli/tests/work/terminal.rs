@@ -61,7 +61,7 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
     for (columns, name, (status, said)) in [(100, "wide", wide), (40, "narrow", narrow)] {
         assert_eq!(status, Some(0), "{said:?}");
         let (begun, drawn) = said.split_once("table         none\r\n").unwrap();
-        assert!(begun.contains(&format!("/{name}\r\ntarget        http://127.0.0.1:")), "{said:?}");
+        assert!(begun.contains(&format!(":{name}\r\ntarget        http://127.0.0.1:")), "{said:?}");
         // Log lines have their time.
         assert!(begun.contains("  WARN the queue's visibility timeout is shorter"), "{said:?}");
         let drawn: Vec<&str> = drawn.split(CLEARED).collect();
