@@ -40,12 +40,13 @@ impl Downstream {
     pub(super) fn note(&mut self, scope: Scope, ended: Result<(), &Failure>) {
         let Err(failure) = ended else {
             self.silent = None;
-            self.reasons.remove(&scope);
             return;
         };
-        if self.reasons.len() < MAX_SCOPES || self.reasons.contains_key(&scope) {
-            self.reasons.insert(scope, failure.reason().to_owned());
+        // The reasons matter only while their scopes are held, so old ones may go.
+        if self.reasons.len() >= MAX_SCOPES && !self.reasons.contains_key(&scope) {
+            self.reasons.clear();
         }
+        self.reasons.insert(scope, failure.reason().to_owned());
         if is_response(failure) {
             self.silent = None;
         } else {

@@ -171,7 +171,7 @@ class Screen {
       h("td", { class: "mono" }, scope === "-" ? "all" : scope),
       h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "probing"),
       h("td", {}, brief(reason))));
-    replace(this.holds, [table(["hold", "scope", "next probe", "last failure"], rows)]);
+    replace(this.holds, [table(["hold", "scope", "next probe", "last failure"], rows, [2])]);
   }
 
   // A function keeps its pauses to itself, so only its log tells of them.
@@ -188,10 +188,10 @@ class Screen {
     const most = drawRates(this.chart, messages, clock, colour);
     const [minute, ten] = [messages.sums(clock, 60), messages.sums(clock, 10)];
     const rows = ["done", ...CLASSES].map((name) => h("tr", {},
-      h("td", {}, h("span", { class: `legend ${name}` }), name),
+      h("td", {}, h("span", { class: `legend of-${name}` }), name),
       h("td", { class: "number" }, ten[name].toLocaleString("en")), h("td", { class: "number" }, minute[name].toLocaleString("en"))));
     this.chart.setAttribute("aria-label", `Calls by second, at most ${most} in a second`);
-    replace(this.sums, [table(["result", "10 s", "1 min"], rows)]);
+    replace(this.sums, [table(["result", "10 s", "1 min"], rows, [1, 2])]);
   }
 
   drawRetries(clock) {
@@ -201,7 +201,7 @@ class Screen {
       return;
     }
     const rows = counts.map(([label, number]) => h("tr", {}, h("td", {}, label), h("td", { class: "number" }, number.toLocaleString("en"))));
-    replace(this.retries, [h("p", {}, `The next one in ${seconds(first - clock)}.`), table(["due", "messages"], rows)]);
+    replace(this.retries, [h("p", {}, `The next one in ${seconds(first - clock)}.`), table(["due", "messages"], rows, [1])]);
   }
 
   drawFailures() {
@@ -217,7 +217,7 @@ class Screen {
       h("td", {}, h("span", { class: `class ${name}` }, name)),
       h("td", { class: "text" }, reason),
       h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "given-up" || name === "non-retryable" ? "given up" : "")));
-    replace(this.failures, [h("div", { class: "scroll" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows))]);
+    replace(this.failures, [h("div", { class: "scroll" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows, [2]))]);
   }
 
   // Only the rows in sight exist.
@@ -246,13 +246,13 @@ class Screen {
 
   fill(row, message, at, clock) {
     const { element } = row;
-    const left = message.due === null ? "" : message.due > clock ? `${message.state === "deferred" ? "" : " in"} ${seconds(message.due - clock)}` : message.state === "waiting" ? "" : " due";
+    const left = message.due === null ? "" : message.due > clock ? `${message.state === "deferred" ? "," : " in"} ${seconds(message.due - clock)}` : message.state === "waiting" ? "" : ", due";
     element.style.top = `${at * ROW}px`;
     element.dataset.id = message.id;
     element.setAttribute("aria-pressed", message.id === this.selected);
     set(row.id, message.id.slice(0, 8));
     set(row.state, (message.state === "waits for a retry" ? "retry" : message.state) + left);
-    row.state.className = `state ${message.state.replace(" ", "-")}`;
+    row.state.className = `state is-${message.state.replace(" ", "-")}`;
     set(row.attempt, message.attempt > 0 ? `attempt ${message.attempt}` : "");
     drawLife(row.life, message, clock, this.colour);
   }
@@ -294,8 +294,10 @@ class Screen {
   }
 }
 
-function table(heads, rows) {
-  return h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, rows));
+// `numbers` are the columns that are aligned to the right.
+function table(heads, rows, numbers = []) {
+  const head = (text, at) => h("th", { scope: "col", class: numbers.includes(at) ? "number" : null }, text);
+  return h("table", {}, h("thead", {}, h("tr", {}, heads.map(head))), h("tbody", {}, rows));
 }
 
 function set(element, text) {
