@@ -1,5 +1,6 @@
 //! `requeue check`: checks a policy document before it is deployed. The library has the rules.
 
+use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::document::{Document, InvalidDocument, PolicyArgument, PolicyName};
 use crate::output::{self, outln};
 use crate::policy_text::{RETRIED_CLASSES, max_retries, retries};
 use crate::schedule::timeline::{Timeline, WaitMode};
-use crate::table::{span, table};
+use crate::table::Head::Text;
+use crate::table::{Rows, columns, span, wrapped};
 use crate::{Error, policy_values};
 
 #[derive(clap::Args)]
@@ -97,16 +99,25 @@ fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Val
 }
 
 fn show(name: &PolicyName, document: &Document, text: &str) -> Result<(), Error> {
-    outln!("the policy {name} is valid:\n")?;
-    outln!("{}", report(document, text))?;
+    say(&format!("the policy {name} is valid:\n"))?;
+    outln!("{}", summary(&document.0))?;
+    for line in remarks(document, text) {
+        say(&line)?;
+    }
     Ok(())
 }
 
 /// The summary of a valid document.
-pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
+pub(crate) fn report(document: &Document, text: &str) -> String {
+    let mut lines = vec![summary(&document.0)];
+    lines.extend(remarks(document, text));
+    lines.join("\n")
+}
+
+/// The lines below the table of the classes.
+fn remarks((policy, rules, queue): &Document, text: &str) -> Vec<String> {
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = policy;
-    let mut lines = vec![summary(policy).to_string()];
-    lines.push(format!(
+    let mut lines = vec![format!(
         "budget: at most {} for each message; a delay that the downstream service names is cut to \
          {}{}",
         retries(*max_retries),
@@ -115,7 +126,7 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
             "; a message expires {} after its first send",
             span(ttl)
         )),
-    ));
+    )];
     lines.extend(bounded(policy));
     lines.extend([protection(policy), deferrals(policy)]);
     match rules.len() {
@@ -135,7 +146,12 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
         lines.push(advice(queue, policy));
     }
     lines.extend(too_large(text));
-    lines.join("\n")
+    lines
+}
+
+/// A line, which goes on below if it is too long.
+fn say(text: &str) -> Result<(), Error> {
+    Ok(outln!("{}", wrapped(text, columns(stdout())))?)
 }
 
 /// `size: …`, for a document that does not fit into the environment of a function.
@@ -230,11 +246,12 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     lines.join("\n")
 }
 
-fn summary(policy: &RetryPolicy) -> comfy_table::Table {
-    let mut rows = table(&["class", "waits in seconds", "jitter", "given up after", "or at age"]);
+fn summary(policy: &RetryPolicy) -> String {
+    let heads = ["class", "waits in seconds", "jitter", "given up after", "or at age"];
+    let mut rows = Rows::under(heads.map(Text));
     for class in RETRIED_CLASSES {
         let Some(own) = policy.class(class) else { continue };
-        rows.add_row(vec![
+        rows.add([
             class.to_string(),
             waits(own),
             own.jitter.to_string(),
@@ -242,7 +259,7 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
             span(own.total_timeout),
         ]);
     }
-    rows
+    rows.text()
 }
 
 /// `maxRetries 30 of rate-limit has no effect: …`, for each class whose limit exceeds that of the

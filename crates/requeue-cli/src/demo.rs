@@ -2,9 +2,8 @@
 //! dead-letter queue. Time is virtual; the SDK client, the HTTP handler and Lambda's rules are
 //! real.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{IsTerminal, stderr};
+use std::io::{stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,8 +21,11 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::endpoint::{self, Endpoint, ResponseKind};
-use crate::output::{self, errln, outln};
-use crate::table::{duration, table};
+use crate::output::{errln, outln};
+use crate::progress::CommandProgress;
+use crate::stop::Stop;
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, columns, span, thousands, wrapped};
 
 mod rate;
 
@@ -75,6 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.rate {
         return runtime.build()?.block_on(rate::run(arguments.messages));
     }
+    Stop::end_at_once()?;
     runtime.start_paused(true).build()?.block_on(demo(arguments))
 }
 
@@ -86,25 +89,20 @@ struct Demo {
     endpoint: Endpoint,
     started: Instant,
     sent: Vec<(String, ResponseKind)>,
-    progress: RefCell<DemoProgress>,
-}
-
-#[derive(Default)]
-struct DemoProgress {
-    invocations: u64,
-    /// The virtual minute of the next progress line.
-    next_line: u64,
+    progress: CommandProgress,
 }
 
 async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let clock = Clock::starting_at(Clock::system().now());
     let demo = Demo::set_up(&clock, arguments).await?;
-    say(&format!(
-        "{} messages, {} of which the endpoint refuses at first or always; \
+    let refused = demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count();
+    let text = format!(
+        "{} messages, of which the endpoint refuses {} at first or always; \
          {CONCURRENT_INVOCATIONS} concurrent invocations; time is virtual",
-        demo.sent.len(),
-        demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count(),
-    ));
+        thousands(demo.sent.len()),
+        thousands(refused),
+    );
+    errln!("{}", wrapped(&text, columns(stderr())));
     let mut settings = Settings::default();
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
@@ -134,6 +132,8 @@ impl Demo {
             "orders",
             [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)],
         )?;
+        let progress = CommandProgress::shown("demo");
+        progress.count("messages", Some(arguments.messages.into()));
         let started = Instant::now();
         let client = sqs.client();
         let sampler = Sampler::seeded(arguments.seed);
@@ -154,7 +154,7 @@ impl Demo {
             endpoint: Endpoint::default(),
             started,
             sent,
-            progress: RefCell::default(),
+            progress,
         })
     }
 
@@ -179,37 +179,15 @@ impl Demo {
     }
 
     fn note(&self) -> Result<(), Error> {
-        let mut progress = self.progress.borrow_mut();
-        progress.invocations += 1;
-        let minute = self.started.elapsed().as_secs() / 60;
-        let terminal = stderr().is_terminal();
-        if !terminal && minute < progress.next_line {
-            return Ok(());
-        }
-        progress.next_line = (minute + 1).next_multiple_of(10);
         let (done, dead) = (self.endpoint.done(), self.sqs.message_count(&self.dead_letters)?);
-        // The count of messages in the queue would be wrong: a done message stays there until its
-        // invocation ends, and a requeued one may be there twice.
-        let waiting = self.sent.len().saturating_sub(done + dead);
-        let line = format!(
-            "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} \
-             invocations",
-            duration(self.started.elapsed()),
-            progress.invocations,
-        );
-        if terminal {
-            output::tell(&format!("\r\x1b[2K{line}"));
-        } else {
-            say(&line);
-        }
+        let time = span(Duration::from_secs(self.started.elapsed().as_secs()));
+        self.progress.step(format!("demo, after {time} of virtual time, {dead} dead-lettered"));
+        self.progress.done(done + dead);
         Ok(())
     }
 
     /// Counts the results of all messages, and checks that none was lost.
     fn conclude(&self, arguments: &Arguments) -> Result<ExitCode, Error> {
-        if stderr().is_terminal() {
-            errln!();
-        }
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> =
             dead.iter().filter_map(|message| dead_letter_reason(&message.body)).collect();
@@ -233,27 +211,29 @@ impl Demo {
                 "responses": responses,
             }))?;
         } else {
-            let mut rows = table(&[
-                "response",
-                "sent",
-                "at once",
-                "after retries",
-                "dead-lettered",
-                "calls",
-                "mean time",
+            let mut rows = Rows::under([
+                Text("response"),
+                Number("sent"),
+                Number("at once"),
+                Number("after retries"),
+                Text("dead-lettered"),
+                Number("calls"),
+                Number("mean time"),
             ]);
             for of in &responses {
-                rows.add_row(of.row());
+                rows.add(of.row());
             }
-            outln!("{}", rows.trim_fmt())?;
-            outln!(
-                "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; \
-                 {lost} lost, {twice} done twice; {} of virtual time",
-                self.sent.len(),
-                self.endpoint.done(),
-                dead.len(),
-                duration(self.started.elapsed()),
-            )?;
+            outln!("{}", rows.text())?;
+            let text = format!(
+                "{} sent = {} done + {} in the dead-letter queue + {} left in the queue; {lost} \
+                 lost, {twice} done twice; {} of virtual time",
+                thousands(self.sent.len()),
+                thousands(self.endpoint.done()),
+                thousands(dead.len()),
+                thousands(left),
+                span(Duration::from_secs(self.started.elapsed().as_secs())),
+            );
+            outln!("{}", wrapped(&text, columns(stdout())))?;
         }
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::from(output::FINDING) })
     }
@@ -301,12 +281,12 @@ struct Responses {
 impl Responses {
     fn row(&self) -> Vec<String> {
         let why = self.dead_lettered.iter().map(|(reason, count)| format!("{count} {reason}"));
-        let time = |secs| duration(Duration::from_secs_f64(secs));
+        let time = |secs| span(Duration::from_secs_f64(secs));
         vec![
             self.response.to_owned(),
-            self.sent.to_string(),
-            self.at_once.to_string(),
-            self.after_retries.to_string(),
+            thousands(self.sent),
+            thousands(self.at_once),
+            thousands(self.after_retries),
             why.collect::<Vec<_>>().join(", "),
             self.mean_calls.map_or(String::new(), |mean| format!("{mean:.1}")),
             self.mean_seconds.map_or(String::new(), time),
@@ -335,8 +315,4 @@ fn dead_letter_reason(body: &str) -> Option<(String, String)> {
     let body: serde_json::Value = serde_json::from_str(body).ok()?;
     let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;
     Some((body["originalMessageId"].as_str()?.to_owned(), reason.to_owned()))
-}
-
-fn say(line: &str) {
-    errln!("{line}");
 }

@@ -26,8 +26,11 @@ use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
-use crate::table::{duration, table};
+use crate::stop::Stop;
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, duration};
 use crate::{Error, address, failed_call};
 
 #[derive(clap::Args)]
@@ -75,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut config = runtime(Time::Real)?.block_on(Config::load())?;
     arguments.policy.apply_to(&mut config.settings)?;
     let records = read_event(arguments)?;
+    Stop::end_at_once()?;
     let Some(target) = arguments.target(&config)? else {
         let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
         return runtime(time)?.block_on(async {
@@ -139,11 +143,14 @@ async fn invoke(
     mut records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
+    let progress = CommandProgress::shown_after(NOTICEABLE, "asking for the queue");
     settings.sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     if !arguments.is_embedded() {
         let queue = real_queue(arguments, &mut records).await?;
         let deadline = Instant::now() + arguments.timeout;
+        progress.step(handling(&records));
         let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
+        drop(progress);
         conclude(arguments, &report, place)?;
         return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
@@ -151,10 +158,17 @@ async fn invoke(
     let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let deadline = Instant::now() + arguments.timeout;
+    progress.step(handling(&records));
     let report = processor.process(records, deadline).await;
+    drop(progress);
     let places = embedded.places();
     conclude(arguments, &report, |outcome| embedded_place(&places, outcome))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn handling(records: &[Record]) -> String {
+    let count = records.len();
+    format!("waiting for the handler of {count} message{}", if count == 1 { "" } else { "s" })
 }
 
 /// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles
@@ -239,10 +253,17 @@ fn conclude(
             report.outcomes.iter().map(|outcome| json(outcome, &place(outcome))).collect();
         return output::json(&json!({ "messages": messages, "response": response }));
     }
-    let mut rows =
-        table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
+    let mut rows = Rows::under([
+        Text("message"),
+        Number("attempt"),
+        Text("class"),
+        Text("disposition"),
+        Text("delay"),
+        Text("why"),
+        Text("where it is now"),
+    ]);
     for outcome in &report.outcomes {
-        rows.add_row(vec![
+        rows.add([
             outcome.message_id.as_deref().map_or("(no id)", short).to_owned(),
             (outcome.retry_count + 1).to_string(),
             outcome.class.map_or(String::new(), |class| class.to_string()),
@@ -252,7 +273,7 @@ fn conclude(
             place(outcome),
         ]);
     }
-    errln!("{}", rows.trim_fmt());
+    errln!("{}", rows.note());
     output::json_line(&response)
 }
 

@@ -19,6 +19,9 @@ use line::Pace;
 
 use crate::output;
 
+/// A step of more than this time should say what it waits for.
+pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
+
 /// The interval between lines on a terminal.
 const DRAW: Duration = Duration::from_millis(100);
 /// The interval between lines elsewhere, as in the log of a build.
@@ -136,7 +139,14 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     let terminal = ProgressDrawTarget::term_like(Box::new(terminal::Stderr::default()));
     let bar = ProgressBar::with_draw_target(None, terminal);
     bar.set_style(style());
-    *drawn() = Some(bar.clone());
+    {
+        let mut drawn = drawn();
+        if drawn.is_some() {
+            // Of several waits at the same time, the first has the line.
+            return;
+        }
+        *drawn = Some(bar.clone());
+    }
     loop {
         let state = state.borrow().clone();
         bar.set_message(state.text(terminal::columns(), &estimator.pace(&state)));

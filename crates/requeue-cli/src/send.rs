@@ -20,8 +20,10 @@ use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
 use crate::message::GivenMessage;
 use crate::output::{self, errln, outln};
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
+use crate::stop::Stop;
 use crate::{Error, serve};
 
 /// SQS on this machine responds in milliseconds.
@@ -62,12 +64,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Stop::end_at_once()?;
     runtime.block_on(send(arguments))
 }
 
 async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
     let message = &arguments.message;
     let body = message.body()?;
+    let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
     let to = match &arguments.queue {
         Some(queue) if arguments.is_at_sqs(queue) => at_sqs(arguments, queue).await?,
         queue => served(arguments, queue.as_ref()).await?,
@@ -76,8 +80,10 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
     arguments.check(&to.url, is_fifo)?;
     let attributes: Vec<_> =
         message.attributes().into_iter().map(|(name, value)| (name, typed(value))).collect();
+    progress.step(format!("sending to {}", to.url));
+    progress.count("messages", Some(message.count.into()));
     let mut ids = Vec::new();
-    for _ in 0..message.count {
+    for number in 1..=message.count {
         let id = arguments.deduplication_id.clone();
         let id = id.or_else(|| is_fifo.then(|| Uuid::new_v4().to_string()));
         let request = to
@@ -96,6 +102,7 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
         } else {
             outln!("{id}")?;
         }
+        progress.done(number);
     }
     if arguments.json {
         output::json(&json!({ "queue": to.queue, "messageIds": ids }))?;

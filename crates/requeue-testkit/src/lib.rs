@@ -16,6 +16,7 @@ pub mod events;
 pub mod http;
 pub mod in_memory;
 pub mod log;
+pub mod terminal;
 pub mod tools;
 pub mod usage;
 

@@ -17,7 +17,8 @@ use settings::{Host, Setting};
 use crate::doctor::calls::lambda;
 use crate::document::PolicyArgument;
 use crate::failed_call::{FailedCall, call_error};
-use crate::table::table;
+use crate::table::Head::Text;
+use crate::table::Rows;
 use crate::{Error, environment, output};
 
 #[derive(clap::Args)]
@@ -136,19 +137,19 @@ fn json(host: &Host, settings: &[Setting], policy: &EffectivePolicy) -> Value {
 }
 
 fn show(settings: &[Setting], policy: &EffectivePolicy) -> Result<(), Error> {
-    let mut rows = table(&["setting", "value", "from"]);
+    let mut rows = Rows::under([Text("setting"), Text("value"), Text("from")]);
     for setting in settings {
-        rows.add_row(vec![setting.name.clone(), setting.value.clone(), setting.origin.to_owned()]);
+        rows.add([setting.name.clone(), setting.value.clone(), setting.origin.to_owned()]);
     }
-    output::line(rows.trim_fmt())?;
+    output::line(rows.text())?;
     output::line(format_args!("\npolicy: {}\n", policy.name))?;
     if let Some(note) = &policy.note {
         return output::line(note);
     }
-    let mut rows = table(&["policy key", "value", "from"]);
+    let mut rows = Rows::under([Text("policy key"), Text("value"), Text("from")]);
     for value in &policy.values {
         let text = value.value.as_str().map_or_else(|| value.value.to_string(), str::to_owned);
-        rows.add_row(vec![value.key.clone(), text, value.origin.clone()]);
+        rows.add([value.key.clone(), text, value.origin.clone()]);
     }
-    output::line(rows.trim_fmt())
+    output::line(rows.text())
 }

@@ -16,7 +16,8 @@ use super::sqs::Described;
 use super::unseen::Unseen;
 use super::{QueueArguments, messages, note, progress};
 use crate::stop::Stop;
-use crate::table::table;
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, thousands};
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -139,12 +140,12 @@ fn show(
         (0, true) => output::line(format_args!("{name}: no message")),
         (0, false) => output::line(format_args!("{name}: 0 of about {}", messages(all))),
         (seen, true) => {
-            output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.table()))
+            output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.text()))
         }
         (seen, false) => output::line(format_args!(
             "{name}: {seen} of about {}\n\n{}",
             messages(all),
-            groups.table()
+            groups.text()
         )),
     }?;
     groups.tell(&queue.arn);
@@ -207,22 +208,31 @@ impl DeadLetterGroups {
         sorted
     }
 
-    pub(crate) fn table(&self) -> comfy_table::Table {
-        let heads = ["messages", "class", "reason", "oldest, first sent", "example", "failure"];
+    /// As a table.
+    pub(crate) fn text(&self) -> String {
+        let heads = [
+            Number("messages"),
+            Text("class"),
+            Text("reason"),
+            Text("oldest, first sent"),
+            Text("example"),
+            Text("failure"),
+        ];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
-        let mut rows = table(if has_details { &heads } else { &heads[..heads.len() - 1] });
+        let shown = if has_details { heads.len() } else { heads.len() - 1 };
+        let mut rows = Rows::under(heads.into_iter().take(shown));
         for ((class, reason, _), group) in self.sorted() {
-            let detail = group.detail.clone().unwrap_or_default();
-            let row = vec![
-                group.count.to_string(),
+            let row = [
+                thousands(group.count),
                 (*class).to_owned(),
                 reason.clone(),
                 group.oldest.and_then(moment).unwrap_or_default(),
                 group.example.clone(),
+                group.detail.clone().unwrap_or_default(),
             ];
-            rows.add_row(row.into_iter().chain(has_details.then_some(detail)));
+            rows.add(row.into_iter().take(shown));
         }
-        rows
+        rows.text()
     }
 
     pub(crate) fn shapes(&self) -> Vec<GroupJson<'_>> {

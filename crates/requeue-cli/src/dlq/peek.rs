@@ -1,5 +1,6 @@
 //! `requeue dlq peek`: shows messages one by one.
 
+use std::io::stdout;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, moment, reason};
 use super::{QueueArguments, note, progress};
 use crate::stop::Stop;
+use crate::table::{columns, hanging};
 use crate::{Error, output};
 
 /// Messages shown without --limit.
@@ -112,11 +114,15 @@ impl Arguments {
             ("attributes", Some(names.join(", ")).filter(|names| !names.is_empty())),
         ];
         // A value with a line feed could imitate further lines of this output.
-        let row = |name, value: &str| format!("  {name:<14}  {value}\n");
+        let head = |name| format!("  {name:<14}  ");
+        let columns = columns(stdout()).unwrap_or(usize::MAX);
+        let row = |name, value: &str| hanging(&head(name), value, columns) + "\n";
         let rows = known
             .into_iter()
             .filter_map(|(name, value)| Some(row(name, &printable::line(&value?))));
-        let body = self.bodies.then(|| row("body", &dead.payload().replace('\n', INDENTED)));
+        // A body stays as it is, so that it can be copied.
+        let body = dead.payload().replace('\n', INDENTED);
+        let body = self.bodies.then(|| format!("{}{body}\n", head("body")));
         format!("{}\n{}\n", letter.id, rows.chain(body).collect::<String>())
     }
 }

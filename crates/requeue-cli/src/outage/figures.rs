@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::table::duration;
+use crate::table::{decimal, span, thousands};
 
 /// The result of a run.
 pub(super) struct OutageFigures {
@@ -52,32 +52,34 @@ impl OutageFigures {
 
 type OutageRow = (&'static str, fn(&OutageFigures) -> String);
 
-pub(super) const ROWS: [OutageRow; 11] = [
-    ("calls during the outage", |figures| figures.calls_while_down.to_string()),
-    ("done during the outage", |figures| {
-        format!("{}, {:.1} a second", figures.done_while_down, figures.throughput_while_down)
+pub(super) const ROWS: [OutageRow; 14] = [
+    ("calls during the outage", |figures| thousands(figures.calls_while_down)),
+    ("done during the outage", |figures| thousands(figures.done_while_down)),
+    ("  in each second", |figures| decimal(figures.throughput_while_down, 1)),
+    ("calls after the outage", |figures| thousands(figures.calls_afterwards)),
+    ("  most in one second", |figures| thousands(figures.peak)),
+    ("  refused by the rate limit", |figures| thousands(figures.refused)),
+    ("until the backlog was gone, after the outage", |figures| seconds(figures.drained)),
+    ("  as a multiple of the least time", |figures| {
+        figures.ratio.map_or_else(|| NOT_ALL.to_owned(), |ratio| decimal(ratio, 2))
     }),
-    ("calls after the outage", |figures| figures.calls_afterwards.to_string()),
-    ("  most in one second", |figures| figures.peak.to_string()),
-    ("  refused by the rate limit", |figures| figures.refused.to_string()),
-    ("until the backlog was gone, after the outage", |figures| {
-        let drained = duration(figures.drained);
-        match figures.ratio {
-            Some(ratio) => format!("{drained}, {ratio:.2} × the least"),
-            None => format!("{drained}, without {} undelivered messages", figures.dead),
-        }
-    }),
-    ("retries used", |figures| {
-        format!("{}, at most {} for a message", figures.retries, figures.most_retries)
-    }),
-    ("longest time that a circuit was open", |figures| duration(figures.longest_open)),
-    ("deferrals", |figures| figures.deferrals.to_string()),
-    ("dead letters", |figures| figures.dead.to_string()),
-    ("requests to SQS for each message", |figures| format!("{:.1}", figures.requests_per_message)),
+    ("retries used", |figures| thousands(figures.retries)),
+    ("  most for one message", |figures| thousands(figures.most_retries)),
+    ("longest time that a circuit was open", |figures| seconds(figures.longest_open)),
+    ("deferrals", |figures| thousands(figures.deferrals)),
+    ("dead letters", |figures| thousands(figures.dead)),
+    ("requests to SQS for each message", |figures| decimal(figures.requests_per_message, 1)),
 ];
+
+/// The cell of a ratio that would be too good, since some messages were not delivered.
+const NOT_ALL: &str = "–";
 
 /// A row for runs of which one has a table.
 pub(super) const TABLE_ROW: OutageRow = ("requests to the table for each message", |figures| {
     let requests = figures.store_requests_per_message;
-    requests.map_or_else(|| "none".to_owned(), |requests| format!("{requests:.2}"))
+    requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2))
 });
+
+fn seconds(time: Duration) -> String {
+    span(Duration::from_secs(time.as_secs()))
+}

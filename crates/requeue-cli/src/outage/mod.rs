@@ -3,6 +3,7 @@
 //! without and with a table that the execution environments share, in virtual time, over the
 //! embedded queue.
 
+use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use crate::Error;
 use crate::output::outln;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::{duration, table};
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, columns, span, thousands, wrapped};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let policy = arguments.policy.read()?;
@@ -47,13 +49,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{:#}", Value::from(figures))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = table(&["", names[0], names[1]]);
+    let mut rows = Rows::under([Text(""), Number(names[0]), Number(names[1])]);
     let of_table = arguments.environments.map(|_| TABLE_ROW);
     for (name, value) in ROWS.into_iter().chain(of_table) {
-        let values = figures.iter().map(value);
-        rows.add_row([name.to_owned()].into_iter().chain(values).collect::<Vec<_>>());
+        rows.add([name.to_owned()].into_iter().chain(figures.iter().map(value)));
     }
-    outln!("{}", rows.trim_fmt())?;
+    outln!("{}", rows.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,11 +128,14 @@ fn head(arguments: &Arguments, function: &str) -> Result<(), Error> {
         0 => "is down".to_owned(),
         some => format!("accepts {some} % of the calls"),
     };
-    outln!(
-        "{messages} messages{of_scopes}; a service that {down} for {} and then accepts {rate} calls a second; \
-         all messages need at least {}; {function}\n",
-        duration(*outage),
-        duration(arguments.least()),
-    )?;
+    let text = format!(
+        "{} messages{of_scopes}; a service that {down} for {} and then accepts {} calls a second; \
+         all messages need at least {}; {function}",
+        thousands(*messages),
+        span(*outage),
+        thousands(*rate),
+        span(Duration::from_secs(arguments.least().as_secs())),
+    );
+    outln!("{}\n", wrapped(&text, columns(stdout())))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use requeue::policy::RateLimit;
 use serde_json::{Value, json};
 
 use super::calls::{Calls, allowed, rate};
-use crate::table::duration;
+use crate::table::{decimal, span, thousands};
 
 /// The result of a run.
 pub(super) struct RateFigures {
@@ -134,68 +134,37 @@ impl RateFigures {
         self.counts.refused.map(|refused| refused as f64 / number(self.calls.max(1)))
     }
 
-    fn window(&self, at: usize) -> String {
-        let (_, most, allowed) = self.windows[at];
-        format!("{most} of {allowed}")
-    }
-
     /// The rows: names and values.
     pub(super) fn rows(&self) -> Vec<(String, String)> {
-        let window = |at: usize| {
-            let (window, ..) = self.windows[at];
-            (format!("  most in any {}, of those allowed", duration(window)), self.window(at))
-        };
-        let store = self.store_requests.map(|count| format!("{:.2}", self.per_message(count)));
-        let mut rows = vec![
-            ("until the last call".to_owned(), duration(self.took)),
-            ("calls".to_owned(), self.calls.to_string()),
-            window(0),
-            window(1),
-            window(2),
-            (
-                "  above limit × time + burst, in any window".to_owned(),
-                format!("{:.1}", self.above),
+        let seconds = |time: Duration| decimal(time.as_secs_f64(), 1);
+        let per_message = |count| decimal(self.per_message(count), 2);
+        let windows = self.windows.map(|(window, most, allowed)| {
+            let name = format!("  most in any {}, of {} allowed", span(window), thousands(allowed));
+            (name, thousands(most))
+        });
+        let row = |name: &str, value: String| (name.to_owned(), value);
+        let mut rows =
+            vec![row("until the last call", span(self.took)), row("calls", thousands(self.calls))];
+        let refused = self.refused();
+        rows.extend(refused.map(|part| row("  refused, in %", decimal(part * 100.0, 1))));
+        rows.extend(windows);
+        rows.extend([
+            row("  above limit × time + burst, in any window", decimal(self.above, 1)),
+            row("throughput, in % of the limit", decimal(self.throughput * 100.0, 1)),
+            row("called after a later message, by seconds", seconds(self.disorder.most)),
+            row("  of 99 % of the messages, by seconds", seconds(self.disorder.nearly_all)),
+            row("  late messages, which do not count", thousands(self.late.0)),
+            row("    called after a later message, by seconds", seconds(self.late.1)),
+            row("deferrals for each message", per_message(self.counts.deferrals)),
+            row("  put off for the table", thousands(self.counts.put_off)),
+            row("requests to SQS for each message", per_message(self.sqs_requests)),
+            row(
+                "requests to the table for each message",
+                self.store_requests.map_or_else(|| "none".to_owned(), per_message),
             ),
-            ("throughput".to_owned(), format!("{:.1} % of the limit", self.throughput * 100.0)),
-            (
-                "called after a later message, at most".to_owned(),
-                format!(
-                    "{:.1} s, of 99 % {:.1} s",
-                    self.disorder.most.as_secs_f64(),
-                    self.disorder.nearly_all.as_secs_f64()
-                ),
-            ),
-            (
-                "  late messages, which do not count".to_owned(),
-                match self.late {
-                    (0, _) => "0".to_owned(),
-                    (count, most) => format!("{count}, at most {:.1} s", most.as_secs_f64()),
-                },
-            ),
-            (
-                "deferrals for each message".to_owned(),
-                format!("{:.2}", self.per_message(self.counts.deferrals)),
-            ),
-            ("  put off for the table".to_owned(), self.counts.put_off.to_string()),
-            (
-                "requests to SQS for each message".to_owned(),
-                format!("{:.2}", self.per_message(self.sqs_requests)),
-            ),
-            (
-                "requests to the table for each message".to_owned(),
-                store.unwrap_or_else(|| "none".to_owned()),
-            ),
-        ];
-        if let Some(refused) = self.refused() {
-            let row = ("  refused".to_owned(), format!("{:.1} % of the calls", refused * 100.0));
-            rows.insert(2, row);
-        }
-        if let Some(wait) = self.tenant_wait {
-            rows.push((
-                "longest wait of another tenant".to_owned(),
-                format!("{:.2} s", wait.as_secs_f64()),
-            ));
-        }
+        ]);
+        let wait = self.tenant_wait.map(|wait| decimal(wait.as_secs_f64(), 2));
+        rows.extend(wait.map(|wait| row("longest wait of another tenant, in seconds", wait)));
         rows
     }
 }

@@ -3,6 +3,7 @@
 //! one limit that all share by a table, in virtual time, over the embedded queue.
 
 use std::fs;
+use std::io::stdout;
 use std::process::ExitCode;
 
 use requeue::policy::RetryPolicy;
@@ -24,7 +25,8 @@ use crate::Error;
 use crate::output::outln;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::{duration, table};
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, columns, span, thousands, wrapped};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let policy = arguments.policy.read()?;
@@ -54,14 +56,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{runs:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let heads: Vec<&str> = [""].into_iter().chain(Sharing::ALL.map(Sharing::name)).collect();
-    let mut rows = table(&heads);
+    let heads = Sharing::ALL.map(|sharing| Number(sharing.name()));
+    let mut rows = Rows::under([Text("")].into_iter().chain(heads));
     let columns: Vec<_> = runs.iter().map(RateFigures::rows).collect();
     for (at, (name, _)) in columns[0].iter().enumerate() {
         let values = columns.iter().map(|rows| rows[at].1.clone());
-        rows.add_row([name.clone()].into_iter().chain(values).collect::<Vec<_>>());
+        rows.add([name.clone()].into_iter().chain(values));
     }
-    outln!("{}", rows.trim_fmt())?;
+    outln!("{}", rows.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,11 +88,15 @@ pub(crate) fn rows(
 /// Says what is simulated, before it takes its time.
 fn head(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { messages, limit, period, burst, environments, .. } = arguments;
-    outln!(
-        "{messages} messages at once; a service that takes {limit} calls in {} and a burst of \
-         {burst}; {environments} execution environments, which get batches of 10 within a window \
-         of 1 s\n",
-        duration(*period),
-    )?;
+    let text = format!(
+        "{} messages at once; a service that takes {} calls in {} and a burst of {}; {} execution \
+         environments, which get batches of 10 within a window of 1 s",
+        thousands(*messages),
+        thousands(*limit),
+        span(*period),
+        thousands(*burst),
+        thousands(*environments),
+    );
+    outln!("{}\n", wrapped(&text, columns(stdout())))?;
     Ok(())
 }

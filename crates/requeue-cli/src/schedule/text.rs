@@ -1,16 +1,20 @@
 //! The schedule as tables on a terminal.
 
 use std::fmt::Write;
+use std::io::stdout;
 use std::time::Duration;
 
-use super::cost::Batching;
+use super::cost::{Batching, Requests};
 use super::dead_lettering::DeadLettering;
 use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
 use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument};
 use crate::policy_text::{self, retries};
-use crate::table::{span, table};
-use comfy_table::{CellAlignment, Table};
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
 
+/// The head of the table of costs.
+const COSTS: &str =
+    "Requests for one message that never succeeds, until it is in the dead-letter queue:";
 /// This many rows with the same delays become one.
 const PLATEAU: usize = 4;
 /// The greatest `maxReceiveCount` of a redrive policy. Source: SQS API reference,
@@ -19,18 +23,19 @@ const MAX_RECEIVE_COUNT: u32 = 1_000;
 
 pub(crate) fn of(schedule: &Schedule) -> String {
     let mut text = String::new();
+    let prose = |text: &str| wrapped(text, columns(stdout()));
     let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
     for class in &schedule.classes {
-        say(&head(schedule, class));
+        say(&prose(&head(schedule, class)));
         if class.timelines.each().iter().any(|(_, timeline)| !timeline.retries.is_empty()) {
-            say(&course(&class.timelines).to_string());
+            say(&course(&class.timelines));
         }
-        say(&end(class, &schedule.queue));
+        say(&prose(&end(class, &schedule.queue)));
         say("");
     }
-    say("Requests for one message that never succeeds, until it is in the dead-letter queue:");
-    say(&costs(schedule).to_string());
-    say(&premises(schedule));
+    say(&prose(COSTS));
+    say(&costs(schedule));
+    say(&prose(&premises(schedule)));
     text
 }
 
@@ -49,19 +54,16 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
     )
 }
 
-fn course(timelines: &JitterRange<Timeline>) -> Table {
-    let mut rows = table(&[
-        "retry",
-        "wait: min",
-        "median",
-        "max",
-        "since the first receive: min",
-        "median",
-        "max",
+fn course(timelines: &JitterRange<Timeline>) -> String {
+    let mut rows = Rows::under([
+        Text("retry"),
+        Number("wait: min"),
+        Number("median"),
+        Number("max"),
+        Number("since the first receive: min"),
+        Number("median"),
+        Number("max"),
     ]);
-    for column in rows.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let longest = timelines
         .each()
         .map(|(_, timeline)| timeline.retries.len())
@@ -73,15 +75,15 @@ fn course(timelines: &JitterRange<Timeline>) -> Table {
     let mut at = 0;
     while at < longest {
         let run = (at..longest).take_while(|next| delays(*next) == delays(at)).count();
-        rows.add_row(row(timelines, at, at));
+        rows.add(row(timelines, at, at));
         if run >= PLATEAU {
-            rows.add_row(row(timelines, at + 1, at + run - 1));
+            rows.add(row(timelines, at + 1, at + run - 1));
             at += run;
         } else {
             at += 1;
         }
     }
-    rows
+    rows.text()
 }
 
 /// A range of retries with the same delays; the ages are those of the last one.
@@ -163,42 +165,32 @@ fn arrival(min: &DeadLettering, max: &DeadLettering) -> String {
     }
 }
 
-fn costs(schedule: &Schedule) -> Table {
-    let heads = [
-        "class",
-        "calls",
-        "receives",
-        "sends",
-        "deletes",
-        "by Lambda",
-        "visibility",
-        "requests",
-        "batched",
-        "$ per million",
-        "batched",
+/// The name of a cost, and its value for a class.
+type CostLine<'a> = (&'static str, &'a dyn Fn(&Requests) -> String);
+
+/// A column for each class, so that the table fits into a narrow terminal.
+fn costs(schedule: &Schedule) -> String {
+    let queue = &schedule.queue;
+    let [alone, full] = [Batching::Alone, Batching::Full];
+    let lines: [CostLine<'_>; 10] = [
+        ("calls of the handler", &|requests| thousands(requests.calls)),
+        ("receives", &|requests| thousands(requests.receives)),
+        ("sends", &|requests| thousands(requests.sends)),
+        ("deletes", &|requests| thousands(requests.deletes)),
+        ("deletes by Lambda", &|requests| thousands(requests.poller_deletes)),
+        ("changes of visibility", &|requests| thousands(requests.visibility_changes)),
+        ("billed requests", &|requests| decimal(requests.billed(queue, alone), 0)),
+        ("  batched", &|requests| decimal(requests.billed(queue, full), 1)),
+        ("$ per million messages", &|requests| decimal(requests.million(queue, alone), 2)),
+        ("  batched", &|requests| decimal(requests.million(queue, full), 2)),
     ];
-    let mut rows = table(&heads);
-    for column in rows.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    let heads = schedule.classes.iter().map(|class| Number(class.class.as_str()));
+    let mut rows = Rows::under([Text("")].into_iter().chain(heads));
+    for (name, value) in lines {
+        let values = schedule.classes.iter().map(|class| value(&class.requests.median));
+        rows.add([name.to_owned()].into_iter().chain(values));
     }
-    for of in &schedule.classes {
-        let requests = of.requests.median;
-        let [alone, full] = [Batching::Alone, Batching::Full];
-        rows.add_row(vec![
-            of.class.to_string(),
-            requests.calls.to_string(),
-            requests.receives.to_string(),
-            requests.sends.to_string(),
-            requests.deletes.to_string(),
-            requests.poller_deletes.to_string(),
-            requests.visibility_changes.to_string(),
-            requests.billed(&schedule.queue, alone).to_string(),
-            format!("{:.1}", requests.billed(&schedule.queue, full)),
-            format!("{:.2}", requests.million(&schedule.queue, alone)),
-            format!("{:.2}", requests.million(&schedule.queue, full)),
-        ]);
-    }
-    rows
+    rows.text()
 }
 
 fn premises(schedule: &Schedule) -> String {

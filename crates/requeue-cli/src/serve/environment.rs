@@ -18,6 +18,7 @@ use super::function_output::FunctionOutput;
 use super::process_group::ProcessGroups;
 use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
 use super::show;
+use crate::progress::{CommandProgress, NOTICEABLE};
 
 /// The longest initialisation that Lambda allows. Source: Lambda developer guide, "Understanding
 /// the Lambda execution environment lifecycle".
@@ -86,6 +87,11 @@ impl Environment {
         };
         let mut environment = Self::of(api, child, output, groups)
             .map_err(|error| StartError::Refused(error.to_string()))?;
+        let step = match function.file {
+            Some(_) => "starting the function",
+            None => "building or starting the function, until it asks for an invocation",
+        };
+        let _progress = CommandProgress::shown_after(NOTICEABLE, step);
         let mut hint = std::pin::pin!(async {
             sleep(INIT_TIMEOUT).await;
             show::no_invocation_asked_for(function.file.is_none());

@@ -17,6 +17,7 @@ use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Failure, Message, RecursiveLoop, Settings, SqsEvent,
 };
+use requeue_testkit::terminal::in_terminal;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
@@ -176,14 +177,14 @@ impl World {
         keys: &'static str,
         arguments: &[&str],
     ) -> (Option<i32>, String) {
-        const IN_TERMINAL: &str =
-            "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let url = self.url(&self.dead_letters);
         let arguments = ordered(&[&["--queue-url", url.as_str()], arguments].concat());
         let variables = self.variables();
         let run = move || {
-            let mut child = Command::new("python3")
-                .args(["-c", IN_TERMINAL, env!("CARGO_BIN_EXE_requeue")])
+            let [program, words @ ..] = in_terminal("80");
+            let mut child = Command::new(program)
+                .args(words)
+                .arg(env!("CARGO_BIN_EXE_requeue"))
                 .args(arguments)
                 .env_clear()
                 .envs(["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default())))

@@ -243,22 +243,6 @@ fn the_largest_batch_that_lambda_delivers_is_shown_in_seconds() {
 }
 
 #[test]
-fn a_progress_line_of_the_demo_counts_each_message_once() {
-    let run = requeue(&["demo"]);
-    let mut lines = 0;
-    for line in run.stderr.lines().filter(|line| line.contains(" waiting, ")) {
-        let number = |before: &str| {
-            let words = line.split(before).next().unwrap();
-            words.split_whitespace().last().unwrap().parse::<u32>().unwrap()
-        };
-        let sum = number(" done,") + number(" waiting,") + number(" in the dead-letter queue");
-        assert_eq!(sum, 300, "{line}");
-        lines += 1;
-    }
-    assert!(lines > 3, "{}", run.stderr);
-}
-
-#[test]
 fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_is_a_failure() {
     let nobody = ("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1");
     let alone = [nobody, ("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent")];

@@ -26,4 +26,5 @@ mod reference;
 mod schedule;
 mod serve;
 mod shell;
+mod terminal;
 mod unwritable;

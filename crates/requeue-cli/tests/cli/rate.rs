@@ -78,7 +78,7 @@ fn a_run_is_repeated_and_drawn() {
         "without a rate limit",
         "limit without a table",
         "limit with a table",
-        " throughput ",
+        " throughput, in % of the limit ",
         " requests to the table for each message ",
     ] {
         assert!(said.contains(line), "{said}");

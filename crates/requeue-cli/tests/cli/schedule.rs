@@ -130,7 +130,10 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
     let schedule = json(document, &[]);
     let text = requeue_reading(document, &["schedule", "-"]).succeeded();
     let costs = rows(&text, "Requests for one message");
-    for (row, name) in costs.iter().zip(CLASSES) {
+    let heads = text.lines().skip_while(|line| !line.starts_with("Requests for one message"));
+    let heads: Vec<&str> = heads.skip(1).flat_map(str::split_whitespace).take(4).collect();
+    assert_eq!(heads, [&CLASSES[..], &["non-retryable"]].concat());
+    for (at, name) in (1..).zip(CLASSES) {
         let class = class(&schedule, name);
         for luck in LUCKS {
             let retries = class["retries"].as_array().unwrap();
@@ -169,7 +172,7 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
         }
         let requests = &class["requests"]["median"];
         let number = |value: &Value, digits: usize| format!("{:.digits$}", value.as_f64().unwrap());
-        let mut expected = vec![name.to_owned()];
+        let mut expected = Vec::new();
         for count in
             ["handlerCalls", "receives", "sends", "deletes", "pollerDeletes", "visibilityChanges"]
         {
@@ -179,12 +182,9 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
             expected.push(number(&requests["alone"][what], digits));
             expected.push(number(&requests["batched"][what], digits.max(1)));
         }
-        assert_eq!(*row, expected);
+        let shown: Vec<&String> = costs.iter().map(|line| &line[at]).collect();
+        assert_eq!(shown, expected.iter().collect::<Vec<_>>(), "{name}");
     }
-    assert_eq!(
-        costs.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
-        [&CLASSES[..], &["non-retryable"]].concat()
-    );
 }
 
 /// The policy's budgets, and those of the producer.

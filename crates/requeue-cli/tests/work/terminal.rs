@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue_testkit::terminal::in_terminal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,10 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CLEARED: &str = "\r\u{1b}[2K";
 /// Clears the line above, if there were two.
 const CLEARED_ABOVE: &str = "\u{1b}[1A\u{1b}[2K";
-/// Runs what follows in a terminal of its own, of so many columns.
-const IN_TERMINAL: &str = "import os, pty, sys; \
-                           sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'stty rows 24 \
-                           cols ' + sys.argv[1] + '; exec \"$@\"', '-'] + sys.argv[2:])))";
 
 /// Everything that comes to be on a terminal on which a worker has a failing message, trouble and
 /// then a Ctrl-C.
@@ -32,8 +29,7 @@ async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Optio
     let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
     let worker =
         [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
-    let mut command =
-        shop.command(&[&["python3", "-c", IN_TERMINAL, columns][..], &worker].concat(), &settings);
+    let mut command = shop.command(&[&in_terminal(columns)[..], &worker].concat(), &settings);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut keyboard = child.stdin.take().unwrap();
     // The receiver that is not at work.

@@ -207,7 +207,7 @@ fn text(
 ) -> String {
     let mut lines = Vec::new();
     if groups.count() > 0 {
-        lines.push(format!("{}\n", groups.table()));
+        lines.push(format!("{}\n", groups.text()));
     }
     if route.by_move_task {
         let to = route.moves_to().map_or("their source queues", QueueArn::name);

@@ -38,17 +38,22 @@ const CLOCK_GRAIN: Duration = Duration::from_secs(1);
 const CLOCK_SKEW: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    // Until the command asks the user, or has a progress of its own.
+    let asking = progress();
     let dead_letters = arguments.place.find().await?;
     if arguments.follow {
+        drop(asking);
         return follow(arguments, &dead_letters).await;
     }
     let route = RedriveRoute::find(arguments, &dead_letters).await?;
     if arguments.dry_run {
+        drop(asking);
         return dry_run::run(arguments, &dead_letters, &route).await;
     }
     if route.by_move_task {
         refuse_a_second_task(&dead_letters).await?;
     }
+    drop(asking);
     let stop = if arguments.yes {
         Stop::listen()?
     } else {
@@ -148,6 +153,8 @@ async fn carry_out(
         }
     }
     redrive.is_complete &= !stop.is_told();
+    redrive.remaining = remaining(dead_letters, &stop).await;
+    drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
     if let Some(error) = failure {
         return Err(error);
@@ -158,6 +165,15 @@ async fn carry_out(
         copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
     let is_done = is_done && redrive.is_complete;
     Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+/// The messages that a signal left in the queue.
+async fn remaining(dead_letters: &DeadLetters, stop: &Stop) -> Option<u64> {
+    if !stop.is_told() {
+        return None;
+    }
+    let now = dead_letters.sqs.describe(&dead_letters.queue.arn).await;
+    now.ok().map(|now| now.count())
 }
 
 async fn copy_all(
@@ -228,16 +244,20 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
         unseen.tell(dead_letters.name());
     }
     let is_complete = moved.end == MoveEnd::Completed && unseen.is_empty() && !stop.is_told();
+    let remaining = remaining(dead_letters, &stop).await;
+    drop(progress);
     if arguments.json {
         let redrive = RedriveResult {
             moved: moved.messages,
             is_complete,
             unseen,
+            remaining,
             ..RedriveResult::default()
         };
         redrive.tell(arguments, dead_letters, None)?;
     } else {
-        let text = format!("{} moved", messages(moved.messages));
+        let remain = remaining.map(|count| format!(", about {} remain here", messages(count)));
+        let text = format!("{} moved{}", messages(moved.messages), remain.unwrap_or_default());
         output::line(&text).inspect_err(|_| output::note(&text))?;
     }
     match moved.end {

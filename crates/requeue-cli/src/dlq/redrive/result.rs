@@ -19,6 +19,8 @@ pub(super) struct RedriveResult {
     /// Set only after SQS's counts were compared with the messages seen.
     pub(super) is_complete: bool,
     pub(super) unseen: Unseen,
+    /// By SQS's approximate counts, after a signal ended the redrive.
+    pub(super) remaining: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -35,6 +37,7 @@ struct RedriveJson<'a> {
     arrived_meanwhile: u64,
     complete: bool,
     not_reached: &'a Unseen,
+    remaining: Option<u64>,
 }
 
 impl RedriveResult {
@@ -60,6 +63,7 @@ impl RedriveResult {
                 arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
                 not_reached: &self.unseen,
+                remaining: self.remaining,
             };
             output::json(&redriven)
         } else {
@@ -100,6 +104,9 @@ impl RedriveResult {
             line(format!(
                 "{id} copied, but not deleted here; a further redrive would duplicate it"
             ));
+        }
+        if let Some(remaining) = self.remaining {
+            line(format!("about {} remain here after the interruption", messages(remaining)));
         }
         text + &copies.left.lines("left here")
     }

@@ -1,0 +1,198 @@
+//! Commands on a terminal: tables fit into it, waits say what they do, and Ctrl-C leaves no half
+//! line.
+
+#![allow(clippy::disallowed_methods, reason = "tests")]
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use requeue_testkit::repository;
+use requeue_testkit::terminal::{in_terminal, screen};
+use serde_json::json;
+
+use crate::dlq_world::{World, side_by_side};
+use crate::run::file;
+
+/// A command that was typed into a terminal, and its end.
+struct Typed {
+    status: Option<i32>,
+    output: String,
+}
+
+/// Runs `requeue` in a terminal of so many columns. Ctrl-C follows as soon as `awaited` is drawn.
+fn typed(
+    columns: usize,
+    awaited: Option<&str>,
+    variables: &[(&str, String)],
+    line: &[&str],
+) -> Typed {
+    let columns = columns.to_string();
+    let [program, words @ ..] = in_terminal(&columns);
+    let inherited = ["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default()));
+    let mut child = Command::new(program)
+        .args(words)
+        .arg(env!("CARGO_BIN_EXE_requeue"))
+        .args(line)
+        .env_clear()
+        .envs(inherited)
+        .env("TERM", "xterm")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .current_dir(repository(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut output, mut some, mut awaited) = (Vec::new(), [0; 4_096], awaited);
+    loop {
+        let read = screen.read(&mut some).unwrap();
+        output.extend_from_slice(&some[..read]);
+        if read == 0 {
+            break;
+        }
+        let is_drawn = |text: &str| String::from_utf8_lossy(&output).contains(text);
+        if awaited.take_if(|text| is_drawn(text)).is_some() {
+            keyboard.write_all(b"\x03").unwrap();
+        }
+    }
+    let status = child.wait().unwrap().code();
+    Typed { status, output: String::from_utf8_lossy(&output).into_owned() }
+}
+
+/// The same for a dead-letter queue on loopback.
+async fn typed_at(
+    world: &World,
+    columns: usize,
+    awaited: Option<&'static str>,
+    line: &[&str],
+) -> Typed {
+    let url = world.url(&world.dead_letters);
+    let line: Vec<String> = line.iter().map(|word| word.replace("URL", &url)).collect();
+    let variables = world.variables();
+    let run = move || {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        typed(columns, awaited, &variables, &line)
+    };
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+impl Typed {
+    /// The lines that are left, each of which fits, unless it is JSON.
+    #[track_caller]
+    fn fitting(&self, columns: usize) -> Vec<String> {
+        let lines = screen(&self.output);
+        for line in lines.iter().filter(|line| !line.starts_with('{')) {
+            assert!(line.chars().count() <= columns, "{columns} columns: {line:?} in {lines:#?}");
+        }
+        lines
+    }
+}
+
+/// The columns in which the numbers of a table end.
+fn ends_of_numbers(lines: &[String]) -> Vec<Vec<usize>> {
+    let rule = lines.iter().position(|line| line.starts_with('─')).unwrap();
+    let rows = lines[rule + 1..].iter().take_while(|line| line.starts_with(' '));
+    rows.map(|row| {
+        let characters: Vec<char> = row.chars().chain([' ', ' ']).collect();
+        let is_end = |at: &usize| {
+            characters[*at].is_ascii_digit() && characters[at + 1..at + 3] == [' ', ' ']
+        };
+        (0..characters.len() - 2).filter(is_end).collect()
+    })
+    .collect()
+}
+
+const OUTAGE: [&str; 8] =
+    ["simulate", "outage", "--messages", "2000", "--outage", "9", "--rate", "500"];
+const RATE: [&str; 6] = ["simulate", "rate", "--messages", "2000", "--environments", "5"];
+
+#[test]
+fn each_table_fits_into_its_terminal() {
+    let policy = json!({
+        "preset": "critical",
+        "rateLimit": { "limit": 50, "periodSeconds": 1 },
+        "queueConfig": { "visibilityTimeout": 60, "maxReceiveCount": 2 },
+    });
+    let policy = file("terminal.json", &policy.to_string());
+    let commands: [&[&str]; 6] = [
+        &["schedule"],
+        &["check", &policy],
+        &["demo", "--messages", "1200"],
+        &["invoke", "events/every-class.json"],
+        &OUTAGE,
+        &RATE,
+    ];
+    let cases = [60, 80, 120].into_iter().flat_map(|columns| commands.map(|line| (columns, line)));
+    side_by_side(cases, async |(columns, line)| {
+        let typed = typed(columns, None, &[], line);
+        assert_eq!(typed.status, Some(0), "{line:?}: {}", typed.output);
+        typed.fitting(columns);
+    });
+}
+
+#[test]
+fn numbers_end_in_one_column_and_have_groups_of_three_digits() {
+    for (columns, line) in [(80, &OUTAGE[..]), (120, &OUTAGE), (120, &RATE)] {
+        let lines = typed(columns, None, &[], line).fitting(columns);
+        let ends = ends_of_numbers(&lines);
+        let all: Vec<usize> = ends.iter().filter_map(|row| row.last().copied()).collect();
+        assert!(all.len() > 10 && all.iter().all(|end| *end == all[0]), "{line:?}: {lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("2,000")), "{lines:#?}");
+    }
+}
+
+#[test]
+fn dead_letters_are_shown_with_whole_ids_on_each_terminal() {
+    side_by_side([60, 80, 130], async |columns| {
+        let world = World::filled("annotate").await;
+        for (command, expected) in [("list", 3), ("peek", 5)] {
+            let line = ["dlq", command, "--queue-url", "URL"];
+            let lines = typed_at(&world, columns, None, &line).await.fitting(columns);
+            let shown = lines.join("\n");
+            let whole = world.dead().iter().filter(|dead| shown.contains(&dead.id)).count();
+            assert_eq!(whole, expected, "{columns} columns: {shown}");
+        }
+    });
+}
+
+#[test]
+fn an_interrupted_command_leaves_no_half_line() {
+    let long = ["simulate", "outage", "--messages", "3000"];
+    let typed = typed(80, Some(" of 600 virtual s"), &[], &long);
+    assert_eq!(typed.status, Some(130), "{}", typed.output);
+    let drawn = "without pause and circuit breaker";
+    assert!(typed.output.contains(drawn), "{}", typed.output);
+    let lines = typed.fitting(80);
+    assert!(!lines.iter().any(|line| line.contains(drawn) || line.contains("^C")), "{lines:#?}");
+    assert_eq!(lines.last().map(String::as_str), Some(""), "{lines:#?}");
+}
+
+#[test]
+fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
+    side_by_side([()], async |()| {
+        let world = World::filled("annotate").await;
+        for number in 0..40 {
+            world.send_dead(&format!("{number}")).await;
+        }
+        let to = world.url(&world.queue);
+        let line =
+            ["dlq", "redrive", "--queue-url", "URL", "--to", &to, "--rate", "2", "--copy", "--yes"];
+        let typed = typed_at(&world, 80, Some(" of 45 messages, "), &line).await;
+        assert_eq!(typed.status, Some(130), "{}", typed.output);
+        let lines = typed.fitting(80);
+        let (dead, back) = world.counts();
+        assert_eq!(dead + back, 45);
+        let said = |text: String| assert!(lines.contains(&text), "{text} in {lines:#?}");
+        said(format!("{back} messages copied to orders"));
+        said(format!("about {dead} messages remain here after the interruption"));
+    });
+}
+
+#[test]
+fn a_terminal_that_cannot_rewrite_a_line_gets_none() {
+    let with = |name, value: &str| typed(80, None, &[(name, value.to_owned())], &OUTAGE);
+    let dumb = with("TERM", "dumb");
+    assert!(!dumb.output.contains('\u{1b}'), "{}", dumb.output);
+    let plain = with("NO_COLOR", "1");
+    assert!(plain.output.contains("\r\u{1b}[2K") && !plain.output.contains("\u{1b}[3"));
+}
