@@ -30,7 +30,7 @@ impl SqsEndpoint {
     ///
     /// If the settings contradict each other.
     pub async fn of(sdk: &SdkConfig, region: &str) -> Result<Self, BoxError> {
-        let given = given("SQS", sdk);
+        let given = set_endpoint("SQS", sdk);
         let is_set = given.is_some();
         let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
         Ok(Self { url: sqs(region, fips, ipv6, given).await?, is_set })
@@ -53,7 +53,7 @@ impl Endpoint {
     pub(crate) async fn of(service: Service, sdk: &SdkConfig) -> Result<Self, BoxError> {
         let region = sdk.region().ok_or("no region is set")?;
         let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
-        let given = given(service.id(), sdk);
+        let given = set_endpoint(service.id(), sdk);
         let is_given = given.is_some();
         // The host of Secrets Manager is the same with IPv6.
         let sqs_ipv6 = ipv6 && (is_given || service != Service::SecretsManager);
@@ -119,9 +119,10 @@ fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
     (host.to_owned(), Region::from_static(signing))
 }
 
-/// The endpoint in the settings, for the service of this id or for all. Precedence as in the SDK's
-/// clients. An empty one is none: the SDK would panic.
-fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
+/// The endpoint in the settings, for the service of this id, such as `CloudWatch Logs`, or for all.
+/// Precedence as in the SDK's clients. An empty one is none: the SDK would panic.
+#[must_use]
+pub fn set_endpoint(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
     let is_set = |url: &String| !url.is_empty();
     let for_all = || sdk.endpoint_url().map(str::to_owned).filter(is_set);
     if sdk.get_origin("endpoint_url").is_client_config() {

@@ -43,7 +43,7 @@ use serde_json::Value;
 
 use endpoint::Endpoint;
 
-pub use endpoint::SqsEndpoint;
+pub use endpoint::{SqsEndpoint, set_endpoint};
 
 pub use aws_types::SdkConfig;
 pub use aws_types::region::Region;

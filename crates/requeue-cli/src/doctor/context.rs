@@ -61,12 +61,13 @@ impl<'d> Context<'d> {
 
     pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {
         let settings = self.settings()?;
-        match &settings.policy_elsewhere {
-            None => Ok(&settings.config.policy),
-            Some(_) => {
-                Err(Skip::not_checked("the function's policy is not known, see settings", [""; 0]))
-            }
+        if settings.lacks_policy || settings.policy_elsewhere.is_some() {
+            return Err(Skip::not_checked(
+                "the function's policy is not known, see settings",
+                [""; 0],
+            ));
         }
+        Ok(&settings.config.policy)
     }
 
     /// Whether a message waits by its visibility timeout, so that each receive counts as a retry.

@@ -238,7 +238,7 @@ impl Logs {
 #[derive(Clone, Debug)]
 pub(crate) enum FunctionSettings {
     Valid(Box<Valid>),
-    /// One line for each problem.
+    /// One line for each problem, if nothing can be read without the invalid ones.
     Invalid(Vec<String>),
     Unread(Unread),
 }
@@ -246,6 +246,9 @@ pub(crate) enum FunctionSettings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
     pub(crate) config: requeue::Settings,
+    /// One line for each variable that is invalid. The rest is read as if it were not set, so that
+    /// one bad variable hides no other trouble.
+    pub(crate) problems: Vec<String>,
     /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
     /// The number of variables.
@@ -253,6 +256,8 @@ pub(crate) struct Valid {
     /// The place of a policy that the doctor does not read. The policy in `config` is then
     /// meaningless.
     pub(crate) policy_elsewhere: Option<PolicyPlace>,
+    /// Whether `REQUEUE_POLICY` is among the problems. The policy in `config` is then meaningless.
+    pub(crate) lacks_policy: bool,
     /// Whether a setting names the strategy.
     pub(crate) names_strategy: bool,
     /// The name of the table that the execution environments share.

@@ -2,6 +2,7 @@
 //! derives findings from facts, and shows findings. Only the first step asks AWS, and none changes
 //! anything. `first_hour` sends test messages, if the user says so.
 
+use std::cmp::Reverse;
 use std::process::ExitCode;
 
 use requeue::queue::QueueUrl;
@@ -17,14 +18,18 @@ mod facts;
 mod fetch;
 mod first_hour;
 mod diagnosis;
+mod endpoints;
 mod remedy;
 mod show;
 
 use diagnosis::{Finding, Level};
+use endpoints::Endpoints;
 use facts::Deployment;
 use fetch::Clients;
 use first_hour::FirstHour;
+use show::Shown;
 
+use crate::stop::Stop;
 use crate::{Error, document, output};
 
 #[derive(clap::Args)]
@@ -64,6 +69,9 @@ pub(crate) struct Arguments {
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
+    /// Show no finding that is `ok`. The last line still counts them.
+    #[arg(long)]
+    problems_only: bool,
     /// End with status 3 also on `warning` and `unknown`.
     #[arg(long)]
     strict: bool,
@@ -89,11 +97,13 @@ const FAILED: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    Stop::end_at_once()?;
     let (clients, deployments) = runtime.block_on(read(arguments))?;
+    let endpoints = Endpoints::of(&clients.sdk);
     let examined: Vec<(Deployment, Vec<Finding>)> = deployments
         .into_iter()
         .map(|deployment| {
-            let findings = checks::examine(&deployment);
+            let findings = worst_first(checks::examine(&deployment), &endpoints);
             (deployment, findings)
         })
         .collect();
@@ -105,18 +115,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         None => None,
     };
+    drop(clients);
+    let first_hour = first_hour.map(|first_hour| first_hour.at(&endpoints));
+    let shown = Shown::of(arguments.problems_only);
     if arguments.json {
-        let mut shown = show::json(&examined);
+        let mut json = show::json(&examined, shown);
         if let Some(first_hour) = &first_hour {
-            shown["firstHour"] = first_hour.json();
+            json["firstHour"] = first_hour.json();
         }
-        output::json(&shown)?;
+        output::json(&json)?;
     } else {
         let first_hour = first_hour.as_ref().map(FirstHour::text).unwrap_or_default();
-        output::write(&(show::text(&examined) + &first_hour))?;
+        output::write(&(show::text(&examined, shown) + &first_hour))?;
     }
     let tried = first_hour.as_ref().map_or(Level::Ok, FirstHour::worst);
     Ok(status(&findings, tried, arguments.strict))
+}
+
+/// The findings, the worst first, with commands for the endpoints of this environment.
+fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding> {
+    findings.sort_by_key(|finding| Reverse(finding.diagnosis.level));
+    for finding in &mut findings {
+        for remedy in &mut finding.diagnosis.remedies {
+            *remedy = endpoints.named_in(remedy);
+        }
+    }
+    findings
 }
 
 /// One for each function.

@@ -1,6 +1,7 @@
 //! Turns AWS's responses into facts. Sends no request, and reads no secret.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
@@ -20,7 +21,8 @@ use super::facts::{
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
-const PREFIX: &str = "REQUEUE_";
+/// The beginning of the names of Requeue's variables.
+pub(crate) const PREFIX: &str = "REQUEUE_";
 
 /// A queue or a secret may name its key by the id alone, but IAM needs the ARN.
 pub(crate) fn key_name(key: &str, of: &str) -> String {
@@ -80,9 +82,9 @@ fn read_settings<'v>(
     if let Some(PolicyPlace::File(_)) = policy_place {
         variables.remove("REQUEUE_POLICY");
     }
-    let (mut config, secrets) = match Config::from_vars_without_secrets(variables) {
+    let ((mut config, secrets), problems) = match read_valid(variables) {
         Ok(read) => read,
-        Err(invalid) => return FunctionSettings::Invalid(invalid.problems().to_vec()),
+        Err(problems) => return FunctionSettings::Invalid(problems),
     };
     let policy_elsewhere = if policy.is_none() { policy_place } else { None };
     if let Some(policy) = policy {
@@ -90,12 +92,46 @@ fn read_settings<'v>(
     }
     FunctionSettings::Valid(Box::new(Valid {
         config: config.settings,
+        lacks_policy: policy.is_none() && lacks_policy(&problems),
+        problems,
         secrets,
         variables: count,
         policy_elsewhere,
         names_strategy,
         table,
     }))
+}
+
+pub(crate) fn lacks_policy(problems: &[String]) -> bool {
+    problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"))
+}
+
+/// The settings, and the ARNs of the secrets in them.
+type ReadConfig = (Config, BTreeSet<String>);
+
+/// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
+/// problem begins with the name of its variable.
+pub(crate) fn read_valid<N, V>(
+    mut variables: HashMap<N, V>,
+) -> Result<(ReadConfig, Vec<String>), Vec<String>>
+where
+    N: AsRef<str> + Clone + Into<String> + Eq + Hash,
+    V: Clone + Into<String>,
+{
+    let mut problems = Vec::new();
+    loop {
+        let invalid = match Config::from_vars_without_secrets(variables.clone()) {
+            Ok(read) => return Ok((read, problems)),
+            Err(invalid) => invalid,
+        };
+        problems.extend_from_slice(invalid.problems());
+        let named: Vec<&str> = problems.iter().filter_map(|it| it.split(' ').next()).collect();
+        let before = variables.len();
+        variables.retain(|name, _| !named.contains(&name.as_ref()));
+        if variables.len() == before {
+            return Err(problems);
+        }
+    }
 }
 
 /// `None` if the setting has the policy itself.
@@ -403,14 +439,30 @@ mod tests {
         let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", &signing)]);
         assert_eq!(read.secrets, [secret, parameter].map(str::to_owned).into());
         assert!(!format!("{read:?}").contains("s3cret"));
-        let FunctionSettings::Invalid(problems) = self::read(&[
-            ("REQUEUE_HEADERS", "s3cret"),
-            ("REQUEUE_SIGNING_SECRET", "whsec_s3cret"),
-        ]) else {
-            panic!()
-        };
+        let problems =
+            valid(&[("REQUEUE_HEADERS", "s3cret"), ("REQUEUE_SIGNING_SECRET", "whsec_s3cret")])
+                .problems;
         assert_eq!(problems.len(), 2);
         assert!(!problems.concat().contains("s3cret"), "{problems:?}");
+    }
+
+    #[test]
+    fn an_invalid_variable_hides_neither_the_others_nor_their_problems() {
+        let read = valid(&[
+            ("REQUEUE_STRATEGY", "visible"),
+            ("REQUEUE_CONCURRENCI", "9"),
+            ("REQUEUE_CONCURRENCY", "7"),
+        ]);
+        assert_eq!((read.config.limits.concurrency, read.lacks_policy), (7, false));
+        let names: Vec<&str> =
+            read.problems.iter().filter_map(|problem| problem.split(' ').next()).collect();
+        assert_eq!(names, ["REQUEUE_CONCURRENCI", "REQUEUE_STRATEGY"], "{:?}", read.problems);
+        let policy = [("REQUEUE_POLICY", r#"{"maxRetries": -1}"#), ("REQUEUE_MODE", "report")];
+        let read = valid(&policy);
+        assert_eq!((read.config.mode, read.lacks_policy), (requeue::Mode::Report, true));
+        let given = RetryPolicy::default();
+        let read = read_settings(policy, "orders", Some(&given));
+        assert!(matches!(read, FunctionSettings::Valid(read) if !read.lacks_policy));
     }
 
     #[test]

@@ -1,40 +1,47 @@
 //! Prints findings as text and as JSON. Judges nothing.
 
 use std::fmt::Write;
+use std::io::stdout;
 
 use requeue::printable;
 use serde_json::{Value, json};
 
 use super::diagnosis::{Finding, Level};
 use super::facts::{Deployment, Function};
+use crate::table;
+
+/// The findings to show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    All,
+    Problems,
+}
+
+impl Shown {
+    pub(crate) fn of(problems_only: bool) -> Self {
+        if problems_only { Self::Problems } else { Self::All }
+    }
+
+    fn has(self, finding: &Finding) -> bool {
+        self == Self::All || finding.diagnosis.level != Level::Ok
+    }
+}
 
 /// A line for each finding; if it is not ok, its reason and remedies follow.
-pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
+pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> String {
     let mut text = String::new();
     for (deployment, findings) in examined {
         let _ = writeln!(text, "{}", printable::line(&subject(deployment)));
-        let several = deployment.paths.len() > 1;
+        let findings: Vec<&Finding> = findings.iter().filter(|it| shown.has(it)).collect();
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
+        let several = deployment.paths.len() > 1;
         for Finding { id, why, queue, diagnosis } in findings {
-            let (colour, level) = (colour(diagnosis.level), diagnosis.level.as_str());
-            let queue = queue
-                .as_ref()
-                .filter(|_| several)
-                .map(|queue| format!("{queue}: "))
-                .unwrap_or_default();
-            // Names and values come from AWS or from an emulator, so they are escaped.
+            let queue = queue.as_ref().filter(|_| several);
+            let queue = queue.map(|queue| format!("{queue}: ")).unwrap_or_default();
             let found = format!("{queue}{}", diagnosis.found);
-            let _ = writeln!(
-                text,
-                "{colour}{level:<7}\x1b[0m  {id:<width$}  {}",
-                printable::line(&found)
-            );
-            if diagnosis.level == Level::Ok {
-                continue;
-            }
-            let _ = writeln!(text, "         {why}");
-            for remedy in &diagnosis.remedies {
-                let _ = writeln!(text, "         > {}", printable::line(remedy));
+            text += &finding(diagnosis.level, &format!("{id:<width$}"), &found);
+            if diagnosis.level != Level::Ok {
+                text += &below([*why], &diagnosis.remedies);
             }
         }
         let _ = writeln!(text);
@@ -42,6 +49,28 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
     let counted = Level::ALL.map(|level| format!("{} {}", count(examined, level), level.as_str()));
     let _ = writeln!(text, "{}", counted.join(", "));
     text
+}
+
+/// A line, which goes on below itself if it is too long.
+pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
+    let (colour, level) = (colour(level), level.as_str());
+    let columns = table::columns(stdout()).unwrap_or(usize::MAX);
+    // Names and values come from AWS or from an emulator, so they are escaped.
+    let line = table::hanging(&format!("{level:<7}  {id}  "), &printable::line(found), columns);
+    // The colour has no width, so it comes last.
+    format!("{colour}{level}\x1b[0m{}\n", &line[level.len()..])
+}
+
+/// The lines below a finding.
+pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[String]) -> String {
+    let columns = table::columns(stdout()).unwrap_or(usize::MAX);
+    let reasons = reasons
+        .into_iter()
+        .map(|reason| table::hanging("         ", &printable::line(reason), columns));
+    let remedies = remedies
+        .iter()
+        .map(|remedy| table::hanging_command("         > ", &printable::line(remedy), columns));
+    reasons.chain(remedies).map(|line| line + "\n").collect()
 }
 
 fn subject(deployment: &Deployment) -> String {
@@ -53,7 +82,7 @@ fn subject(deployment: &Deployment) -> String {
 }
 
 /// The colour's escape sequence. `anstream` removes it where no colour is wanted.
-pub(crate) fn colour(level: Level) -> &'static str {
+fn colour(level: Level) -> &'static str {
     match level {
         Level::Ok => "\x1b[32m",
         Level::Unknown => "\x1b[36m",
@@ -62,9 +91,10 @@ pub(crate) fn colour(level: Level) -> &'static str {
     }
 }
 
-pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
+pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
-        let findings = findings.iter().map(|Finding { id, why, queue, diagnosis }| {
+        let findings = findings.iter().filter(|it| shown.has(it));
+        let findings = findings.map(|Finding { id, why, queue, diagnosis }| {
             json!({
                 "id": id,
                 "level": diagnosis.level.as_str(),
@@ -121,7 +151,8 @@ mod tests {
             alarms: Ok(Vec::new()),
         };
         let examined = [(deployment, vec![finding])];
-        let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
+        let shown =
+            text(&examined, Shown::All).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
         assert_eq!(shown.lines().count(), 6, "no line is made by a value: {shown}");
     }

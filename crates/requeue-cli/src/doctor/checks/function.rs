@@ -76,6 +76,13 @@ fn settings(context: &Context<'_>) -> Checked {
         }
         FunctionSettings::Valid(valid) => valid,
     };
+    if !valid.problems.is_empty() {
+        let found = format!(
+            "{}; the other checks assume that these variables are not set",
+            valid.problems.join("; ")
+        );
+        return Ok(Diagnosis::danger(found, correct_settings(context)));
+    }
     if let Some(place) = &valid.policy_elsewhere {
         let (found, remedy) = match place {
             PolicyPlace::File(file) => (

@@ -20,6 +20,13 @@ use super::{Clients, Named, unread};
 /// The seconds of a day.
 const DAY: u32 = 86_400;
 const ACCOUNT: &str = "lambda:GetAccountSettings";
+const RECURSION: &str = "lambda:GetFunctionRecursionConfig";
+const CONCURRENCY: &str = "lambda:GetFunctionConcurrency";
+const LOG_GROUPS: &str = "logs:DescribeLogGroups";
+const METRICS: &str = "cloudwatch:GetMetricStatistics";
+const TABLES: &str = "ec2:DescribeRouteTables";
+const ENDPOINTS: &str = "ec2:DescribeVpcEndpoints";
+const GATEWAYS: &str = "ec2:DescribeNatGateways";
 
 impl Clients {
     pub(super) async fn properties(
@@ -29,13 +36,14 @@ impl Clients {
         settings: &FunctionSettings,
     ) -> Function {
         let name = configuration.function_name.clone().unwrap_or_default();
-        let recursion = lambda::recursive_loop(&self.sdk, &name);
+        let recursion = self.called(RECURSION, lambda::recursive_loop(&self.sdk, &name));
         let concurrency = lambda::reserved_concurrency(&self.sdk, &name);
-        let account = lambda::account_limit(&self.sdk);
+        let concurrency = self.called(CONCURRENCY, concurrency);
+        let account = self.called(ACCOUNT, lambda::account_limit(&self.sdk));
         let role = configuration.role.clone().unwrap_or_default();
         let logging = parse::logs(configuration);
         let group = logging.group_of(&name);
-        let log_group = logs::log_group_class(&self.sdk, &group);
+        let log_group = self.called(LOG_GROUPS, logs::log_group_class(&self.sdk, &group));
         // The resource of an event is a log stream, and Lambda chooses its name.
         let partition = role.split(':').nth(1).unwrap_or("aws");
         let region = &self.region;
@@ -56,14 +64,13 @@ impl Clients {
                     is_answered: false,
                 })
             });
-        let log_group = log_group.map_err(|error| unread("logs:DescribeLogGroups", &group, &error));
+        let log_group = log_group.map_err(|error| unread(LOG_GROUPS, &group, &error));
         let recursive_loop = match recursion {
             Ok(Some(allow)) if allow == "Allow" => Ok(RecursiveLoop::Allow),
             Ok(_) => Ok(RecursiveLoop::Terminate),
-            Err(error) => Err(unread("lambda:GetFunctionRecursionConfig", &name, &error)),
+            Err(error) => Err(unread(RECURSION, &name, &error)),
         };
-        let reserved_concurrency =
-            concurrency.map_err(|error| unread("lambda:GetFunctionConcurrency", &name, &error));
+        let reserved_concurrency = concurrency.map_err(|error| unread(CONCURRENCY, &name, &error));
         let secrets = self.secrets(&role, settings);
         let alias = self.alias(&name, qualifier.as_deref(), configuration);
         let (secrets, alias, vpc) = tokio::join!(secrets, alias, self.network(configuration));
@@ -92,12 +99,13 @@ impl Clients {
     async fn refused_metrics(&self, group: &str) -> Known<u64> {
         let day = (Timestamp::now().as_second() - i64::from(DAY), DAY);
         let dimensions = [("LogGroupName", group)];
-        let count =
-            async |name| cloudwatch::sum(&self.sdk, "AWS/Logs", name, &dimensions, day).await;
+        let count = async |name| {
+            let sum = cloudwatch::sum(&self.sdk, "AWS/Logs", name, &dimensions, day);
+            self.called(METRICS, sum).await
+        };
         let counts = tokio::join!(count("EMFValidationErrors"), count("EMFParsingErrors"));
-        let permission = "cloudwatch:GetMetricStatistics";
         let known = |count: Result<Option<f64>, CallError>| {
-            count.map_err(|error| unread(permission, &"*", &error))
+            count.map_err(|error| unread(METRICS, &"*", &error))
         };
         let (invalid, unparsed) = (known(counts.0)?, known(counts.1)?);
         #[expect(
@@ -120,7 +128,8 @@ impl Clients {
         let alias = qualifier.filter(|qualifier| {
             *qualifier != "$LATEST" && !qualifier.bytes().all(|byte| byte.is_ascii_digit())
         })?;
-        let configuration = match lambda::alias(&self.sdk, function, alias).await {
+        let configuration = lambda::alias(&self.sdk, function, alias);
+        let configuration = match self.called("lambda:GetAlias", configuration).await {
             Ok(configuration) => configuration,
             Err(error) => {
                 return Some(Err(unread(
@@ -136,10 +145,13 @@ impl Clients {
             None => None,
             Some((version, weight)) => {
                 let name = format!("{function}:{version}");
-                let differences = lambda::function_configuration(&self.sdk, &name)
+                let permission = "lambda:GetFunctionConfiguration";
+                let second = lambda::function_configuration(&self.sdk, &name);
+                let differences = self
+                    .called(permission, second)
                     .await
                     .map(|second| parse::differences(first, &second))
-                    .map_err(|error| unread("lambda:GetFunctionConfiguration", &name, &error));
+                    .map_err(|error| unread(permission, &name, &error));
                 Some(SecondVersion { version, weight, differences })
             }
         };
@@ -148,13 +160,13 @@ impl Clients {
 
     async fn network(&self, configuration: &FunctionConfiguration) -> Option<Vpc> {
         let vpc = configuration.vpc_config.as_ref()?.vpc_id.as_ref().filter(|id| !id.is_empty())?;
-        let tables = ec2::route_tables(&self.sdk, vpc);
-        let endpoints = ec2::vpc_endpoints(&self.sdk, vpc);
-        let gateways = ec2::nat_gateways(&self.sdk, vpc);
+        let tables = self.called(TABLES, ec2::route_tables(&self.sdk, vpc));
+        let endpoints = self.called(ENDPOINTS, ec2::vpc_endpoints(&self.sdk, vpc));
+        let gateways = self.called(GATEWAYS, ec2::nat_gateways(&self.sdk, vpc));
         let (tables, endpoints, gateways) = tokio::join!(tables, endpoints, gateways);
-        let tables = tables.map_err(|error| unread("ec2:DescribeRouteTables", &"*", &error));
-        let endpoints = endpoints.map_err(|error| unread("ec2:DescribeVpcEndpoints", &"*", &error));
-        let gateways = gateways.map_err(|error| unread("ec2:DescribeNatGateways", &"*", &error));
+        let tables = tables.map_err(|error| unread(TABLES, &"*", &error));
+        let endpoints = endpoints.map_err(|error| unread(ENDPOINTS, &"*", &error));
+        let gateways = gateways.map_err(|error| unread(GATEWAYS, &"*", &error));
         parse::vpc(configuration, tables, endpoints, gateways)
     }
 
@@ -182,7 +194,8 @@ impl Clients {
     async fn key_of_secret(&self, arn: &str) -> Known<Option<EncryptionKey>> {
         let sdk = self.at(arn);
         let name = if reading(arn) == PARAMETER {
-            let described = secrets::describe_parameter(&sdk, arn).await;
+            let described = secrets::describe_parameter(&sdk, arn);
+            let described = self.called("ssm:DescribeParameters", described).await;
             match described.map_err(|error| unread("ssm:DescribeParameters", &arn, &error))? {
                 Some(ParameterMetadata { key_id: Some(key) }) => key,
                 Some(ParameterMetadata { key_id: None }) => return Ok(None),
@@ -196,7 +209,8 @@ impl Clients {
                 }
             }
         } else {
-            match secrets::key_of_secret(&sdk, arn).await {
+            let key = secrets::key_of_secret(&sdk, arn);
+            match self.called("secretsmanager:DescribeSecret", key).await {
                 Ok(Some(key)) => key,
                 Ok(None) => return Ok(Some(EncryptionKey::ManagedByAws)),
                 Err(error) => return Err(unread("secretsmanager:DescribeSecret", &arn, &error)),

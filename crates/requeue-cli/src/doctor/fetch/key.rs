@@ -17,7 +17,8 @@ impl Clients {
             return EncryptionKey::ManagedByAws;
         }
         let (sdk, name) = (self.at(of), parse::key_name(name, of));
-        let key = match kms::describe_key(&sdk, &name).await {
+        let described = kms::describe_key(&sdk, &name);
+        let key = match self.called("kms:DescribeKey", described).await {
             Ok(KeyMetadata { key_manager, .. }) if key_manager.as_deref() == Some("AWS") => {
                 return EncryptionKey::ManagedByAws;
             }
@@ -34,7 +35,8 @@ impl Clients {
         let policy = match &key {
             // KMS knows a policy by its key only, not by an alias.
             Err(unread) if is_alias(arn) => Err(unread.clone()),
-            _ => kms::key_policy(&sdk, arn)
+            _ => self
+                .called("kms:GetKeyPolicy", kms::key_policy(&sdk, arn))
                 .await
                 .map_err(|error| unread("kms:GetKeyPolicy", arn, &error)),
         };

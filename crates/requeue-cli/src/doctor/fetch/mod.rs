@@ -2,6 +2,7 @@
 //! them, and it judges nothing.
 
 use std::error::Error as _;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use aws_sdk_sqs::config::Region;
@@ -21,18 +22,23 @@ use super::facts::{Alarm, Deployment, FunctionSettings, Known, Mapping, Unread, 
 use super::parse;
 use crate::{CREDENTIALS, Error};
 
+mod calls;
 mod function;
 mod key;
 mod queue;
 mod table;
 
+use calls::OpenCalls;
+
 /// Longest wait for a response, with all retries.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const MAPPINGS: &str = "lambda:ListEventSourceMappings";
 
 pub(crate) struct Clients {
     region: String,
     pub(super) sdk: SdkConfig,
     pub(super) sqs: aws_sdk_sqs::Client,
+    pub(super) calls: OpenCalls,
 }
 
 /// The version or the alias of a function that the user names.
@@ -46,6 +52,7 @@ impl Clients {
     /// By AWS's standard environment, in `region` if that is given.
     pub(crate) async fn new(region: Option<&str>) -> Result<Self, Error> {
         let timeouts = TimeoutConfig::builder().operation_timeout(OPERATION_TIMEOUT).build();
+        let calls = OpenCalls::none();
         let mut config = aws::config().await.into_builder().timeout_config(timeouts);
         if let Some(region) = region {
             config = config.region(Region::new(region.to_owned()));
@@ -55,7 +62,7 @@ impl Clients {
             .region()
             .ok_or("no region is known; set AWS_REGION, or add --region REGION")?
             .to_string();
-        Ok(Self { region, sqs: aws_sdk_sqs::Client::new(&config), sdk: config })
+        Ok(Self { region, sqs: aws_sdk_sqs::Client::new(&config), sdk: config, calls })
     }
 
     /// The function of this name or ARN, with all its queues.
@@ -64,7 +71,8 @@ impl Clients {
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let configuration = lambda::function_configuration(&self.sdk, name).await;
+        let configuration = lambda::function_configuration(&self.sdk, name);
+        let configuration = self.called("lambda:GetFunctionConfiguration", configuration).await;
         let configuration = configuration.map_err(|error| match code(&error).as_str() {
             "ResourceNotFoundException" => {
                 format!(
@@ -85,9 +93,9 @@ impl Clients {
             }
             _ => name.to_owned(),
         };
-        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed).await;
-        let mappings = mappings
-            .map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
+        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed);
+        let mappings = self.called(MAPPINGS, mappings).await;
+        let mappings = mappings.map_err(|error| self.unreadable(MAPPINGS, name, &error))?;
         // A mapping on another version or alias runs other settings.
         let (mappings, others): (Vec<_>, Vec<_>) = mappings.into_iter().partition(|mapping| {
             let arn = mapping.function_arn.as_deref().unwrap_or_default();
@@ -127,12 +135,11 @@ impl Clients {
             }
         }
         let arn = source.arn.to_string();
-        let mappings = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &arn).await;
+        let mappings = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &arn);
+        let mappings = self.called(MAPPINGS, mappings).await;
         let (mappings, unlisted) = match mappings {
             Ok(mappings) => (mappings, None),
-            Err(error) => {
-                (Vec::new(), Some(unread("lambda:ListEventSourceMappings", &source.arn, &error)))
-            }
+            Err(error) => (Vec::new(), Some(unread(MAPPINGS, &source.arn, &error))),
         };
         let mut functions: Vec<&str> =
             mappings.iter().filter_map(|mapping| mapping.function_arn.as_deref()).collect();
@@ -205,7 +212,8 @@ impl Clients {
         if !has_key || !is_hidden {
             return parse::mapping(listed);
         }
-        match lambda::event_source_mapping(&self.sdk, uuid).await {
+        let whole = lambda::event_source_mapping(&self.sdk, uuid);
+        match self.called("lambda:GetEventSourceMapping", whole).await {
             Ok(whole) => parse::mapping(&whole),
             Err(error) => Mapping {
                 filters: Err(unread("lambda:GetEventSourceMapping", &uuid, &error)),
@@ -223,7 +231,8 @@ impl Clients {
 
     /// The alarms of the region.
     async fn alarms(&self) -> Known<Vec<Alarm>> {
-        let alarms = cloudwatch::describe_alarms(&self.sdk).await;
+        let alarms = cloudwatch::describe_alarms(&self.sdk);
+        let alarms = self.called("cloudwatch:DescribeAlarms", alarms).await;
         alarms
             .map(|alarms| alarms.into_iter().map(parse::alarm).collect())
             .map_err(|error| unread("cloudwatch:DescribeAlarms", &"*", &error))
@@ -294,17 +303,28 @@ where
 
 /// The settings that `requeue work` would read here.
 async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
-    match Config::load().await {
-        Ok(mut config) => {
-            if let Some(policy) = policy {
-                config.settings.policy = policy.clone();
+    let (mut config, problems) = match Config::load().await {
+        Ok(config) => (config, Vec::new()),
+        Err(invalid) => {
+            let text = |text: OsString| text.into_string().ok();
+            let variables =
+                std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+            let variables = variables.filter(|(name, _)| name.starts_with(parse::PREFIX)).collect();
+            let problems = invalid.problems().to_vec();
+            match parse::read_valid::<String, String>(variables) {
+                Ok(((config, _), _)) => (config, problems),
+                Err(_) => return FunctionSettings::Invalid(problems),
             }
-            FunctionSettings::Valid(Box::new(Valid {
-                config: config.settings,
-                table: Variables::from_env().get("TABLE"),
-                ..Valid::default()
-            }))
         }
-        Err(invalid) => FunctionSettings::Invalid(invalid.problems().to_vec()),
+    };
+    if let Some(policy) = policy {
+        config.settings.policy = policy.clone();
     }
+    FunctionSettings::Valid(Box::new(Valid {
+        config: config.settings,
+        lacks_policy: policy.is_none() && parse::lacks_policy(&problems),
+        problems,
+        table: Variables::from_env().get("TABLE"),
+        ..Valid::default()
+    }))
 }

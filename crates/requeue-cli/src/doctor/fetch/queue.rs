@@ -10,7 +10,7 @@ use super::super::facts::{
     Access, AccessDecision, FunctionSettings, Known, Limit, Mapping, QueuePath, Reached,
 };
 use super::super::parse;
-use super::{Clients, unread};
+use super::{Clients, MAPPINGS, unread};
 
 pub(super) const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 
@@ -52,10 +52,13 @@ impl Clients {
             .attribute_names(QueueAttributeName::All);
         let name = arn.to_string();
         let consumers = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &name);
-        let (attributes, consumers) = tokio::join!(request.send(), consumers);
+        let (attributes, consumers) = tokio::join!(
+            self.called("sqs:GetQueueAttributes", request.send()),
+            self.called(MAPPINGS, consumers)
+        );
         let consumers = consumers
             .map(|mappings| mappings.iter().map(parse::consumer).collect())
-            .map_err(|error| unread("lambda:ListEventSourceMappings", &name, &error));
+            .map_err(|error| unread(MAPPINGS, &name, &error));
         let attributes = match attributes {
             Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
             Err(error)
@@ -93,7 +96,8 @@ impl Clients {
         actions: &[&str],
         resource: &str,
     ) -> Known<Access> {
-        let results = iam::simulate_principal_policy(&self.sdk, role, actions, resource).await;
+        let results = iam::simulate_principal_policy(&self.sdk, role, actions, resource);
+        let results = self.called(SIMULATE, results).await;
         let results = results.map_err(|error| unread(SIMULATE, &role, &error))?;
         let decisions = results.into_iter().map(|result| {
             let decision = match result.decision.as_str() {

@@ -19,8 +19,8 @@ impl Clients {
         // The name may be an ARN.
         let sdk = self.at(&name);
         let (described, expiry) = tokio::join!(
-            dynamodb::describe_table(&sdk, &name),
-            dynamodb::time_to_live(&sdk, &name)
+            self.called("dynamodb:DescribeTable", dynamodb::describe_table(&sdk, &name)),
+            self.called("dynamodb:DescribeTimeToLive", dynamodb::time_to_live(&sdk, &name))
         );
         let expiry = expiry.map_err(|error| unread("dynamodb:DescribeTimeToLive", &name, &error));
         let mut arn = self.arn_of_table(&name, role);

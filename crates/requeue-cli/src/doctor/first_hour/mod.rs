@@ -21,6 +21,7 @@ use step::Step;
 use trial::Trial;
 
 use super::diagnosis::Level;
+use super::endpoints::Endpoints;
 use super::facts::Deployment;
 use super::fetch::Clients;
 use crate::Error;
@@ -87,6 +88,16 @@ impl FirstHour {
             Self::Planned(plan) => show::plan_json(plan),
             Self::Tried(steps) => show::steps_json(steps),
         }
+    }
+
+    /// With commands for these endpoints.
+    pub(crate) fn at(mut self, endpoints: &Endpoints) -> Self {
+        if let Self::Tried(steps) = &mut self {
+            for remedy in steps.iter_mut().flat_map(|step| &mut step.remedies) {
+                *remedy = endpoints.named_in(remedy);
+            }
+        }
+        self
     }
 
     /// The worst level of its steps.

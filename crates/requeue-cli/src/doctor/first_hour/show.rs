@@ -1,15 +1,17 @@
 //! Prints a plan or the steps, as text and as JSON. Judges nothing.
 
 use std::fmt::Write;
+use std::io::stdout;
 
 use requeue::printable;
 use serde_json::{Value, json};
 
 use super::super::diagnosis::Level;
-use super::super::show::colour;
+use super::super::show::{below, finding};
 use super::message::TestMessage;
 use super::plan::Plan;
 use super::step::Step;
+use crate::table::{columns, hanging, wrapped};
 
 pub(crate) fn withheld() -> String {
     "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
@@ -20,14 +22,18 @@ pub(crate) fn plan(plan: &Plan) -> String {
     let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
     let width = TestMessage::ALL.map(|message| message.id().len()).into_iter().max();
     let width = width.unwrap_or_default();
+    let terminal = columns(stdout());
     for message in TestMessage::ALL {
-        let _ = writeln!(text, "  {:<width$}  {}", message.id(), message.responses());
-        let _ = writeln!(text, "  {:<width$}  expected: {}", "", message.expected());
+        let expected = format!("expected: {}", message.expected());
+        for (id, line) in [(message.id(), message.responses()), ("", &expected)] {
+            text += &(hanging(&format!("  {id:<width$}  "), line, terminal.unwrap_or(usize::MAX))
+                + "\n");
+        }
     }
     let arrival = printable::line(&plan.arrival()).into_owned();
     let _ = writeln!(text, "The dead letter should be {arrival}. It stays there.");
     let _ = writeln!(text, "Nothing was sent. To send the messages, add --send-test-messages.");
-    text
+    wrapped(&text, terminal) + "\n"
 }
 
 pub(crate) fn plan_json(plan: &Plan) -> Value {
@@ -52,16 +58,10 @@ pub(crate) fn steps(steps: &[Step]) -> String {
     let mut text = String::from("\nfirst hour\n");
     let width = steps.iter().map(|step| step.id.len()).max().unwrap_or_default();
     for Step { id, level, expected, seen, meaning, remedies } in steps {
-        let (colour, level) = (colour(*level), level.as_str());
-        let _ =
-            writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {}", printable::line(seen));
-        let _ = writeln!(text, "         expected: {}", printable::line(expected));
-        if !meaning.is_empty() {
-            let _ = writeln!(text, "         {meaning}");
-        }
-        for remedy in remedies {
-            let _ = writeln!(text, "         > {}", printable::line(remedy));
-        }
+        text += &finding(*level, &format!("{id:<width$}"), seen);
+        let expected = format!("expected: {expected}");
+        let reasons = [&*expected, meaning].into_iter().filter(|reason| !reason.is_empty());
+        text += &below(reasons, remedies);
     }
     let counted = Level::ALL.map(|level| {
         let count = steps.iter().filter(|step| step.level == level).count();

@@ -73,7 +73,8 @@ impl<'c> Trial<'c> {
         let began = Instant::now();
         let deadline = began + wait;
         self.send(first, &run).await?;
-        self.until(began, deadline.min(began + FIRST), |seen, _| seen.has_first()).await?;
+        let first_deadline = deadline.min(began + FIRST);
+        self.until("the first message", began, first_deadline, |seen, _| seen.has_first()).await?;
         if self.seen.has_success() {
             self.seen.is_whole = true;
             self.seen.completed_after = Some(began.elapsed());
@@ -83,12 +84,12 @@ impl<'c> Trial<'c> {
             let given_up = self.send(non_retryable, &run).await?;
             let began = Instant::now();
             let failed = deadline.min(began + FAILURES);
-            self.until(began, failed, |seen, _| {
+            self.until("the first failures", began, failed, |seen, _| {
                 seen.has_failed(&[quota, temporary, non_retryable])
             })
             .await?;
             self.send(pausing, &run).await?;
-            self.until(began, deadline, Seen::is_complete).await?;
+            self.until("the end of all messages", began, deadline, Seen::is_complete).await?;
             self.look(&given_up).await;
             self.ask_for_metrics(deadline.min(began + METRICS)).await;
         }
@@ -104,12 +105,15 @@ impl<'c> Trial<'c> {
     /// Looks again and again until `is_enough` or the deadline.
     async fn until(
         &mut self,
+        awaited: &str,
         began: Instant,
         deadline: Instant,
         is_enough: impl Fn(&Seen, &Plan) -> bool,
     ) -> Result<(), Error> {
+        self.clients.begin_wait(&format!("waiting for {awaited}"), began, deadline);
         loop {
             sleep(PAUSE).await;
+            self.clients.tell_wait(began);
             let Self { clients, plan, .. } = &*self;
             let (source, dead_letters, lines) = tokio::try_join!(
                 clients.counts(&plan.source),
@@ -154,7 +158,10 @@ impl<'c> Trial<'c> {
     async fn ask_for_metrics(&mut self, deadline: Instant) {
         let service = self.seen.evidence.service.clone().unwrap_or_default();
         let dimensions = [("Service", service.as_str()), ("Queue", self.plan.source.name())];
+        let began = Instant::now();
+        self.clients.begin_wait("waiting for the metrics", began, deadline);
         loop {
+            self.clients.tell_wait(began);
             let asked = self.clients.metric("Received", dimensions, self.minute).await;
             self.seen.metrics = match asked {
                 Ok(Some(sum)) => Metrics::Received(sum),

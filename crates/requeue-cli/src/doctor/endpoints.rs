@@ -1,0 +1,60 @@
+//! The commands in remedies, for the endpoints of an emulator. A command that is pasted into another
+//! terminal would otherwise change AWS.
+
+use requeue::aws::SdkConfig;
+use requeue_aws::set_endpoint;
+
+/// The services of the commands in remedies, as AWS's command line and its settings name them.
+const SERVICES: [(&str, &str); 9] = [
+    ("cloudwatch", "CloudWatch"),
+    ("dynamodb", "DynamoDB"),
+    ("iam", "IAM"),
+    ("kms", "KMS"),
+    ("lambda", "Lambda"),
+    ("logs", "CloudWatch Logs"),
+    ("secretsmanager", "Secrets Manager"),
+    ("sqs", "SQS"),
+    ("ssm", "SSM"),
+];
+
+/// The endpoints that the environment or AWS's files name.
+pub(crate) struct Endpoints(Vec<(&'static str, String)>);
+
+impl Endpoints {
+    pub(crate) fn of(sdk: &SdkConfig) -> Self {
+        let set =
+            SERVICES.into_iter().filter_map(|(name, id)| Some((name, set_endpoint(id, sdk)?)));
+        Self(set.collect())
+    }
+
+    /// The text, in which each command names its endpoint.
+    pub(crate) fn named_in(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (service, url)| {
+            text.replace(
+                &format!("aws {service} "),
+                &format!("aws --endpoint-url {url} {service} "),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_of_a_service_with_an_endpoint_names_it() {
+        let endpoints = Endpoints(vec![("sqs", "http://localhost:4566".to_owned())]);
+        for (text, named) in [
+            (
+                "aws sqs set-queue-attributes --queue-url URL; then aws sqs purge-queue",
+                "aws --endpoint-url http://localhost:4566 sqs set-queue-attributes --queue-url URL; \
+                 then aws --endpoint-url http://localhost:4566 sqs purge-queue",
+            ),
+            ("aws lambda list-functions", "aws lambda list-functions"),
+            ("template, below QueueConfig: `sqs`", "template, below QueueConfig: `sqs`"),
+        ] {
+            assert_eq!(endpoints.named_in(text), named);
+        }
+    }
+}
