@@ -182,17 +182,17 @@ impl Estimator {
     }
 
     fn pace(&mut self, state: &ProgressState) -> Pace {
-        if state.unit != self.unit {
-            // Other things are counted at another pace.
-            self.unit = state.unit;
-            self.bar.reset_eta();
-        }
+        let Self { bar, unit } = self;
         match state.total {
-            Some(total) => self.bar.set_length(total),
-            None => self.bar.unset_length(),
+            Some(total) => bar.set_length(total),
+            None => bar.unset_length(),
         }
-        self.bar.update(|bar| bar.set_pos(state.done));
-        let Self { bar, .. } = self;
+        bar.update(|bar| bar.set_pos(state.done));
+        if state.unit != *unit {
+            // Other things are counted at another pace, which begins here.
+            *unit = state.unit;
+            bar.reset_eta();
+        }
         Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta() }
     }
 }

@@ -1,6 +1,8 @@
 //! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -14,7 +16,11 @@ use crate::progress;
 
 /// Whether a signal has come.
 #[derive(Clone)]
-pub(crate) struct Stop(watch::Receiver<Option<u8>>);
+pub(crate) struct Stop {
+    number: watch::Receiver<Option<u8>>,
+    /// Whether the process ends at the first signal, since there is nothing to clean up.
+    ends_at_first: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// A stop that only the sender tells, and no signal.
@@ -28,10 +34,17 @@ impl Stop {
         Self::listen_and(Duration::MAX, || {})
     }
 
-    /// For commands that have nothing to clean up but the line of their progress: the first signal
-    /// ends the process.
-    pub(crate) fn end_at_once() -> io::Result<()> {
-        Self::listen_and(Duration::ZERO, || {}).map(drop)
+    /// The first signal ends the process, until [`defer_end`](Self::defer_end): there is nothing to
+    /// clean up but the line of progress.
+    pub(crate) fn end_at_once() -> io::Result<Self> {
+        let stop = Self::listen()?;
+        stop.ends_at_first.store(true, Ordering::Relaxed);
+        Ok(stop)
+    }
+
+    /// From now on the command cleans up after the first signal.
+    pub(crate) fn defer_end(&self) {
+        self.ends_at_first.store(false, Ordering::Relaxed);
     }
 
     /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
@@ -48,34 +61,37 @@ impl Stop {
             .map(|kind| Ok((kind, signal(kind)?)))
             .collect::<io::Result<Vec<_>>>()?;
         drop(entered);
-        let (first, stop) = watch::channel(None);
+        let (first, number) = watch::channel(None);
+        let ends_at_first = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&ends_at_first);
         thread::spawn(move || {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
+                let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, next(&mut signals)).await.unwrap_or(number);
                 before_end();
                 progress::leave();
                 std::process::exit(128 + i32::from(number));
             });
         });
-        Ok(Self(stop))
+        Ok(Self { number, ends_at_first })
     }
 
     pub(crate) fn is_told(&self) -> bool {
-        self.0.borrow().is_some()
+        self.number.borrow().is_some()
     }
 
     /// Ends when a signal has come.
     pub(crate) async fn told(&self) {
-        if self.0.clone().wait_for(Option::is_some).await.is_err() {
+        if self.number.clone().wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// The exit status of a shell, such as 130 after Ctrl-C; `otherwise` without a signal.
     pub(crate) fn exit_code(&self, otherwise: ExitCode) -> ExitCode {
-        self.0.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))
+        self.number.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))
     }
 }
 

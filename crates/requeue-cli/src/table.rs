@@ -12,6 +12,8 @@ use unicode_width::UnicodeWidthStr;
 const LEAST_COLUMNS: usize = 40;
 /// A narrower column of texts would be a column of words.
 const LEAST_TEXT: usize = 16;
+/// A narrower text does not hang below its beginning.
+const LEAST_HANGING: usize = 36;
 /// The blanks in front of the first column, and those between two columns.
 const MARGIN: usize = 1;
 const GAP: usize = 3;
@@ -190,9 +192,12 @@ fn broken_line(line: &str, columns: usize) -> String {
     broken(&line[..indent], indent + 2, words.split(' '), "", columns)
 }
 
-/// A text with a head in front of its first line. The other lines begin below the text.
+/// A text with a head in front of its first line. The other lines begin below the text, or further to
+/// the left on a narrow terminal.
 pub(crate) fn hanging(head: &str, text: &str, columns: usize) -> String {
-    broken(head, head.width(), text.split(' '), "", columns)
+    let is_narrow = columns.saturating_sub(head.width()) < LEAST_HANGING;
+    let indent = if is_narrow { head.width().min(columns / 6) } else { head.width() };
+    broken(head, indent, text.split(' '), "", columns)
 }
 
 /// As [`hanging`], but a shell can read the lines of a command together. A text in words may stand
@@ -226,7 +231,9 @@ fn broken<'t>(
     while let Some(word) = words.next() {
         let width = word.width();
         let end_width = if words.peek().is_some() { end.len() } else { 0 };
-        if !is_first && used.saturating_add(1 + width + end_width) > columns {
+        let blank = usize::from(!is_first);
+        if used > indent && used.saturating_add(blank + width + end_width) > columns {
+            lines.truncate(lines.trim_end().len());
             lines.push_str(end);
             lines.push('\n');
             lines.extend(repeat_n(' ', indent));

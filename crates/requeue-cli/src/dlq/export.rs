@@ -45,11 +45,11 @@ struct ExportLine<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let progress = progress();
+    let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let mut target = Target::open(&arguments.file, arguments.force)?;
-    let stop = Stop::listen()?;
+    stop.defer_end();
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);

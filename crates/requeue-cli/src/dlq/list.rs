@@ -90,10 +90,10 @@ struct Listing<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let progress = progress();
+    let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
-    let stop = Stop::listen()?;
+    stop.defer_end();
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let mut groups = DeadLetterGroups::default();
     let walked = scan

@@ -42,10 +42,10 @@ struct PeekLine<'a> {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let progress = progress();
+    let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
-    let stop = Stop::listen()?;
+    stop.defer_end();
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(SHOWN);
     let (mut shown, mut more) = (0, false);

@@ -151,6 +151,7 @@ impl<'a> Scan<'a> {
                 continue;
             }
             if is_empty || is_overdue {
+                self.progress.step("comparing the messages with SQS's counts");
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
                     break ScanResult { end: ScanEnd::Empty, unseen };
                 }
@@ -330,6 +331,7 @@ impl<'a> Scan<'a> {
     /// `false`.
     pub(crate) async fn release(&mut self) -> bool {
         let held = self.held.take();
+        self.progress.step(format!("making {} visible again", messages(held.len())));
         let handles: Vec<&str> = held.iter().map(String::as_str).collect();
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);

@@ -14,22 +14,20 @@ pub(super) struct Pace {
 
 /// An estimate from less time is a guess.
 const ESTIMATED: Duration = Duration::from_secs(2);
+/// The widths of the bar, of which the first that fits is drawn.
+const BARS: [usize; 3] = [24, 12, 6];
 
 impl ProgressState {
-    /// At most so many columns. On a narrow terminal the bar gets shorter, and then the rate, the
-    /// bar, the time and the step disappear.
+    /// At most so many columns. On a narrow terminal the bar gets shorter, and then the bar, the
+    /// rate, the time and the step disappear.
     pub(super) fn text(&self, columns: usize, pace: &Pace) -> String {
         let (step, counts) = (&self.step, self.counts());
         let (rate, time) = (self.rate(pace), self.time(pace));
-        let all = [&*counts, &rate, &time].map(str::to_owned);
-        let counts_and_time = [&*counts, "", &time].map(str::to_owned);
-        let bars = [(24, &all), (12, &all), (12, &counts_and_time), (6, &counts_and_time)];
-        let drawn =
-            bars.into_iter().filter(|_| columns != usize::MAX).filter_map(|(width, parts)| {
-                Some(format!("{step}  {}  {}", self.bar(width)?, joined(parts)))
-            });
+        let all = joined(&[&counts, &rate, &time]);
+        let bars = BARS.into_iter().filter(|_| columns != usize::MAX);
+        let drawn = bars.filter_map(|width| Some(format!("{step}  {}  {all}", self.bar(width)?)));
         let between = if counts.is_empty() { ", " } else { ": " };
-        let plain = [joined(&all), joined(&counts_and_time), counts.clone()];
+        let plain = [all.clone(), joined(&[&counts, &time]), counts.clone()];
         let plain = plain.into_iter().map(|rest| {
             if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
         });
@@ -89,9 +87,8 @@ fn per_second(per_second: f64) -> String {
     thousands(per_second.round() as u64)
 }
 
-fn joined(parts: &[String]) -> String {
-    let parts: Vec<&str> =
-        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+fn joined(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }
 
@@ -130,8 +127,8 @@ mod tests {
                 90,
                 "copying to orders  ━━━━────────  4,000 of 12,000 messages, 3 failed, 410/s, 20 s left",
             ),
-            (79, "copying to orders  ━━━━────────  4,000 of 12,000 messages, 3 failed, 20 s left"),
-            (72, "copying to orders  ━━────  4,000 of 12,000 messages, 3 failed, 20 s left"),
+            (79, "copying to orders  ━━────  4,000 of 12,000 messages, 3 failed, 410/s, 20 s left"),
+            (78, "copying to orders: 4,000 of 12,000 messages, 3 failed, 410/s, 20 s left"),
             (71, "copying to orders: 4,000 of 12,000 messages, 3 failed, 410/s, 20 s left"),
             (70, "copying to orders: 4,000 of 12,000 messages, 3 failed, 20 s left"),
             (60, "copying to orders: 4,000 of 12,000 messages, 3 failed"),

@@ -95,6 +95,15 @@ impl Alone {
     }
 
     fn doctor(&self, options: &[&str], output: Stdio) -> (i32, String, String) {
+        self.doctor_with(&[], options, output)
+    }
+
+    fn doctor_with(
+        &self,
+        variables: &[(&str, &str)],
+        options: &[&str],
+        output: Stdio,
+    ) -> (i32, String, String) {
         // No server listens there any more.
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
@@ -106,6 +115,7 @@ impl Alone {
                 ("AWS_ENDPOINT_URL_SQS", self.server.url()),
                 ("AWS_ENDPOINT_URL", format!("http://{nobody}")),
             ])
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output)
             .output()
@@ -147,4 +157,62 @@ async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(doctor(writer.into()), (141, String::new(), String::new()));
+}
+
+/// The level and the id of each finding.
+fn findings(text: &str) -> Vec<(&str, &str)> {
+    let words = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|_| !line.starts_with(' ')).zip(words.next())
+    });
+    words.filter(|(level, _)| ["danger", "warning", "unknown", "ok"].contains(level)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_worst_findings_come_first_and_the_good_ones_can_be_left_out() {
+    let alone = Alone::serve().await;
+    let (_, whole, _) = alone.doctor(&[], Stdio::piped());
+    let levels: Vec<&str> = findings(&whole).into_iter().map(|(level, _)| level).collect();
+    let mut sorted = levels.clone();
+    sorted.sort_by_key(|level| {
+        ["danger", "warning", "unknown", "ok"].iter().position(|it| it == level)
+    });
+    assert_eq!(levels, sorted, "{whole}");
+    assert!(levels.contains(&"ok") && levels.contains(&"danger"), "{whole}");
+
+    let (_, problems, _) = alone.doctor(&["--problems-only"], Stdio::piped());
+    let bad: Vec<_> = findings(&whole).into_iter().filter(|(level, _)| *level != "ok").collect();
+    assert_eq!(findings(&problems), bad);
+    assert_eq!(problems.lines().last(), whole.lines().last(), "both count all");
+    let (_, json, _) = alone.doctor(&["--problems-only", "--json"], Stdio::piped());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["deployments"][0]["findings"].as_array().unwrap().len(), bad.len());
+    assert!(json["summary"]["ok"].as_u64().unwrap() > 0, "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_for_an_emulator_name_its_endpoint() {
+    let alone = Alone::serve().await;
+    let (_, said, _) = alone.doctor(&[], Stdio::piped());
+    let commands: Vec<&str> =
+        said.lines().filter_map(|line| line.trim_start().strip_prefix("> aws ")).collect();
+    let named = format!("--endpoint-url {} sqs ", alone.server.url());
+    assert!(commands.iter().any(|command| command.starts_with(&named)), "{said}");
+    assert!(commands.iter().all(|command| command.starts_with("--endpoint-url ")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_variable_is_a_finding_and_hides_no_other() {
+    let alone = Alone::serve().await;
+    let (_, sound, _) = alone.doctor(&[], Stdio::piped());
+    let (status, said, _) =
+        alone.doctor_with(&[("REQUEUE_STRATEGY", "visible")], &[], Stdio::piped());
+    assert_eq!(status, 3, "{said}");
+    let settings = said.lines().find(|line| line.contains("  settings  ")).unwrap();
+    assert!(settings.starts_with("danger") && settings.contains("REQUEUE_STRATEGY is `visible`"));
+    let others = |text| -> Vec<(String, String)> {
+        let all = findings(text).into_iter().filter(|(_, id)| *id != "settings");
+        all.map(|(level, id)| (level.to_owned(), id.to_owned())).collect()
+    };
+    assert_eq!(others(&said), others(&sound), "{said}");
 }

@@ -16,10 +16,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The standard output of a run that went well, and had nothing to complain about.
+    /// The standard output of a run that went well, and had nothing to complain about. On a slow
+    /// machine a simulation says how far it is.
     #[track_caller]
     pub(crate) fn succeeded(self) -> String {
-        assert_eq!((self.status, self.stderr.as_str()), (0, ""), "{}", self.stdout);
+        let counts = ["virtual s", "messages"];
+        let is_progress =
+            |line: &&str| counts.iter().any(|unit| line.contains(&format!("0 {unit}, ")));
+        let complaints: Vec<&str> = self.stderr.lines().filter(|line| !is_progress(line)).collect();
+        assert_eq!((self.status, complaints), (0, Vec::new()), "{}", self.stdout);
         self.stdout
     }
 }

@@ -6,6 +6,7 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
+use requeue::embedded::Fault;
 use requeue_testkit::repository;
 use requeue_testkit::terminal::{in_terminal, screen};
 use serde_json::json;
@@ -77,11 +78,14 @@ async fn typed_at(
 }
 
 impl Typed {
-    /// The lines that are left, each of which fits, unless it is JSON.
+    /// The lines that are left. Each fits, unless it is JSON or has a single word.
     #[track_caller]
     fn fitting(&self, columns: usize) -> Vec<String> {
         let lines = screen(&self.output);
-        for line in lines.iter().filter(|line| !line.starts_with('{')) {
+        let words = |line: &String| {
+            line.split_whitespace().filter(|word| !["\\", ">"].contains(word)).count()
+        };
+        for line in lines.iter().filter(|line| !line.starts_with('{') && words(line) > 1) {
             assert!(line.chars().count() <= columns, "{columns} columns: {line:?} in {lines:#?}");
         }
         lines
@@ -151,6 +155,36 @@ fn dead_letters_are_shown_with_whole_ids_on_each_terminal() {
             let shown = lines.join("\n");
             let whole = world.dead().iter().filter(|dead| shown.contains(&dead.id)).count();
             assert_eq!(whole, expected, "{columns} columns: {shown}");
+        }
+    });
+}
+
+#[test]
+fn findings_fit_and_commands_stay_whole_for_a_shell() {
+    side_by_side([60, 80, 120], async |columns| {
+        let world = World::filled("annotate").await;
+        let line = ["doctor", "--queue-url", "URL"];
+        let lines = typed_at(&world, columns, None, &line).await.fitting(columns);
+        let broken = |line: &&String| line.ends_with(" \\");
+        let at = lines.iter().position(|line| line.contains("> aws ")).unwrap();
+        assert_eq!(broken(&&lines[at]), lines[at + 1].starts_with("           "), "{lines:#?}");
+        assert!(columns == 120 || lines.iter().any(|line| broken(&line)), "{lines:#?}");
+    });
+}
+
+#[test]
+fn a_wait_of_more_than_a_second_names_its_call() {
+    side_by_side([()], async |()| {
+        let world = World::filled("annotate").await;
+        world.sqs.set_faults(|_| Fault::Hang);
+        for (line, awaited) in [
+            (["doctor", "--queue-url", "URL"].as_slice(), "waiting for sqs:GetQueueAttributes"),
+            (&["dlq", "list", "--queue-url", "URL"], "asking SQS for the queue"),
+            (&["send", "{}", "--queue-url", "URL"], "sending to "),
+        ] {
+            let typed = typed_at(&world, 80, Some(awaited), line).await;
+            let lines = typed.fitting(80);
+            assert!(!lines.iter().any(|line| line.contains(awaited)), "{lines:#?}");
         }
     });
 }

@@ -101,11 +101,11 @@ pub(crate) async fn run(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
+    stop: &Stop,
 ) -> Result<ExitCode, Error> {
     let progress = progress();
     dead_letters.warn().await;
-    let stop = Stop::listen()?;
-    let plan = Plan::make(arguments, dead_letters, route, &stop, &progress).await?;
+    let plan = Plan::make(arguments, dead_letters, route, stop, &progress).await?;
     if plan.is_interrupted() {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
@@ -126,6 +126,7 @@ impl Plan {
         stop: &Stop,
         progress: &CommandProgress,
     ) -> Result<Self, Error> {
+        stop.defer_end();
         let mut scan = dead_letters.scan(&arguments.place, stop, progress);
         let limit = arguments.filter.limit.unwrap_or(u64::MAX);
         let (mut groups, mut routes) = (DeadLetterGroups::default(), PlannedRoutes::default());

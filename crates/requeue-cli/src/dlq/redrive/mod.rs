@@ -39,31 +39,27 @@ const CLOCK_SKEW: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the command asks the user, or has a progress of its own.
-    let asking = progress();
+    let (stop, asking) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     if arguments.follow {
         drop(asking);
-        return follow(arguments, &dead_letters).await;
+        return follow(arguments, &dead_letters, &stop).await;
     }
     let route = RedriveRoute::find(arguments, &dead_letters).await?;
     if arguments.dry_run {
         drop(asking);
-        return dry_run::run(arguments, &dead_letters, &route).await;
+        return dry_run::run(arguments, &dead_letters, &route, &stop).await;
     }
     if route.by_move_task {
         refuse_a_second_task(&dead_letters).await?;
     }
     drop(asking);
-    let stop = if arguments.yes {
-        Stop::listen()?
-    } else {
+    if !arguments.yes {
         confirm::require_terminal(&route.words(arguments, &dead_letters))?;
-        let stop = Stop::listen()?;
         if let Some(ended) = ask(arguments, &dead_letters, &route, &stop).await? {
             return Ok(ended);
         }
-        stop
-    };
+    }
     carry_out(arguments, &dead_letters, &route, &stop).await
 }
 
@@ -114,6 +110,7 @@ async fn carry_out(
     route: &RedriveRoute,
     stop: &Stop,
 ) -> Result<ExitCode, Error> {
+    stop.defer_end();
     let progress = CommandProgress::shown(format!("redriving {}", dead_letters.name()));
     let mut redrive = RedriveResult::default();
     let mut failure = None;
@@ -153,7 +150,7 @@ async fn carry_out(
         }
     }
     redrive.is_complete &= !stop.is_told();
-    redrive.remaining = remaining(dead_letters, &stop).await;
+    redrive.remaining = remaining(dead_letters, stop).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
     if let Some(error) = failure {
@@ -225,7 +222,11 @@ async fn copy_all(
     Ok(())
 }
 
-async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<ExitCode, Error> {
+async fn follow(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    stop: &Stop,
+) -> Result<ExitCode, Error> {
     let DeadLetters { sqs, queue, .. } = dead_letters;
     let Some(task) = moving::running(sqs, &queue.arn).await? else {
         return Err(format!(
@@ -234,17 +235,17 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
         )
         .into());
     };
-    let stop = Stop::listen()?;
-    let progress = CommandProgress::shown(format!("SQS is moving from {}", queue.arn.name()));
+    stop.defer_end();
+    let progress = CommandProgress::shown(format!("moving from {}", queue.arn.name()));
     let handle = task.handle.unwrap_or_default();
-    let moved = moving::follow(sqs, &queue.arn, &handle, &stop, &progress).await?;
+    let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
     let mut unseen = Unseen::default();
     if moved.end == MoveEnd::Completed {
-        unseen = moving::left(sqs, queue, moved.messages.saturating_sub(task.moved), &stop).await?;
+        unseen = moving::left(sqs, queue, moved.messages.saturating_sub(task.moved), stop).await?;
         unseen.tell(dead_letters.name());
     }
     let is_complete = moved.end == MoveEnd::Completed && unseen.is_empty() && !stop.is_told();
-    let remaining = remaining(dead_letters, &stop).await;
+    let remaining = remaining(dead_letters, stop).await;
     drop(progress);
     if arguments.json {
         let redrive = RedriveResult {

@@ -64,7 +64,7 @@ pub(crate) async fn follow(
     stop: &Stop,
     progress: &CommandProgress,
 ) -> Result<Moved, Error> {
-    progress.step(format!("SQS is moving from {}", queue.name()));
+    progress.step(format!("moving from {}", queue.name()));
     let mut is_cancelled = false;
     loop {
         let task = sqs.latest_move(queue).await;
