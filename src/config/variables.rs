@@ -104,6 +104,12 @@ impl Variables {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
+    /// The variables by their whole names.
+    #[must_use]
+    pub fn into_values(self) -> BTreeMap<String, String> {
+        self.values
+    }
+
     /// Gives a variable another value.
     pub fn set(&mut self, name: &str, value: String) {
         self.values.insert(format!("{PREFIX}{name}"), value);

@@ -2,7 +2,6 @@
 //! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
 //! page holds up no message.
 
-use std::io::{IsTerminal as _, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -125,10 +124,9 @@ impl Drop for Display {
     }
 }
 
-/// Whether lines can be rewritten. A terminal that is `dumb` cannot move its cursor.
-#[expect(clippy::disallowed_methods, reason = "a property of the terminal, and no setting")]
+/// Whether the standard error is a terminal that can rewrite a line.
 fn is_drawn() -> bool {
-    stderr().is_terminal() && std::env::var("TERM").is_ok_and(|term| term != "dumb")
+    !ProgressDrawTarget::stderr().is_hidden()
 }
 
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {

@@ -21,8 +21,7 @@ use super::facts::{
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
-/// The beginning of the names of Requeue's variables.
-pub(crate) const PREFIX: &str = "REQUEUE_";
+const PREFIX: &str = "REQUEUE_";
 
 /// A queue or a secret may name its key by the id alone, but IAM needs the ARN.
 pub(crate) fn key_name(key: &str, of: &str) -> String {

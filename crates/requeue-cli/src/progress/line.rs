@@ -50,7 +50,9 @@ impl ProgressState {
 
     /// `410/s`, unless it is a guess.
     fn rate(&self, pace: &Pace) -> String {
-        let is_known = self.is_counting() && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
+        // Seconds pass at one in a second.
+        let has_rate = self.is_counting() && self.unit != "s";
+        let is_known = has_rate && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
         if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
     }
 

@@ -2,7 +2,6 @@
 //! them, and it judges nothing.
 
 use std::error::Error as _;
-use std::ffi::OsString;
 use std::time::Duration;
 
 use aws_sdk_sqs::config::Region;
@@ -306,10 +305,7 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
     let (mut config, problems) = match Config::load().await {
         Ok(config) => (config, Vec::new()),
         Err(invalid) => {
-            let text = |text: OsString| text.into_string().ok();
-            let variables =
-                std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-            let variables = variables.filter(|(name, _)| name.starts_with(parse::PREFIX)).collect();
+            let variables = Variables::from_env().into_values().into_iter().collect();
             let problems = invalid.problems().to_vec();
             match parse::read_valid::<String, String>(variables) {
                 Ok(((config, _), _)) => (config, problems),
