@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use requeue::printable;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -63,7 +64,7 @@ impl CommandProgress {
 
     /// For watchers of the channel alone.
     pub(crate) fn silent(step: impl Into<String>) -> Self {
-        let state = ProgressState { step: step.into(), ..ProgressState::default() };
+        let state = ProgressState { step: plain(step), ..ProgressState::default() };
         Self { state: watch::Sender::new(state), _display: None }
     }
 
@@ -74,7 +75,7 @@ impl CommandProgress {
 
     /// The next step. The counts stay.
     pub(crate) fn step(&self, step: impl Into<String>) {
-        self.state.send_modify(|state| state.step = step.into());
+        self.state.send_modify(|state| state.step = plain(step));
     }
 
     /// Counts these things from now on, of which there are so many. Other things begin at 0.
@@ -95,6 +96,11 @@ impl CommandProgress {
     pub(crate) fn failed(&self, failed: u64) {
         self.state.send_modify(|state| state.failed = failed);
     }
+}
+
+/// A step may name a queue, and no name controls the terminal.
+fn plain(step: impl Into<String>) -> String {
+    printable::line(&step.into()).into_owned()
 }
 
 /// The thread that draws, and the end of its work.
@@ -152,8 +158,8 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
             break;
         }
     }
-    drawn().take();
     bar.finish_and_clear();
+    drawn().take();
 }
 
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
