@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::endpoint::{self, Endpoint, ResponseKind};
-use crate::output::{errln, outln};
+use crate::output::{self, errln, outln};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};

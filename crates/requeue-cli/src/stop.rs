@@ -25,8 +25,8 @@ pub(crate) struct Stop {
 impl Stop {
     /// A stop that only the sender tells, and no signal.
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
-        let (told, stop) = watch::channel(None);
-        (told, Self(stop))
+        let (told, number) = watch::channel(None);
+        (told, Self { number, ends_at_first: Arc::default() })
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.

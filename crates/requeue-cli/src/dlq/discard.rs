@@ -91,7 +91,7 @@ async fn ask(
     exported: &Exported,
     stop: &Stop,
 ) -> Result<bool, Error> {
-    output::note(format_args!("{}\n", exported.groups.table()));
+    output::note(format_args!("{}\n", exported.groups.text()));
     let question = format!(
         "{queue}: {} ({}) are in {} and will be deleted from the queue",
         messages(exported.ids.len()),
@@ -242,7 +242,7 @@ fn tell(
         }));
     }
     let table = match &exported.groups {
-        groups if arguments.dry_run && count > 0 => format!("{}\n\n", groups.table()),
+        groups if arguments.dry_run && count > 0 => format!("{}\n\n", groups.text()),
         _ => String::new(),
     };
     let result = match count {
