@@ -503,6 +503,26 @@ fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
 }
 
 #[test]
+fn the_holds_of_all_scopes_are_listed_until_they_lapse() {
+    let protection = protection();
+    let tenant = Scope::of("tenant");
+    for scope in [ALL, tenant] {
+        protection.permit(scope, somebody()).give_back(Reply::Paused(secs(10)), at(0));
+    }
+    protection.permit(Scope::of("other"), somebody()).give_back(Reply::Alive, at(0));
+    let listed = |now| {
+        let mut holds = protection.holds(at(now));
+        holds.sort_by_key(|(scope, _)| scope.to_string());
+        holds
+    };
+    for (now, rest) in [(0, 10), (9, 1), (10, 0), (19, 0)] {
+        let hold = held(Paused, rest);
+        assert_eq!(listed(now), [(ALL, hold), (tenant, hold)], "{now}");
+    }
+    assert_eq!(listed(20), []);
+}
+
+#[test]
 fn scopes_do_not_know_each_other() {
     let protection = protection();
     let [one, other] = ["one", "other"].map(Scope::of);
