@@ -19,6 +19,7 @@ use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
 use crate::store::{Field, Item, StoreError, Update};
 
 mod known;
+mod lease;
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -182,29 +183,6 @@ impl SharedHolds {
             HoldStanding::Held(held) => Err(held),
             HoldStanding::MayProbe(why) => Err(Held { why, rest: Duration::ZERO }),
         }
-    }
-
-    /// Keeps the lease of a message whose call ends only after `lasts`, since it waits for its slot.
-    /// Returns whether the message may still call. A lease that is long enough costs no request.
-    pub(crate) async fn keep_lease(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
-        let Some(lease) = ticket.lease else { return true };
-        let lasts = lasts + GRACE;
-        if lease.lasts(lasts, self.fleet.now()) {
-            return true;
-        }
-        let state = Arc::clone(&ticket.state);
-        let _asking = state.asking.lock().await;
-        let (health, now) = (state.seen().health, self.fleet.now());
-        let (update, longer) = health.lengthen(lease, now, lasts);
-        if health.generation() != ticket.generation || !longer.lasts(lasts, now) {
-            return false;
-        }
-        match self.change(&state, &update).await {
-            // A store that does not answer may have made the change all the same.
-            Ok(Some(_)) | Err(StoreError::Unavailable(_)) => ticket.lease = Some(longer),
-            Ok(None) | Err(StoreError::Throttled) => return false,
-        }
-        true
     }
 
     /// Tells the result of a call.

@@ -63,8 +63,13 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
     (
         "lambda_runtime::",
-        &["src/lambda/", "crates/requeue-cli/src/serve/show.rs"],
-        "the rest runs without Lambda; one says what a function must call",
+        &[
+            "src/lambda/",
+            "crates/requeue-cli/src/observe/log.rs",
+            "crates/requeue-cli/src/serve/show.rs",
+        ],
+        "the rest runs without Lambda; one says what a function must call, and one reads the log by \
+         the subscriber of its logging",
     ),
     (
         "hyper::",
@@ -72,6 +77,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-lambda/src/http/",
             "crates/requeue-embedded/src/",
             "crates/requeue-cli/src/endpoint.rs",
+            "crates/requeue-cli/src/ui/server.rs",
         ],
         "HTTP is one handler among others",
     ),
@@ -81,6 +87,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-lambda/src/http/",
             "crates/requeue-embedded/src/",
             "crates/requeue-cli/src/endpoint.rs",
+            "crates/requeue-cli/src/ui/server.rs",
         ],
         "HTTP is one handler among others",
     ),

@@ -83,23 +83,27 @@ impl Observer {
 
     /// Notes a message that becomes visible after the delay.
     fn due_in(&self, delay: Duration) {
-        let due = (millis(Clock::system().now()) / 1_000).saturating_add(delay.as_secs());
-        *self.due().entry(due).or_default() += 1;
+        let (mut due, now) = self.due_from_now();
+        *due.entry(now.saturating_add(delay.as_secs())).or_default() += 1;
     }
 
     /// The time until the next message that this process has delayed, and the number of such
     /// messages.
     pub(crate) fn next_due(&self) -> Option<(Duration, u64)> {
-        let now = millis(Clock::system().now()) / 1_000;
-        let mut due = self.due();
-        *due = due.split_off(&now);
+        let (due, now) = self.due_from_now();
         let (first, _) = due.first_key_value()?;
         let count = due.values().map(|count| u64::from(*count)).sum();
         Some((Duration::from_secs(first.saturating_sub(now)), count))
     }
 
-    fn due(&self) -> MutexGuard<'_, BTreeMap<u64, u32>> {
-        self.0.due.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
+    fn due_from_now(&self) -> (MutexGuard<'_, BTreeMap<u64, u32>>, u64) {
+        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = millis(Clock::system().now()) / 1_000;
+        while due.first_entry().is_some_and(|first| *first.key() < now) {
+            due.pop_first();
+        }
+        (due, now)
     }
 }
 
