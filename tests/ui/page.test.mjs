@@ -466,6 +466,7 @@ test("serve and its page know the same queue", async () => {
   const sqs = await world.serve("--ui=0");
   await world.send(sqs, sqs.deadLetters, some(5));
   const tab = await open({ url: sqs.page });
+  await tab.getByRole("link", { name: "Dead letters" }).click();
   await look(tab);
   await tab.getByText(/^5 messages in/).waitFor();
   await tab.getByText("orders-dlq of orders").waitFor();
