@@ -106,6 +106,8 @@ pub struct Track {
     /// Whether anything but the handler went wrong with it, so that it may have been received in
     /// vain or be there twice.
     pub is_troubled: bool,
+    /// How often SQS delivered it once more.
+    pub shown_again: usize,
     /// How often it was hidden for a while without a call, which uses up a receive.
     pub deferrals_in_place: u32,
     pub was_dead: bool,
@@ -195,6 +197,7 @@ impl Book {
             calls_renewed: 0,
             postponed: 0,
             most_receives: 0,
+            shown_again: 0,
             deferrals_in_place: 0,
             was_dead: false,
             redrives: 0,
