@@ -19,6 +19,7 @@ use crate::table::{Rows, columns, span, wrapped};
 use crate::{Error, policy_values};
 
 #[derive(clap::Args)]
+#[command(after_help = "Exit status: 0; 1 if the document cannot be read; 3 if it has problems.")]
 pub(crate) struct Arguments {
     /// The policy, in the forms of --policy.
     #[arg(value_name = "POLICY", conflicts_with = "policy")]

@@ -40,7 +40,10 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, 
 pub(crate) fn man(arguments: &ManArguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
     let unwritable = |error: io::Error| {
-        format!("the pages cannot be written to {}: {error}", directory.display())
+        format!(
+            "the pages cannot be written to {}: {error}; name another directory",
+            directory.display()
+        )
     };
     fs::create_dir_all(directory).map_err(unwritable)?;
     clap_mangen::generate_to(command_line(), directory).map_err(unwritable)?;

@@ -82,9 +82,10 @@ macro_rules! help {
     (discard) => {
         help!(
             "The command looks at all messages and writes the chosen ones to the file, complete \
-             enough for `requeue dlq import`. Then it asks, and then it deletes the messages of \
-             the file. If it did not reach all messages, it deletes none. Of a FIFO group at most \
-             the first ten messages can be looked at, so discard those with --limit.",
+             enough for `requeue dlq import`. Then it asks, and deletes the messages of the file. \
+             This needs the permission sqs:DeleteMessage besides. If it did not reach all \
+             messages, it writes no file and deletes none. SQS hands out at most ten messages of \
+             a FIFO group: choose at most ten with --limit.",
             "0; 1 on an error, if you decline the question, or if a message was not deleted; 130 \
              after Ctrl-C."
         )
@@ -98,7 +99,8 @@ macro_rules! help {
             $about,
             "\n\nPermissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
              sqs:GetQueueAttributes. With sqs:ListDeadLetterSourceQueues too, a note warns if no \
-             queue uses this one as its dead-letter queue.\n\nExit status: ",
+             queue uses this one as its dead-letter queue. A queue's name needs \
+             sqs:GetQueueUrl too.\n\nExit status: ",
             $status
         )
     };

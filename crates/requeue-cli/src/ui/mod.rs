@@ -39,11 +39,14 @@ const MAX_MESSAGES: u32 = 10_000;
     after_help = "The command prints a URL with a token that is new at each start. Only a browser \
                   that opened this URL gets the page, and only on this machine: the server listens \
                   on 127.0.0.1. It refuses requests with another Host or Origin.\n\n\
-                  Ctrl-C ends the page.\n\n\
+                  Ctrl-C ends the server.\n\n\
+                  Permissions: those of `requeue dlq list`; with --allow-redrive also those of \
+                  `requeue dlq redrive --copy` and `requeue dlq discard`.\n\n\
                   Exit status: 130 after Ctrl-C; 1 on an error."
 )]
 pub(crate) struct Arguments {
-    /// The dead-letter queue: its name, URL or ARN. Without a queue, the page has only the screen for policies.
+    /// The dead-letter queue: its name, URL or ARN. Without a queue, the page has only the screen
+    /// for policies.
     #[arg(
         long,
         help_heading = "Queue",

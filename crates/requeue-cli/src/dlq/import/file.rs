@@ -77,8 +77,12 @@ impl ImportFile {
     /// A pipe cannot be read twice, so only a regular file is accepted.
     pub(super) fn at(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
-        let metadata = std::fs::metadata(path)
-            .map_err(|error| format!("the export {shown} cannot be read: {error}"))?;
+        let metadata = std::fs::metadata(path).map_err(|error| {
+            format!(
+                "the export {shown} cannot be read: {error}; name a file that `requeue dlq export` \
+                 wrote"
+            )
+        })?;
         if !metadata.is_file() {
             return Err(format!("the export {shown} is not a regular file; name a file").into());
         }

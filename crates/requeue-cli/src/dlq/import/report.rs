@@ -46,12 +46,11 @@ impl Sent {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(format!("the report {shown} cannot be read: {error}").into()),
+            Err(error) => return Err(unreadable(&shown, &error).into()),
         };
         let mut ids = HashMap::new();
         for (at, text) in (1..).zip(BufReader::new(file).lines()) {
-            let text =
-                text.map_err(|error| format!("the report {shown} cannot be read: {error}"))?;
+            let text = text.map_err(|error| unreadable(&shown, &error))?;
             // The last line of a run that was killed may be incomplete.
             let Ok(line) = serde_json::from_str::<ReportLine>(&text) else {
                 crate::dlq::note(&format!("line {at} of the report {shown} is incomplete"));
@@ -139,6 +138,10 @@ impl Report {
     }
 }
 
+fn unreadable(path: &str, error: &io::Error) -> String {
+    format!("the report {path} cannot be read: {error}; name another one with --report")
+}
+
 fn unwritable(path: &str, error: &io::Error) -> String {
-    format!("the report {path} cannot be written: {error}")
+    format!("the report {path} cannot be written: {error}; name another one with --report")
 }

@@ -43,7 +43,7 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
                                sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at \
                                the destination: sqs:SendMessage, and with --to \
-                               sqs:GetQueueAttributes. Unless the command only copies, it also \
+                               sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl too. Unless the command only copies, it also \
                                needs sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and \
                                sqs:CancelMessageMoveTask here.\n\n\
                                Exit status: 0; 1 on an error, if you decline the question, or if a \

@@ -22,7 +22,7 @@ export function live(root, page) {
   root.append(h("h1", {}, "Live"));
   if (!page.live) {
     root.append(h("p", {}, "Nothing runs in this process. Start a worker or a function with the page:"));
-    root.append(h("pre", {}, "requeue work --queue-url URL --ui\nrequeue serve --ui -- cargo run"));
+    root.append(h("pre", {}, "requeue work --queue orders --ui\nrequeue serve --ui -- cargo run"));
     return undefined;
   }
   const screen = new Screen(root);
