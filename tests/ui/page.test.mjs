@@ -1,8 +1,9 @@
 // The local page in a real browser: each screen, each action, the guards, and its weight.
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
+import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
 import * as world from "./world.mjs";
 import { contrasts, longestTask, observeTasks } from "./measures.mjs";
@@ -275,6 +276,11 @@ test("a discard deletes exactly the messages of a complete export", async () => 
   await tab.getByRole("button", { name: "Delete" }).click();
   await tab.getByText(`${count} messages deleted`).first().waitFor();
   assert.equal(ids.length, count);
+  const [kept, ...others] = await readdir(ui.directory);
+  assert.match(kept, /^orders-dlq-discarded-\d+\.jsonl$/);
+  assert.deepEqual(others, []);
+  const written = (await readFile(join(ui.directory, kept), "utf8")).trim().split("\n").map((line) => JSON.parse(line).messageId);
+  assert.deepEqual(written, ids, "the command has a file of its own");
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 30 - count, inFlight: 0 });
   await tab.close();
 });

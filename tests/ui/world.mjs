@@ -4,11 +4,11 @@
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
-const REQUEUE = process.env.REQUEUE_BIN ?? "target/debug/requeue";
+const REQUEUE = resolve(process.env.REQUEUE_BIN ?? "target/debug/requeue");
 const CHROMIUM = process.env.REQUEUE_TEST_CHROMIUM ?? "/usr/bin/chromium";
 const ENVIRONMENT = {
   AWS_ACCESS_KEY_ID: "test",
@@ -19,10 +19,11 @@ const ENVIRONMENT = {
 };
 
 const children = new Set();
+const directories = new Set();
 
 // Starts the command, and returns the values of its first lines by their names.
-async function start(args, names, environment = {}) {
-  const child = spawn(REQUEUE, args, { env: { ...ENVIRONMENT, ...environment }, stdio: ["ignore", "pipe", "inherit"] });
+async function start(args, names, environment = {}, cwd = ".") {
+  const child = spawn(REQUEUE, args, { cwd, env: { ...ENVIRONMENT, ...environment }, stdio: ["ignore", "pipe", "inherit"] });
   children.add(child);
   const values = {};
   const lines = createInterface({ input: child.stdout });
@@ -43,8 +44,12 @@ export async function serve(...args) {
 }
 
 export async function page(sqs, ...args) {
-  const { page: url, child } = await start(["ui", "--port", "0", ...args], ["page"], sqs ? { AWS_ENDPOINT_URL_SQS: sqs.endpoint } : {});
-  return { url, origin: new URL(url).origin, child };
+  const environment = sqs ? { AWS_ENDPOINT_URL_SQS: sqs.endpoint } : {};
+  // A discard leaves a file there.
+  const directory = await mkdtemp(join(tmpdir(), "requeue-ui-"));
+  directories.add(directory);
+  const { page: url, child } = await start(["ui", "--port", "0", ...args], ["page"], environment, directory);
+  return { url, origin: new URL(url).origin, child, directory };
 }
 
 export async function call(sqs, operation, parameters) {
@@ -130,4 +135,5 @@ export async function end(browser) {
   for (const child of children) {
     child.kill("SIGKILL");
   }
+  for (const directory of directories) await rm(directory, { recursive: true, force: true });
 }

@@ -97,6 +97,18 @@ pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 
+/// Writes these messages to a new file.
+pub(crate) fn write_file<'a>(
+    to: &Path,
+    letters: impl Iterator<Item = &'a Letter>,
+) -> Result<(), Error> {
+    let mut file = Target::open_file(to, false)?;
+    for letter in letters {
+        file.write(&line(letter, false)?)?;
+    }
+    file.finish(false)
+}
+
 /// The destination of the lines.
 pub(super) enum Target {
     StandardOutput,

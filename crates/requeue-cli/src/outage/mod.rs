@@ -115,7 +115,7 @@ pub(crate) fn rows(
     }
     let of_table = arguments.environments.map(|_| TABLE_ROW);
     let rows = ROWS.into_iter().chain(of_table).map(|(name, value)| {
-        json!({ "name": name.trim(), "values": figures.iter().map(value).collect::<Vec<_>>() })
+        json!({ "name": name, "values": figures.iter().map(value).collect::<Vec<_>>() })
     });
     Ok(json!({ "names": names, "rows": rows.collect::<Vec<_>>() }))
 }

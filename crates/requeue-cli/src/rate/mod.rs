@@ -80,7 +80,7 @@ pub(crate) fn rows(
     }
     let rows = columns[0].iter().enumerate().map(|(at, (name, _))| {
         let values = columns.iter().map(|rows| rows[at].1.clone());
-        json!({ "name": name.trim(), "values": values.collect::<Vec<_>>() })
+        json!({ "name": name, "values": values.collect::<Vec<_>>() })
     });
     Ok(json!({ "names": Sharing::ALL.map(Sharing::name), "rows": rows.collect::<Vec<_>>() }))
 }

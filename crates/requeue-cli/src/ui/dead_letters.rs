@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 use std::{io, iter};
 
 use axum::Router;
@@ -256,7 +257,8 @@ async fn discard(State(screen): Shared, Path(selection): Path<u64>) -> Responded
     let runtime = Handle::current();
     let job = screen.job.clone();
     job.start("discard", move |progress, stop| {
-        let discarded = runtime.block_on(screen.discard(&ids, &progress, &stop));
+        let kept = screen.keep(&snapshot, &messages).map_err(|error| error.to_string())?;
+        let discarded = runtime.block_on(screen.discard(&ids, &kept, &progress, &stop));
         screen.forget();
         discarded.map_err(|error| error.to_string())
     })
@@ -322,9 +324,21 @@ impl Screen {
         (state.snapshot, state.selection) = (None, None);
     }
 
+    /// Writes the messages to a file of this machine: nobody knows whether a browser saved its
+    /// export.
+    fn keep(&self, snapshot: &Snapshot, messages: &[usize]) -> Result<String, Error> {
+        let name = self.queue.dead_letters.queue.arn.name();
+        let since = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);
+        let millis = since.unwrap_or_default().as_millis();
+        let path = format!("{name}-discarded-{millis}.jsonl");
+        export::write_file(path.as_ref(), messages.iter().map(|at| &snapshot.letters[*at]))?;
+        Ok(path)
+    }
+
     async fn discard(
         &self,
         ids: &HashSet<String>,
+        kept: &str,
         progress: &CommandProgress,
         stop: &Stop,
     ) -> Result<Value, Error> {
@@ -332,6 +346,7 @@ impl Screen {
         let (deleted, error) = discard::delete(&self.place(), &now, ids, stop, progress).await;
         let count = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         let mut lines = vec![format!("{} deleted", messages(deleted))];
+        lines.push(format!("the messages are in {kept}, where the command was started"));
         if deleted < count {
             let left = messages(count - deleted);
             lines.push(format!("{left} not deleted; another reader may hold them"));

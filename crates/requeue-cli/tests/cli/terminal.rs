@@ -217,7 +217,8 @@ fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
         let (dead, back) = world.counts();
         assert_eq!(dead + back, 45);
         let said = |text: String| assert!(lines.contains(&text), "{text} in {lines:#?}");
-        said(format!("{back} messages copied to orders"));
+        let copied = if back == 1 { "1 message".to_owned() } else { format!("{back} messages") };
+        said(format!("{copied} copied to orders"));
         said(format!("about {dead} messages remain here after the interruption"));
     });
 }

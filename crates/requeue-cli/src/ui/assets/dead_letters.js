@@ -61,7 +61,7 @@ class Screen {
     this.facts.replaceChildren(
       h("p", { class: "subtitle" }, name(queue), source ? [" of ", name(source)] : null),
       h("p", { class: "muted" }, "A look receives every message once, so its receive count grows by one. SQS hides the messages from other readers meanwhile. Afterwards they are visible again."),
-      warnings.map((text) => h("p", { class: "warning" }, text)),
+      ...warnings.map((text) => h("p", { class: "warning" }, text)),
       h("p", {}, this.look),
     );
   }

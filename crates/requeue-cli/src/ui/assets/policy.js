@@ -318,7 +318,7 @@ class Simulation {
       const { names, rows } = job.result;
       this.result.replaceChildren(h("h3", {}, name), h("div", { class: "scroll" }, h("table", { "aria-label": `Result of the simulation: ${name}` },
         h("thead", {}, h("tr", {}, h("th", {}), names.map((one) => h("th", { scope: "col" }, one)))),
-        h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), row.values.map((value) => h("td", {}, value))))))));
+        h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "indented" }, row.name), row.values.map((value) => h("td", {}, value))))))));
       announce("The simulation has ended.");
     });
   }
