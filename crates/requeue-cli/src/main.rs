@@ -32,6 +32,7 @@ mod queue_argument;
 mod rate;
 mod redrive_policy;
 mod schedule;
+mod sdk;
 mod send;
 mod serve;
 mod shell;

@@ -8,7 +8,6 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue;
-use requeue::aws;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use requeue::queue::{Attribute, AttributeValue};
 use serde_json::json;
@@ -237,7 +236,7 @@ async fn served(arguments: &Arguments, queue: Option<&QueueName>) -> Result<Dest
 
 /// Any other queue, by AWS's environment.
 async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination, Error> {
-    let sdk = aws::config().await;
+    let sdk = crate::sdk::config().await;
     let region = RegionArgument::of(arguments.region.as_deref());
     let found = queue.find("--queue", &region, &sdk).await?;
     if let Some(note) = &found.note {

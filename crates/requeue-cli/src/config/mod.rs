@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use aws_sdk_sqs::config::Region;
-use requeue::aws;
 use requeue_lambda::Config;
 use serde_json::{Value, json};
 
@@ -76,7 +75,7 @@ async fn of_function(
     arguments: &Arguments,
     name: &str,
 ) -> Result<(BTreeMap<String, String>, Host), Error> {
-    let mut sdk = aws::config().await.into_builder();
+    let mut sdk = crate::sdk::config().await.into_builder();
     let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
     if let Some(region) = arguments.region.as_deref().or(of_arn) {
         sdk = sdk.region(Region::new(region.to_owned()));

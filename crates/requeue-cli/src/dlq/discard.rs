@@ -2,12 +2,14 @@
 //! export it deletes nothing.
 
 use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use requeue::queue::MAX_BATCH_ENTRIES;
-use serde_json::json;
+use requeue::queue::{CallErrorKind, MAX_BATCH_ENTRIES};
+use serde_json::{Value, json};
 
 use super::export::{Target, line};
 use super::held::HeldMessages;
@@ -20,17 +22,14 @@ use crate::stop::Stop;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
-#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
-    /// The file for the export. It must be a regular file, and it appears only when it is complete.
+    /// A new file for the messages. It appears only when it is complete, and in the end it has
+    /// exactly the deleted messages.
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// Replace an existing file.
-    #[arg(long)]
-    force: bool,
     /// Show the messages that would be deleted, and change nothing. Writes no file.
     #[arg(long)]
     dry_run: bool,
@@ -74,11 +73,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let progress = CommandProgress::shown(format!("deleting from {name}"));
-    let (deleted, failure) =
+    let Deleted { count: deleted, gone, error } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
+    keep_gone(&arguments.file, &exported.ids, &gone)?;
     tell(arguments, &dead_letters, &exported, deleted)?;
-    match failure {
+    match error {
         Some(error) => Err(error),
         None if deleted == count => Ok(ExitCode::SUCCESS),
         None => Ok(stop.exit_code(ExitCode::FAILURE)),
@@ -110,7 +110,16 @@ async fn export(
     let mut file = if arguments.dry_run {
         None
     } else {
-        Some(Target::open_file(&arguments.file, arguments.force)?)
+        let path = &arguments.file;
+        if path.is_file() {
+            return Err(format!(
+                "{} exists already, and may have the only copy of deleted messages; name another \
+                 file",
+                path.display()
+            )
+            .into());
+        }
+        Some(Target::open_file(path, false)?)
     };
     let mut exported = Exported::default();
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
@@ -157,37 +166,33 @@ async fn export(
             .into());
     }
     if let Some(file) = file.filter(|_| !exported.ids.is_empty()) {
-        file.finish(arguments.force)?;
+        file.finish(false)?;
     }
     Ok(Some(exported))
 }
 
 /// Deletes the exported messages in a scan of its own, because the answer to the question may have
-/// come after their visibility timeout. Returns the number of deleted ones, and the error that ended
-/// it.
+/// come after their visibility timeout.
 pub(crate) async fn delete(
     place: &QueueArguments,
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,
     stop: &Stop,
     progress: &CommandProgress,
-) -> (u64, Option<Error>) {
+) -> Deleted {
     let mut scan = dead_letters.scan(place, stop, progress).one_by_one(None, true);
-    let (mut deleted, mut failure) = (0, None);
+    let mut deleted = Deleted::default();
     let walked = scan
         .walk(async |letters, held| {
             let chosen: Vec<&Letter> =
                 letters.iter().filter(|letter| exported.contains(&letter.id)).collect();
             for chunk in chosen.chunks(MAX_BATCH_ENTRIES) {
-                match delete_chunk(dead_letters, chunk, held).await {
-                    Ok(count) => deleted += count,
-                    Err(error) => {
-                        failure = Some(error);
-                        return Ok(ControlFlow::Break(()));
-                    }
+                deleted.delete(dead_letters, chunk, held).await;
+                if deleted.error.is_some() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-            let has_all = usize::try_from(deleted).is_ok_and(|count| count == exported.len());
+            let has_all = deleted.gone.len() == exported.len();
             Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
         .await;
@@ -195,31 +200,72 @@ pub(crate) async fn delete(
     match walked {
         Ok(looked) => {
             scan.tell(&looked);
-            (deleted, failure)
         }
-        Err(error) => (deleted, Some(error)),
+        Err(error) => deleted.error = Some(error),
+    }
+    deleted
+}
+
+/// The messages that are deleted.
+#[derive(Default)]
+pub(crate) struct Deleted {
+    pub(crate) count: u64,
+    /// Their ids, and those of a request without a response, which may have deleted them.
+    pub(crate) gone: HashSet<String>,
+    pub(crate) error: Option<Error>,
+}
+
+impl Deleted {
+    async fn delete(
+        &mut self,
+        dead_letters: &DeadLetters,
+        chunk: &[&Letter],
+        held: &mut HeldMessages,
+    ) {
+        let DeadLetters { sqs, queue, .. } = dead_letters;
+        let handles: Vec<&str> =
+            chunk.iter().map(|letter| letter.receipt_handle.as_str()).collect();
+        match sqs.delete(&queue.arn, &handles).await {
+            Ok(deletions) => {
+                for (letter, _) in chunk.iter().zip(deletions).filter(|(_, each)| each.is_ok()) {
+                    held.forget(&letter.id);
+                    self.count += 1;
+                    self.gone.insert(letter.id.clone());
+                }
+            }
+            Err(error) => {
+                if !matches!(error.kind, CallErrorKind::Refused | CallErrorKind::Malformed) {
+                    self.gone.extend(chunk.iter().map(|letter| letter.id.clone()));
+                }
+                self.error = Some(sqs.refusal("DeleteMessageBatch", &queue.arn, &error));
+            }
+        }
     }
 }
 
-async fn delete_chunk(
-    dead_letters: &DeadLetters,
-    chunk: &[&Letter],
-    held: &mut HeldMessages,
-) -> Result<u64, Error> {
-    let DeadLetters { sqs, queue, .. } = dead_letters;
-    let handles: Vec<&str> = chunk.iter().map(|letter| letter.receipt_handle.as_str()).collect();
-    let deletions = sqs
-        .delete(&queue.arn, &handles)
-        .await
-        .map_err(|error| sqs.refusal("DeleteMessageBatch", &queue.arn, &error))?;
-    let mut deleted = 0;
-    for (letter, deletion) in chunk.iter().zip(deletions) {
-        if deletion.is_ok() {
-            held.forget(&letter.id);
-            deleted += 1;
+/// Leaves only those messages in the file that are gone, since an import would double the others.
+pub(crate) fn keep_gone(
+    file: &Path,
+    exported: &HashSet<String>,
+    gone: &HashSet<String>,
+) -> Result<(), Error> {
+    if gone.len() == exported.len() {
+        return Ok(());
+    }
+    if gone.is_empty() {
+        return fs::remove_file(file)
+            .map_err(|error| format!("{} cannot be removed: {error}", file.display()).into());
+    }
+    let unreadable = |error| format!("{} cannot be read: {error}", file.display());
+    let mut kept = Target::open_file(file, true)?;
+    for text in BufReader::new(File::open(file).map_err(unreadable)?).lines() {
+        let text = text.map_err(unreadable)?;
+        let line: Value = serde_json::from_str(&text)?;
+        if line["messageId"].as_str().is_some_and(|id| gone.contains(id)) {
+            kept.write(&format!("{text}\n"))?;
         }
     }
-    Ok(deleted)
+    kept.finish(true)
 }
 
 fn tell(
@@ -248,14 +294,38 @@ fn tell(
     let result = match count {
         0 => "no message deleted\n".to_owned(),
         _ if arguments.dry_run => format!("{} would be deleted\n", messages(count)),
+        _ if deleted == 0 => "no message deleted\n".to_owned(),
         _ => format!("{} deleted; they are in {file}\n", messages(deleted)),
     };
     let left = match count - deleted {
         left if left > 0 && !arguments.dry_run => {
-            format!("{} not deleted; another reader may hold them\n", messages(left))
+            format!("{} not deleted: interrupted, or held by another reader\n", messages(left))
         }
         _ => String::new(),
     };
     let text = [table, result, left].concat();
     output::text(&text).inspect_err(|_| output::note(text.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_an_interrupted_discard_has_only_the_messages_that_are_gone() {
+        let directory = std::env::temp_dir().join(format!("discard-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("gone.jsonl");
+        let line = |id: &str| format!("{{\"messageId\":\"{id}\",\"body\":\"{id}\"}}\n");
+        let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
+        let all = ["a", "b", "c"];
+        for (gone, left) in [(&all[..], "abc"), (&["a", "c"], "ac"), (&["b"], "b")] {
+            std::fs::write(&file, all.map(line).concat()).expect("a file");
+            keep_gone(&file, &ids(&all), &ids(gone)).expect("it is written anew");
+            let expected: String = left.chars().map(|id| line(&id.to_string())).collect();
+            assert_eq!(std::fs::read_to_string(&file).expect("a file"), expected, "{gone:?}");
+        }
+        keep_gone(&file, &ids(&all), &HashSet::new()).expect("it is removed");
+        std::fs::remove_dir(directory).expect("nothing is in it");
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use requeue::aws::{self, SdkConfig};
+use requeue::aws::SdkConfig;
 use requeue::queue::QueueArn;
 
 use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
@@ -201,7 +201,7 @@ impl QueueArguments {
             (Some(name), _) => ("--queue", name),
             (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
         };
-        let sdk = aws::config().await;
+        let sdk = crate::sdk::config().await;
         let found = self.named(option, name, &sdk).await?;
         let sqs = Sqs::of(&sdk, found.endpoint);
         let described = sqs.describe(&found.arn).await?;

@@ -27,6 +27,7 @@ use super::job::{JobJson, JobPlace};
 use super::server::{self, FailedRequest};
 use super::snapshot::{BodyJson, MessageJson, Snapshot, SnapshotJson};
 use crate::Error;
+use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, CopyOptions};
 use crate::dlq::scan::Scan;
@@ -343,13 +344,15 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let now = self.queue.dead_letters.refreshed().await?;
-        let (deleted, error) = discard::delete(&self.place(), &now, ids, stop, progress).await;
+        let Deleted { count: deleted, gone, error } =
+            discard::delete(&self.place(), &now, ids, stop, progress).await;
+        discard::keep_gone(kept.as_ref(), ids, &gone)?;
         let count = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         let mut lines = vec![format!("{} deleted", messages(deleted))];
         lines.push(format!("the messages are in {kept}, where the command was started"));
         if deleted < count {
             let left = messages(count - deleted);
-            lines.push(format!("{left} not deleted; another reader may hold them"));
+            lines.push(format!("{left} not deleted: stopped, or held by another reader"));
         }
         let error = error.map(|error| error.to_string());
         Ok(json!({ "lines": lines, "isComplete": deleted == count, "error": error }))

@@ -5,7 +5,6 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::aws;
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
@@ -119,7 +118,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
-    let sdk = aws::config().await;
+    let sdk = crate::sdk::config().await;
     let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
     if let Some(note) = &found.note {
         tracing::warn!("{note}");

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::aws;
 use requeue::queue::{CallErrorKind, EntryError, QueueArn};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
@@ -75,7 +74,7 @@ struct Prepared {
 impl Prepared {
     async fn of(arguments: &Arguments) -> Result<Self, Error> {
         let file = ImportFile::at(&arguments.file)?;
-        let sdk = aws::config().await;
+        let sdk = crate::sdk::config().await;
         let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
         if let Some(text) = &found.note {
             note(text);
