@@ -2,7 +2,6 @@
 //! since it was seen, so a claim is a change and its conditions: while they are met, each message
 //! gets its share.
 
-use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use super::pace::{LEAST, Pace, WHOLE, longer, slower};
@@ -13,9 +12,15 @@ use super::{
 use crate::store::Update;
 
 mod held;
+mod time;
+
+use time::Time;
 
 /// The longest time by which a message is called later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
+/// A message whose turn was longer ago is late. It returns after longer waits than the others, so
+/// that these keep their order.
+const ON_TIME: Duration = Duration::from_secs(3);
 
 /// The part of a limit that messages take which ask together.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub(crate) struct Claim {
     slots: u64,
     /// The gate may be this far, so that each of these slots comes in time.
     latest: u64,
+    /// Whether a message takes a slot since the line has called it.
+    is_called: bool,
     /// Places by which the line moves back.
     displaced: u64,
     /// Places taken at the end of the line.
@@ -55,36 +62,6 @@ pub(crate) struct Claim {
     gap: u64,
     /// A hold ends then, so nobody who joins returns earlier.
     not_before: u64,
-}
-
-/// Where a time of the state is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Time {
-    /// The gate is free, or nobody waits in line.
-    Over,
-    /// Some calls were let through, or some messages wait.
-    Ahead,
-    /// A clock has left it behind which was set back since. It counts as over.
-    Lost { beyond: u64 },
-}
-
-impl Time {
-    fn of(time: u64, now: u64, furthest: u64) -> Self {
-        match time {
-            _ if time <= now => Self::Over,
-            _ if time <= furthest => Self::Ahead,
-            _ => Self::Lost { beyond: furthest },
-        }
-    }
-
-    /// The times for which this is so.
-    fn range(self, now: u64, latest: u64) -> RangeInclusive<u64> {
-        match self {
-            Self::Over => 0..=now,
-            Self::Ahead => now.saturating_add(1)..=latest,
-            Self::Lost { beyond } => beyond.saturating_add(1)..=u64::MAX,
-        }
-    }
 }
 
 /// The share of one message in a claim.
@@ -134,6 +111,7 @@ impl Claim {
             owed: 0,
             slots: 0,
             latest: furthest,
+            is_called: false,
             displaced: 0,
             joined: 0,
             begins: 0,
@@ -163,12 +141,20 @@ impl Claim {
             {
                 Share::Waits(place, self.called_at(place))
             }
-            Ask::Waited(_) => {
-                let share = self.pass(longest);
-                // The gate is behind the line.
-                self.displaced += u64::from(has_line && share == Share::Full);
-                share
-            }
+            Ask::Waited(place) => match self.pass(longest) {
+                Share::Full if has_line => {
+                    // The gate is behind the line.
+                    self.displaced += 1;
+                    let at = self.called_at(place);
+                    let is_late = at.saturating_add(nanos(ON_TIME)) < self.line_now;
+                    // It asks again soon. By then the line may have moved back, and it waits in it.
+                    if is_late { Share::Full } else { Share::Waits(place, at) }
+                }
+                share => {
+                    self.is_called |= has_line;
+                    share
+                }
+            },
             Ask::Retry => {
                 let share = self.pass(longest);
                 self.displaced += u64::from(has_line && share != Share::Full);
@@ -275,6 +261,11 @@ impl Claim {
         let latest = furthest.saturating_sub(more).max(self.seen.line_end);
         let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
         update = update.when(LINE_END, self.line.range(self.line_now, latest));
+        if self.is_called {
+            // If others moved the line back since, it may not have called the message yet.
+            let latest = self.seen.held_back.saturating_add(nanos(EARLY));
+            update = update.when(HELD_BACK, 0..=latest);
+        }
         match self.line {
             Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
             Time::Over | Time::Lost { .. } if self.joined > 0 => {

@@ -102,6 +102,45 @@ fn a_retry_that_takes_a_slot_holds_the_line_back_by_one_place() {
 }
 
 #[test]
+fn a_message_that_the_line_called_while_the_gate_is_full_keeps_its_place_and_asks_again_soon() {
+    let limit = limit(10, 1);
+    let place = Place::from_time(at(2_100));
+    for (now, expected) in [
+        (5_100, Admission::InLine(place, at(6_100))),
+        // The line has moved back by one place, since the gate is behind it.
+        (5_200, Admission::InLine(place, at(6_200))),
+        (5_201, Admission::Full),
+    ] {
+        let mut state = LimitState::default();
+        while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+        for _ in 0..50 {
+            admit(&mut state, &limit, Ask::Newcomer, 0);
+        }
+        state.tat = epoch_nanos(at(now + 2_001));
+        assert_eq!(admit(&mut state, &limit, Ask::Waited(place), now), expected, "{now}");
+    }
+}
+
+#[test]
+fn a_message_takes_no_slot_if_the_line_has_moved_back_by_more_than_a_second_since_it_was_seen() {
+    let limit = limit(10, 1);
+    let mut seen = LimitState::default();
+    while let Admission::Slot(_) = admit(&mut seen, &limit, Ask::Newcomer, 0) {}
+    let mut claim = Claim::new(&KnownLimit::own(&limit), seen, at(2_100));
+    let share = claim.take(Ask::Waited(Place::from_time(at(2_100))), limit.max_slot_wait);
+    assert_eq!(share, Share::Slot(0));
+    for (moved_back, is_met) in [(0, true), (1_000, true), (1_001, false)] {
+        let moved_back = moved_back * 1_000_000;
+        let mut item = Item::from_iter([
+            (TAT, seen.tat),
+            (LINE_END, seen.line_end + moved_back),
+            (HELD_BACK, seen.held_back + moved_back),
+        ]);
+        assert_eq!(claim.update().apply(&mut item), is_met, "{moved_back} ns");
+    }
+}
+
+#[test]
 fn a_place_that_is_foreign_or_forged_is_at_most_the_last_one() {
     let limit = limit(10, 1);
     for place in [0, 1, u64::MAX] {
