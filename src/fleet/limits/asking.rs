@@ -101,7 +101,7 @@ impl AskTask {
             let mut claim = claim.owing(owed);
             let shares: Vec<_> =
                 waiting.iter().map(|one| claim.take(one.ask(fleet), one.request.longest)).collect();
-            if is_guess && claim.is_empty() {
+            if is_guess && claim.slots() == 0 {
                 // No message is refused by a guess.
                 self.with(|state| state.is_gate_busy = false);
                 continue;

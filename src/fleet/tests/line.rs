@@ -98,15 +98,24 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
 
 #[tokio::test(start_paused = true)]
 async fn no_message_is_refused_by_a_guess_of_the_gate() {
-    let store = Arc::new(Told::default());
-    let [(_, _, slots), (_, _, other_slots)] = environments(&store);
-    for _ in 0..2 {
-        for slots in [&slots, &other_slots] {
-            sleep(millis(50)).await;
-            ask(slots, Ask::Retry, LONGEST).await;
+    for has_line in [false, true] {
+        let store = Arc::new(Told::default());
+        let [(_, _, slots), (_, _, other_slots)] = environments(&store);
+        for _ in 0..2 {
+            for slots in [&slots, &other_slots] {
+                sleep(millis(50)).await;
+                ask(slots, Ask::Retry, LONGEST).await;
+            }
         }
+        let mut asked = Ask::Retry;
+        for _ in 0..if has_line { 20 } else { 0 } {
+            let admitted = ask(&slots, Ask::Newcomer, Duration::ZERO).await;
+            if let (Admitted::By(Admission::InLine(place, _)), Ask::Retry) = (admitted, asked) {
+                asked = Ask::Waited(place);
+            }
+        }
+        sleep(secs(1)).await;
+        let admitted = ask(&slots, asked, Duration::ZERO).await;
+        assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{asked:?}");
     }
-    sleep(secs(10)).await;
-    let admitted = ask(&slots, Ask::Retry, Duration::ZERO).await;
-    assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)));
 }
