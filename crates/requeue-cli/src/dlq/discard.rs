@@ -76,8 +76,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Deleted { count: deleted, gone, error } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
-    keep_gone(&arguments.file, &exported.ids, &gone)?;
+    // A full disk must hide neither the result nor its error.
+    let kept = keep_gone(&arguments.file, &exported.ids, &gone);
     tell(arguments, &dead_letters, &exported, deleted)?;
+    kept?;
     match error {
         Some(error) => Err(error),
         None if deleted == count => Ok(ExitCode::SUCCESS),

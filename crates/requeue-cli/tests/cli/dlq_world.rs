@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufReader, Read as _, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -171,7 +171,8 @@ impl World {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
-    /// In a terminal, where this is typed; the exit status and all that was to be read.
+    /// In a terminal, where this is typed after the question, and `y` before it. The exit status,
+    /// and all that was to be read.
     pub(crate) async fn typed(
         &self,
         keys: &'static str,
@@ -193,9 +194,17 @@ impl World {
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
-            child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
-            let output = child.wait_with_output().unwrap();
-            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+            let mut keyboard = child.stdin.take().unwrap();
+            keyboard.write_all(b"y\n").unwrap();
+            let (mut said, mut is_asked) = (Vec::new(), false);
+            for byte in BufReader::new(child.stdout.take().unwrap()).bytes() {
+                said.push(byte.unwrap());
+                if !is_asked && said.ends_with(b"[y/N] ") {
+                    is_asked = true;
+                    keyboard.write_all(keys.as_bytes()).unwrap();
+                }
+            }
+            (child.wait().unwrap().code(), String::from_utf8_lossy(&said).into_owned())
         };
         tokio::task::spawn_blocking(run).await.unwrap()
     }
