@@ -198,6 +198,14 @@ class Picture:
             corners = "L".join(pair(point) for point in (points[-1], *sides))
             self.parts.append(f'<path class="{kind}-head" d="M{corners}z"/>')
 
+    def curve(self, points, kind):
+        """A line of a chart, which may cross others."""
+        self.kinds.add(kind)
+        path = "L".join(pair(point) for point in points)
+        self.parts.append(
+            f'<path class="{kind}" style="fill:none" stroke-width="1.6" d="M{path}"/>'
+        )
+
     def area(self, points, kind):
         """A filled area, such as that below a curve."""
         self.kinds.add(kind)
