@@ -18,6 +18,7 @@ mod environment;
 mod event;
 mod examples;
 mod failed_call;
+mod function;
 mod invoke;
 mod message;
 mod new;

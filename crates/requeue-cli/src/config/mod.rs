@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use aws_sdk_sqs::config::Region;
 use requeue_lambda::Config;
 use serde_json::{Value, json};
 
@@ -13,9 +12,8 @@ mod settings;
 use effective_policy::EffectivePolicy;
 use settings::{Host, Setting};
 
-use crate::doctor::calls::lambda;
 use crate::document::PolicyArgument;
-use crate::failed_call::{FailedCall, call_error};
+use crate::function::DeployedFunction;
 use crate::table::Head::Text;
 use crate::table::Rows;
 use crate::{Error, environment, output};
@@ -75,32 +73,8 @@ async fn of_function(
     arguments: &Arguments,
     name: &str,
 ) -> Result<(BTreeMap<String, String>, Host), Error> {
-    let mut sdk = crate::sdk::config().await.into_builder();
-    let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
-    if let Some(region) = arguments.region.as_deref().or(of_arn) {
-        sdk = sdk.region(Region::new(region.to_owned()));
-    }
-    let sdk = sdk.build();
-    let region =
-        sdk.region().ok_or("no region is known; set AWS_REGION, or add --region REGION")?;
-    let configuration = lambda::function_configuration(&sdk, name).await.map_err(|error| {
-        let error = call_error(&error);
-        if error.code == "ResourceNotFoundException" {
-            return format!(
-                "there is no function {name} in {region}; check its name, the region and the \
-                 account of the credentials"
-            );
-        }
-        FailedCall {
-            service: "Lambda",
-            operation: "GetFunctionConfiguration",
-            resource: name,
-            endpoint: &format!("the endpoint of Lambda in {region}"),
-            error: &error,
-        }
-        .to_string()
-    })?;
-    let name = configuration.function_name.unwrap_or_else(|| name.to_owned());
+    let DeployedFunction { name, configuration, .. } =
+        DeployedFunction::find(name, arguments.region.as_deref()).await?;
     let variables = match configuration.environment {
         Some(environment) if environment.error.is_some() => {
             return Err(format!(

@@ -102,7 +102,7 @@ pub(crate) enum Kind {
 impl Event {
     /// An event that happens now.
     pub(crate) fn now(kind: Kind, ids: Ids) -> Self {
-        Self { at: millis(Clock::system().now()), kind, ids, ..Self::default() }
+        Self { at: epoch_millis(Clock::system().now()), kind, ids, ..Self::default() }
     }
 
     pub(crate) fn reason(self, reason: Option<&str>) -> Self {
@@ -115,7 +115,7 @@ impl Event {
 }
 
 /// Milliseconds since 1970.
-pub(super) fn millis(time: SystemTime) -> u64 {
+pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -18,14 +18,12 @@ mod sqs;
 mod stream;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
-pub(crate) use event::{Event, Ids, Kind};
+pub(crate) use event::{Event, Ids, Kind, epoch_millis};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, TROUBLE_LINES, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs};
 pub(crate) use stream::{Events, Reader};
-
-use event::millis;
 
 /// Where the adapters tell what they see.
 #[derive(Clone)]
@@ -99,7 +97,7 @@ impl Observer {
     /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeMap<u64, u32>>, u64) {
         let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = millis(Clock::system().now()) / 1_000;
+        let now = epoch_millis(Clock::system().now()) / 1_000;
         while due.first_entry().is_some_and(|first| *first.key() < now) {
             due.pop_first();
         }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 mod assets;
 mod dead_letters;
+mod function;
 mod guard;
 mod job;
 mod live;
@@ -19,6 +20,7 @@ mod server;
 mod snapshot;
 
 pub(crate) use dead_letters::DeadLetterScreen;
+use function::FunctionLog;
 use job::JobPlace;
 pub(crate) use live::{LiveCounts, LiveHold, LiveState, live_routes};
 use server::Server;
@@ -41,7 +43,8 @@ const MAX_MESSAGES: u32 = 10_000;
                   on 127.0.0.1. It refuses requests with another Host or Origin.\n\n\
                   Ctrl-C ends the server.\n\n\
                   Permissions: those of `requeue dlq list`; with --allow-redrive also those of \
-                  `requeue dlq redrive --copy` and `requeue dlq discard`.\n\n\
+                  `requeue dlq redrive --copy` and `requeue dlq discard`; with --function also \
+                  lambda:GetFunctionConfiguration and logs:FilterLogEvents.\n\n\
                   Exit status: 130 after Ctrl-C; 1 on an error."
 )]
 pub(crate) struct Arguments {
@@ -68,6 +71,9 @@ pub(crate) struct Arguments {
     /// `REQUEUE_SCOPE`. [default: the message group]
     #[arg(long, help_heading = "Queue", value_name = "ATTRIBUTE")]
     scope: Option<String>,
+    /// A deployed function, by its name or ARN: the screen "Live" follows its log.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
     /// The port on 127.0.0.1; 0 lets the system choose.
     #[arg(long, default_value_t = PORT)]
     port: u16,
@@ -121,11 +127,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = Stop::listen()?;
-        let site = Site { dead_letters: arguments.dead_letters().await?, ..Site::default() };
-        let site = Site { may_redrive: arguments.allow_redrive, ..site };
+        let log = arguments.log().await?;
+        let site = Site {
+            live: log.as_ref().map(FunctionLog::routes),
+            dead_letters: arguments.dead_letters().await?,
+            may_redrive: arguments.allow_redrive,
+        };
         let page = Page::open(arguments.port, "--port", site).await?;
         page.show()?;
-        page.run(&stop).await;
+        let follow = async {
+            if let Some(log) = log {
+                log.follow(&stop).await;
+            }
+        };
+        tokio::join!(page.run(&stop), follow);
         Ok(stop.exit_code(ExitCode::SUCCESS))
     });
     // A job that did not end in time must not keep the process.
@@ -134,6 +149,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 impl Arguments {
+    async fn log(&self) -> Result<Option<FunctionLog>, Error> {
+        let Some(name) = &self.function else { return Ok(None) };
+        FunctionLog::find(name, self.region.given()).await.map(Some)
+    }
+
     async fn dead_letters(&self) -> Result<Option<DeadLetterScreen>, Error> {
         let Self { queue, source_queue, region, max_messages, scope, .. } = self;
         if queue.is_none() && source_queue.is_none() {

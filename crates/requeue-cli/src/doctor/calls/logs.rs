@@ -30,3 +30,35 @@ pub(crate) async fn log_group_class(
     // Source: CloudWatch Logs API reference, `CreateLogGroup`.
     Ok(group.map(|group| group.log_group_class.unwrap_or_else(|| "STANDARD".to_owned())))
 }
+
+/// Log lines of several streams.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogEvents {
+    pub(crate) events: Vec<LogEvent>,
+    /// There are more.
+    pub(crate) next_token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogEvent {
+    pub(crate) event_id: String,
+    /// Milliseconds since 1970.
+    pub(crate) timestamp: u64,
+    pub(crate) message: String,
+}
+
+/// The lines of a log group since this time, in milliseconds since 1970.
+pub(crate) async fn log_events(
+    sdk: &SdkConfig,
+    group: &str,
+    since: u64,
+    token: Option<&str>,
+) -> Result<LogEvents, CallError> {
+    let mut parameters = json!({ "logGroupName": group, "startTime": since });
+    if let Some(token) = token {
+        parameters["nextToken"] = token.into();
+    }
+    call_json(sdk, Service::Logs, "Logs_20140328.FilterLogEvents", &parameters).await
+}

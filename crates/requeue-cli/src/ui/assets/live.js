@@ -22,7 +22,7 @@ export function live(root, page) {
   root.append(h("h1", {}, "Live"));
   if (!page.live) {
     root.append(h("p", {}, "Nothing runs in this process. Start a worker or a function with the page:"));
-    root.append(h("pre", {}, "requeue work --queue orders --ui\nrequeue serve --ui -- cargo run"));
+    root.append(h("pre", {}, "requeue work --queue orders --ui\nrequeue serve --ui -- cargo run\nrequeue ui --function orders"));
     return undefined;
   }
   const screen = new Screen(root);
@@ -54,6 +54,7 @@ class Screen {
   build(root) {
     const panel = (title, ...children) => h("section", {}, h("h2", {}, title), ...children);
     this.intro = h("p", { class: "muted" }, "Waiting for the first event.");
+    this.partial = h("p", { class: "muted", hidden: true }, "Partial: the log of the function comes seconds later, and has no line for a message that completed. The counts are of its metrics, since ten minutes before the start of this page.");
     this.troubles = h("div", { "aria-live": "polite" });
     this.figures = h("dl", { class: "figures" });
     this.holds = h("div");
@@ -69,7 +70,7 @@ class Screen {
     this.lives = h("div", { class: "lives", tabindex: "0", role: "group", "aria-label": "Messages", scroll: () => this.schedule() }, this.all);
     this.details = h("div");
     root.append(
-      this.intro, this.troubles, this.figures,
+      this.intro, this.partial, this.troubles, this.figures,
       h("div", { class: "live-columns" },
         panel("Calls, last 2 minutes", this.chart, this.sums),
         panel("Pauses and circuits", this.holds),
@@ -144,6 +145,7 @@ class Screen {
     if (!state) return;
     const target = state.target ? ` to ${state.target}` : "";
     this.intro.textContent = `${state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
+    this.partial.hidden = state.source !== "log";
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
     replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
     const { counts } = state;
