@@ -1,6 +1,6 @@
 //! The question before something is changed.
 
-use std::io::{self, IsTerminal, Write, stderr, stdin};
+use std::io::{IsTerminal, Write, stderr, stdin};
 use std::thread;
 
 use rustix::termios::{QueueSelector, tcflush};
@@ -20,11 +20,11 @@ pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
     .into())
 }
 
-/// Whether the user agrees. A signal declines. Keys that were typed before the question answer
-/// nothing.
+/// Whether the user agrees. A signal declines.
 pub(crate) async fn agreed(what: &str, stop: &Stop) -> Result<bool, Error> {
     require_terminal(what)?;
-    tcflush(stdin(), QueueSelector::IFlush).map_err(io::Error::from)?;
+    // Keys typed before the question do not answer it.
+    tcflush(stdin(), QueueSelector::IFlush)?;
     let _ = write!(stderr(), "{what}. Continue? [y/N] ");
     let (told, answer) = oneshot::channel();
     // A thread of its own, because the end of the runtime would wait for a blocked one of tokio.

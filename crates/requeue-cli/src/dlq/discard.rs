@@ -76,11 +76,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Deleted { count: deleted, gone, error } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
-    // A full disk must hide neither the result nor its error.
     let kept = keep_gone(&arguments.file, &exported.ids, &gone);
+    // First the result: an error of the file must not hide the deletions.
     tell(arguments, &dead_letters, &exported, deleted)?;
-    kept?;
-    match error {
+    match error.or(kept.err()) {
         Some(error) => Err(error),
         None if deleted == count => Ok(ExitCode::SUCCESS),
         None => Ok(stop.exit_code(ExitCode::FAILURE)),

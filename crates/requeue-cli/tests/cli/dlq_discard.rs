@@ -87,8 +87,11 @@ async fn a_refused_deletion_is_told_and_leaves_no_file() {
 #[cfg_attr(not(target_os = "linux"), ignore = "needs a terminal by python3")]
 async fn the_question_has_the_counts_by_class() {
     let world = World::filled("annotate").await;
-    for (keys, status, counts) in [("n\n", 1, (5, 0)), ("y\n", 0, (0, 0))] {
+    for (keys, status, counts) in
+        [(["", "n\n"], 1, (5, 0)), (["y\n", "n\n"], 1, (5, 0)), (["", "y\n"], 0, (0, 0))]
+    {
         let file = export("discard-asked.jsonl");
+        // A `y` that was typed before the question does not answer it.
         let (code, said) = world.typed(keys, &["discard", &file]).await;
         let question = "orders-dlq: 5 messages (1 non-retryable, 3 quota, 1 temporary) are in ";
         assert!(said.contains(question), "{said}");

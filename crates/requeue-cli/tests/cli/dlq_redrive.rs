@@ -279,7 +279,9 @@ async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
     let question = "orders-dlq: a move task of SQS will move 5 messages to their source queues (1 \
                     non-retryable, 3 quota, 1 temporary). Continue? [y/N]";
-    for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
+    for (keys, status, counts) in
+        [(["", "n\n"], 1, (5, 0)), (["y\n", "\n"], 1, (5, 0)), (["", "yes\n"], 0, (0, 5))]
+    {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
         shows("orders-dlq: a move task of SQS will move 5 messages to their source queues (");

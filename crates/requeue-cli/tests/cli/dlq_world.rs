@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read as _, Write};
+use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -171,11 +171,11 @@ impl World {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
-    /// In a terminal, where this is typed after the question, and `y` before it. The exit status,
-    /// and all that was to be read.
+    /// In a terminal, where the first keys are typed at once, and the others after the question; the
+    /// exit status and all that was to be read.
     pub(crate) async fn typed(
         &self,
-        keys: &'static str,
+        [ahead, keys]: [&'static str; 2],
         arguments: &[&str],
     ) -> (Option<i32>, String) {
         let url = self.url(&self.dead_letters);
@@ -195,16 +195,17 @@ impl World {
                 .spawn()
                 .unwrap();
             let mut keyboard = child.stdin.take().unwrap();
-            keyboard.write_all(b"y\n").unwrap();
-            let (mut said, mut is_asked) = (Vec::new(), false);
-            for byte in BufReader::new(child.stdout.take().unwrap()).bytes() {
-                said.push(byte.unwrap());
-                if !is_asked && said.ends_with(b"[y/N] ") {
-                    is_asked = true;
-                    keyboard.write_all(keys.as_bytes()).unwrap();
-                }
+            let mut screen = child.stdout.take().unwrap();
+            keyboard.write_all(ahead.as_bytes()).unwrap();
+            let mut output = Vec::new();
+            while !output.ends_with(b"[y/N] ") {
+                let mut byte = [0];
+                assert_eq!(screen.read(&mut byte).unwrap(), 1, "it ended without a question");
+                output.push(byte[0]);
             }
-            (child.wait().unwrap().code(), String::from_utf8_lossy(&said).into_owned())
+            keyboard.write_all(keys.as_bytes()).unwrap();
+            screen.read_to_end(&mut output).unwrap();
+            (child.wait().unwrap().code(), String::from_utf8_lossy(&output).into_owned())
         };
         tokio::task::spawn_blocking(run).await.unwrap()
     }
