@@ -200,7 +200,7 @@ class OnMinistack(unittest.TestCase):
     def test_a_good_deployment_is_in_no_danger(self):
         self.account.good("good")
         self.account.allow_loop("good")
-        for subject in (["--function", "good"], ["--queue-url", self.account.url("good")]):
+        for subject in (["--function", "good"], ["--queue", "good"]):
             status, findings, printed = doctor(MINISTACK, *subject)
             self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
             self.assertGreaterEqual(len(at(findings, "ok")), 20, printed)
@@ -433,7 +433,7 @@ class OnMinistack(unittest.TestCase):
 
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
-        status, findings, printed = doctor(MINISTACK, "--queue-url", self.account.url("worked-on"))
+        status, findings, printed = doctor(MINISTACK, "--queue", "worked-on")
         dangers = {("worked-on", "visibility-timeout"), ("worked-on", "redrive-policy")}
         self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
 
@@ -509,7 +509,7 @@ class OnMinistack(unittest.TestCase):
         nowhere = "https://sqs.us-east-1.amazonaws.com/000000000000/nowhere-at-all"
         for subject, told in [
             (["--function", "nobody"], "there is no function nobody in us-east-1"),
-            (["--queue-url", nowhere], "there is no queue nowhere-at-all in us-east-1"),
+            (["--queue", nowhere], "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere-at-all at "),
         ]:
             status, _, printed = doctor(MINISTACK, *subject)
             self.assertEqual(status, 1, printed)

@@ -14,7 +14,7 @@ locals {
   # description, so it names the queue or function and the first step.
   alarms = {
     dead-letters = {
-      description = "Can wait until the morning, unless the number grows. ${local.dead_letter_queue} is not empty: Requeue or SQS gave up messages of ${local.queue}. Nothing handles them until you act, and SQS deletes each after at most 14 days. While one is left, further ones send no mail. First step: `requeue dlq list --queue-url ${aws_sqs_queue.dead_letter_queue.id}` groups them by class and reason."
+      description = "Can wait until the morning, unless the number grows. ${local.dead_letter_queue} is not empty: Requeue or SQS gave up messages of ${local.queue}. Nothing handles them until you act, and SQS deletes each after at most 14 days. While one is left, further ones send no mail. First step: `requeue dlq list --queue ${aws_sqs_queue.dead_letter_queue.id}` groups them by class and reason."
       namespace   = "AWS/SQS"
       metric      = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = local.dead_letter_queue }

@@ -42,7 +42,7 @@ const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
 
 /// A request to AWS that failed.
 pub(crate) struct FailedCall<'a> {
-    /// As in `SQS`.
+    /// As in `SQS` or `CloudWatch Logs`.
     pub(crate) service: &'a str,
     /// As the service names it.
     pub(crate) operation: &'a str,
@@ -71,7 +71,7 @@ impl fmt::Display for FailedCall<'_> {
                 f,
                 "{service} refuses {operation} on {name} ({code}); this identity needs the permission \
                  {}:{} on {resource}",
-                service.to_ascii_lowercase(),
+                service.rsplit(' ').next().unwrap_or_default().to_ascii_lowercase(),
                 operation.strip_suffix("Batch").unwrap_or(operation),
             ),
             _ if KEY_DENIED.contains(&code) => write!(
@@ -117,9 +117,8 @@ impl FailedCall<'_> {
             ),
             None => write!(
                 f,
-                "{fails}; check the network and the region, or set AWS_ENDPOINT_URL_{} to the URL of \
-                 another endpoint",
-                service.to_ascii_uppercase()
+                "{fails}; check the network and the region, or set {} to the URL of another endpoint",
+                own_variable(service)
             ),
         }
     }
@@ -173,10 +172,15 @@ impl FailedCall<'_> {
     }
 }
 
+fn own_variable(service: &str) -> String {
+    format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
+}
+
 /// The variable that sets the endpoint of a service, in the order in which the SDK reads them.
 pub(crate) fn endpoint_variable(service: &str) -> Option<String> {
-    let own = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    [own, "AWS_ENDPOINT_URL".to_owned()].into_iter().find(|name| environment::is_set(name))
+    [own_variable(service), "AWS_ENDPOINT_URL".to_owned()]
+        .into_iter()
+        .find(|name| environment::is_set(name))
 }
 
 fn is_throttled(code: &str) -> bool {

@@ -43,10 +43,6 @@ mod table;
 mod ui;
 mod work;
 
-/// Where to find credentials, for errors that a lack of them may cause.
-const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure \
-                           export-credentials --format env` prints those of a single sign-on";
-
 /// The command line of Requeue, the retry layer for SQS and Lambda.
 #[derive(Parser)]
 #[command(name = "requeue", version, arg_required_else_help = true, max_term_width = 100)]

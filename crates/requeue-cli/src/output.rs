@@ -46,7 +46,7 @@ const CLOSED_PIPE: u8 = 141;
 
 /// The standard output accepts no more.
 #[derive(Debug, thiserror::Error)]
-#[error("the standard output cannot be written: {0}")]
+#[error("the standard output cannot be written: {0}; redirect it to a file or pipe that takes it")]
 pub(crate) struct Unwritten(io::Error);
 
 /// Writes the text unchanged: the caller is responsible for each character.

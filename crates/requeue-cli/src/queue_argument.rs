@@ -38,6 +38,12 @@ impl RegionArgument {
     pub(crate) fn given(&self) -> Option<&str> {
         self.region.as_deref().filter(|region| !region.is_empty())
     }
+
+    /// The region if none is given: that of the AWS profile, or the default.
+    pub(crate) fn or_of<'a>(&'a self, sdk: &'a SdkConfig) -> &'a str {
+        let of_profile = || sdk.region().map(AsRef::as_ref);
+        self.given().or_else(of_profile).unwrap_or(DEFAULT_REGION)
+    }
 }
 
 /// A queue as the user names it.
@@ -99,8 +105,7 @@ impl QueueName {
         region: &RegionArgument,
         sdk: &SdkConfig,
     ) -> Result<FoundQueue, Error> {
-        let of_profile = || sdk.region().map(AsRef::as_ref);
-        let region = region.given().or_else(of_profile).unwrap_or(DEFAULT_REGION);
+        let region = region.or_of(sdk);
         match self {
             Self::Url { text, url } => {
                 let arn = url.arn("aws", region);

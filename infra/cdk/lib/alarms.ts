@@ -65,7 +65,7 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
       `Can wait until the morning, unless the number grows. ${deadLetterQueue.queueName} ` +
         `is not empty: Requeue or SQS gave up messages of ${queue.queueName}. Nothing ` +
         'handles them until you act, and SQS deletes each after at most 14 days. While one ' +
-        'is left, further ones send no mail. First step: `requeue dlq list --queue-url ' +
+        'is left, further ones send no mail. First step: `requeue dlq list --queue ' +
         `${deadLetterQueue.queueUrl}\` groups them by class and reason.`,
       deadLetterQueue.metricApproximateNumberOfMessagesVisible({
         statistic: 'Maximum',

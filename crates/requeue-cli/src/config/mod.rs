@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use requeue::InvalidConfig;
 use requeue_lambda::Config;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ mod settings;
 use effective_policy::EffectivePolicy;
 use settings::{Host, Setting};
 
-use crate::document::PolicyArgument;
+use crate::document::{InvalidDocument, PolicyArgument};
 use crate::function::DeployedFunction;
 use crate::table::Head::Text;
 use crate::table::Rows;
@@ -24,7 +25,8 @@ use crate::{Error, environment, output};
                         target are not shown. A secret or policy that is named by an ARN is not \
                         fetched.\n\n\
                         Permissions: with --function, lambda:GetFunctionConfiguration.\n\n\
-                        Exit status: 0; 1 if a setting is invalid or the function cannot be read.")]
+                        Exit status: 0; 1 if the policy or the function cannot be read; 3 if the \
+                        policy or a setting is invalid.")]
 pub(crate) struct Arguments {
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
     #[arg(long, value_name = "NAME")]
@@ -43,6 +45,18 @@ pub(crate) struct Arguments {
 const PREFIX: &str = "REQUEUE_";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    match print(arguments) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // As in `check`.
+        Err(error) if error.is::<InvalidDocument>() || error.is::<InvalidConfig>() => {
+            output::note(format_args!("error: {error}"));
+            Ok(ExitCode::from(output::FINDING))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn print(arguments: &Arguments) -> Result<(), Error> {
     let (variables, host) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), Host::Worker),
         Some(name) => {
@@ -62,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         show(&settings, &policy)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn is_setting((name, value): &(String, String)) -> bool {

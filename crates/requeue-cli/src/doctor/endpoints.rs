@@ -17,6 +17,11 @@ const SERVICES: [(&str, &str); 9] = [
     ("ssm", "SSM"),
 ];
 
+/// The service of permissions with this prefix, as AWS's settings name it.
+pub(super) fn service(prefix: &str) -> &'static str {
+    SERVICES.iter().find(|(name, _)| *name == prefix).map_or("AWS", |(_, id)| id)
+}
+
 /// The endpoints that the environment or AWS's files name.
 pub(crate) struct Endpoints(Vec<(&'static str, String)>);
 

@@ -5,7 +5,6 @@
 use std::cmp::Reverse;
 use std::process::ExitCode;
 
-use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
 mod parse;
@@ -29,6 +28,7 @@ use fetch::Clients;
 use first_hour::FirstHour;
 use show::Shown;
 
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::{Error, document, output};
 
@@ -46,7 +46,7 @@ use crate::{Error, document, output};
                         If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
                         and kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
                         ec2:DescribeVpcEndpoints and ec2:DescribeNatGateways. If the mapping is on \
-                        an alias: lambda:GetAlias. For --first-hour: logs:FilterLogEvents, \
+                        an alias: lambda:GetAlias. With a queue's name: sqs:GetQueueUrl. For --first-hour: logs:FilterLogEvents, \
                         sqs:SendMessage, and sqs:ReceiveMessage on the dead-letter queue. Without \
                         --send-test-messages the command only reads. If a permission is missing, \
                         its check is `unknown` and names the permission. AWS's environment counts: \
@@ -57,9 +57,8 @@ use crate::{Error, document, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
-    /// The region of the function and its queues. [default: that of the ARN or URL, else of AWS's
-    /// environment]
-    #[arg(long)]
+    /// The region, if the ARN or URL has none. [default: that of the AWS profile, or us-east-1]
+    #[arg(long, env = "AWS_REGION")]
     region: Option<String>,
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
     /// program sets its policy in code; `-` is the standard input. The command compares its
@@ -85,10 +84,10 @@ struct Subject {
     /// The function's name or ARN, with the alias or version that the mapping names.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The queue. The command checks the functions that it invokes; if there are none, a worker
-    /// with the settings of `requeue work` in this environment.
-    #[arg(long, value_name = "URL")]
-    queue_url: Option<String>,
+    /// The queue: its name, URL or ARN. The command checks the functions that it invokes; if there
+    /// are none, a worker with the settings of `requeue work` in this environment.
+    #[arg(long, alias = "queue-url", value_name = "QUEUE")]
+    queue: Option<QueueName>,
 }
 
 /// The exit status for a bad finding. Status 2 already means wrong options, and a script must not
@@ -145,28 +144,27 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
 
 /// One for each function.
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
-    let Arguments { subject: Subject { function, queue_url }, region, policy, .. } = arguments;
+    let Arguments { subject: Subject { function, queue }, region, policy, .. } = arguments;
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
     let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
-    let url = match queue_url {
-        Some(url) => {
-            Some(url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?)
-        }
-        None => None,
-    };
-    let named = region.clone().or_else(|| match (function, &url) {
+    let (sdk, region) = (crate::sdk::config().await, RegionArgument::of(region.as_deref()));
+    let (clients, mut deployments) = match (function, queue) {
         (Some(function), _) => {
-            function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2)).map(str::to_owned)
+            let of_arn = function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
+            let clients = Clients::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)));
+            let deployment = Box::pin(clients.function(function, policy.as_ref())).await?;
+            (clients, vec![deployment])
         }
-        (None, url) => url.as_ref().map(|url| url.arn("aws", "").region().to_owned()),
-    });
-    let clients = Clients::new(named.as_deref().filter(|region| !region.is_empty())).await?;
-    let mut deployments = match (function, url) {
-        (Some(function), _) => vec![Box::pin(clients.function(function, policy.as_ref())).await?],
-        (None, url) => {
-            let url = url.ok_or("--function or --queue-url is missing")?;
-            Box::pin(clients.queue(&url, policy.as_ref())).await?
+        (None, Some(queue)) => {
+            let found = queue.find("--queue", &region, &sdk).await?;
+            if let Some(text) = &found.note {
+                output::note(format_args!("note: {text}"));
+            }
+            let clients = Clients::new(&sdk, found.arn.region());
+            let deployments = Box::pin(clients.queue(found.arn, policy.as_ref())).await?;
+            (clients, deployments)
         }
+        (None, None) => return Err("--function or --queue is missing".into()),
     };
     for deployment in &mut deployments {
         deployment.queue_config = queue_config.clone().unwrap_or_default();

@@ -2,7 +2,6 @@
 //! of a function. It runs without a limit, with the limit in each execution environment, and with
 //! one limit that all share by a table, in virtual time, over the embedded queue.
 
-use std::fs;
 use std::io::stdout;
 use std::process::ExitCode;
 
@@ -24,12 +23,15 @@ use simulation::{Sharing, simulate};
 use crate::Error;
 use crate::output::outln;
 use crate::progress::CommandProgress;
+use crate::schedule::chart_file::ChartFile;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, span, thousands, wrapped};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let policy = arguments.policy.read()?;
+    // Opened first: the simulation takes its time.
+    let chart = arguments.svg.as_deref().map(ChartFile::open).transpose()?;
     if !arguments.json {
         head(arguments)?;
     }
@@ -41,10 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         runs.push(simulate(arguments, policy.clone(), sharing, &progress, &stop)?);
     }
     drop(progress);
-    if let Some(file) = &arguments.svg {
-        let chart = chart::svg(arguments, &runs)?;
-        fs::write(file, chart)
-            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    if let Some(chart) = chart {
+        chart.write(&chart::svg(arguments, &runs)?)?;
     }
     if arguments.json {
         let [none, nothing, table] = &runs[..] else { return Err("a run is missing".into()) };

@@ -11,6 +11,7 @@ use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, QueueConfig};
 
 pub(crate) mod chart;
+pub(crate) mod chart_file;
 mod cost;
 pub(crate) mod json;
 pub(crate) mod timeline;
@@ -18,6 +19,7 @@ pub(crate) mod panel;
 mod text;
 mod dead_lettering;
 
+use chart_file::ChartFile;
 use cost::Requests;
 use dead_lettering::DeadLettering;
 use timeline::{JitterRange, Timeline, WaitMode};
@@ -164,9 +166,7 @@ struct ClassSchedule {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let schedule = Schedule::of(arguments)?;
     if let Some(path) = &arguments.svg {
-        let chart = chart::svg(&schedule)?;
-        std::fs::write(path, chart)
-            .map_err(|error| format!("the chart {} cannot be written: {error}", path.display()))?;
+        ChartFile::open(path)?.write(&chart::svg(&schedule)?)?;
     }
     if arguments.json {
         outln!("{}", serde_json::to_string_pretty(&json::of(&schedule))?)?;

@@ -56,7 +56,13 @@ fn an_option_names_another_policy_and_an_arn_is_not_fetched() {
 #[test]
 fn a_wrong_setting_is_an_error() {
     let run = requeue_with(&[("REQUEUE_CONCURRENCY", "0")], &["config"]);
-    assert!(run.status == 1 && run.stderr.contains("REQUEUE_CONCURRENCY is `0`"), "{run:?}");
+    assert!(run.status == 3 && run.stderr.contains("REQUEUE_CONCURRENCY is `0`"), "{run:?}");
+    for command in ["config", "check"] {
+        let run = requeue(&[command, "--policy", r#"{"maxRetries": -1}"#]);
+        assert!(run.status == 3 && run.stderr.contains("has 1 problem:\n"), "{run:?}");
+        let run = requeue(&[command, "--policy", "none.json"]);
+        assert!(run.status == 1 && run.stderr.contains("cannot be read"), "{run:?}");
+    }
     let text = requeue(&["config"]).succeeded();
     assert!(text.contains("\npolicy: standard (default)\n"), "{text}");
 }

@@ -117,8 +117,8 @@ async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     let world = World::filled("annotate").await;
     let moved = "5 messages moved to their source queues\n";
     let copied = "5 messages copied to orders\n";
-    let full =
-        "error: the standard output cannot be written: No space left on device (os error 28)\n";
+    let full = "error: the standard output cannot be written: No space left on device (os error 28); \
+         redirect it to a file or pipe that takes it\n";
     for (arguments, done, is_done) in [
         (&["list"][..], "", false),
         (&["peek", "--json"], "", false),

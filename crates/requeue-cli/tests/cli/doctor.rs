@@ -20,10 +20,7 @@ const KEYS: [(&str, &str); 4] = [
 
 #[test]
 fn a_deployment_is_named_by_its_function_or_its_queue_and_not_by_both() {
-    for arguments in [
-        &["doctor"][..],
-        &["doctor", "--function", "orders", "--queue-url", "https://host/1/orders"],
-    ] {
+    for arguments in [&["doctor"][..], &["doctor", "--function", "orders", "--queue", "orders"]] {
         let run = requeue_with(&KEYS, arguments);
         assert_eq!((run.status, run.stdout.as_str()), (2, ""), "{}", run.stderr);
         assert!(run.stderr.contains("--function <NAME>"), "{}", run.stderr);
@@ -37,37 +34,24 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     let endpoint = format!("http://{address}");
     let with_endpoint: Vec<_> =
         KEYS.into_iter().chain([("AWS_ENDPOINT_URL", endpoint.as_str())]).collect();
+    let refused =
+        format!("{endpoint} refuses the connection; AWS_ENDPOINT_URL sets this endpoint: ");
     let function = &["doctor", "--function", "orders"][..];
     let nowhere =
         &["doctor", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"][..];
     for (variables, arguments, expected) in [
-        (&KEYS[3..], function, "no region is known; set AWS_REGION, or add --region REGION"),
         (
             &KEYS[2..],
             function,
-            "AWS does not respond in eu-west-1 (NoCredentials: no credentials found in chain); \
-             check the network, ",
+            "there are no AWS credentials in the environment or in AWS's files; ",
         ),
-        (
-            &with_endpoint[..],
-            function,
-            "AWS does not respond in eu-west-1 (NoAnswer: Connection refused",
-        ),
-        (
-            &with_endpoint[..],
-            nowhere,
-            "SQS does not respond in eu-west-1 (NoAnswer); check the network, ",
-        ),
+        (&with_endpoint[..], function, refused.as_str()),
+        (&with_endpoint[..], nowhere, refused.as_str()),
+        (&with_endpoint[..], &["doctor", "--queue", "orders"], refused.as_str()),
         (
             &KEYS[2..],
             nowhere,
-            "SQS does not respond in eu-west-1 (NoCredentials); check the network, \
-             AWS_ENDPOINT_URL, and that there are AWS credentials",
-        ),
-        (
-            &KEYS[..],
-            &["doctor", "--queue-url", "orders"],
-            "--queue-url orders is not the URL of an SQS queue, as in ",
+            "there are no AWS credentials in the environment or in AWS's files; ",
         ),
         (
             &KEYS[..],
@@ -77,7 +61,8 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     ] {
         let run = requeue_with(variables, arguments);
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
-        assert!(run.stderr.starts_with(&format!("error: {expected}")), "{}", run.stderr);
+        let error = run.stderr.lines().find_map(|line| line.strip_prefix("error: "));
+        assert!(error.is_some_and(|error| error.starts_with(expected)), "{}", run.stderr);
     }
 }
 
@@ -107,7 +92,7 @@ impl Alone {
         // No server listens there any more.
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
-            .args(["doctor", "--queue-url", &self.queue.url_at(&self.server.url())])
+            .args(["doctor", "--queue", self.queue.name()])
             .args(options)
             .env_clear()
             .envs(KEYS)
@@ -151,8 +136,8 @@ async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
     assert_eq!((status, stderr.as_str()), (3, ""), "{stdout}");
     assert!(stdout.lines().any(|line| line.starts_with("danger ")), "{stdout}");
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let reason =
-        "error: the standard output cannot be written: No space left on device (os error 28)\n";
+    let reason = "error: the standard output cannot be written: No space left on device (os error 28); \
+         redirect it to a file or pipe that takes it\n";
     assert_eq!(doctor(full.into()), (1, String::new(), reason.to_owned()));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

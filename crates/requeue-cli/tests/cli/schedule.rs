@@ -403,6 +403,10 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
     let failed = requeue(&["schedule", "--svg", nowhere.to_str().unwrap()]);
     assert_eq!((failed.status, failed.stdout.as_str()), (1, ""));
     assert!(failed.stderr.contains("cannot be written: No such file"), "{}", failed.stderr);
+    // Before the simulation begins.
+    let failed = requeue(&["simulate", "rate", "--svg", "/none/rate.svg"]);
+    let told = "error: the chart /none/rate.svg cannot be written: No such file";
+    assert!(failed.status == 1 && failed.stderr.starts_with(told), "{failed:?}");
 }
 
 #[test]

@@ -43,8 +43,8 @@ fn no_command_panics_when_its_output_cannot_be_written() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (status, said) = run_into(full, arguments);
         let last = said.lines().last().unwrap_or_default();
-        let reason =
-            "error: the standard output cannot be written: No space left on device (os error 28)";
+        let reason = "error: the standard output cannot be written: No space left on device (os error 28); \
+             redirect it to a file or pipe that takes it";
         assert_eq!((status, last), (Some(1), reason), "{arguments:?}: {said}");
 
         let (reader, writer) = std::io::pipe().unwrap();

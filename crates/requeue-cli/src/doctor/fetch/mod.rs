@@ -2,24 +2,24 @@
 //! them, and it judges nothing.
 
 use std::error::Error as _;
-use std::time::Duration;
 
 use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
-use requeue::aws::{self, SdkConfig};
+use requeue::aws::SdkConfig;
 use requeue::policy::RetryPolicy;
-use requeue::queue::QueueUrl;
+use requeue::queue::{CallError, QueueArn};
 use requeue::{QueueConfig, Variables};
+use requeue_aws::set_endpoint;
 use requeue_lambda::Config;
 
 use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
 use super::calls::{TooManyPages, cloudwatch};
 use super::diagnosis::TOO_MANY_PAGES;
 use super::facts::{Alarm, Deployment, FunctionSettings, Known, Mapping, Unread, Valid};
-use super::parse;
-use crate::{CREDENTIALS, Error};
+use super::{endpoints, parse};
+use crate::Error;
+use crate::failed_call::{FailedCall, call_error};
 
 mod calls;
 mod function;
@@ -29,8 +29,6 @@ mod table;
 
 use calls::OpenCalls;
 
-/// Longest wait for a response, with all retries.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const MAPPINGS: &str = "lambda:ListEventSourceMappings";
 
 pub(crate) struct Clients {
@@ -48,20 +46,10 @@ struct Named {
 }
 
 impl Clients {
-    /// By AWS's standard environment, in `region` if that is given.
-    pub(crate) async fn new(region: Option<&str>) -> Result<Self, Error> {
-        let timeouts = TimeoutConfig::builder().operation_timeout(OPERATION_TIMEOUT).build();
-        let calls = OpenCalls::none();
-        let mut config = aws::config().await.into_builder().timeout_config(timeouts);
-        if let Some(region) = region {
-            config = config.region(Region::new(region.to_owned()));
-        }
-        let config = config.build();
-        let region = config
-            .region()
-            .ok_or("no region is known; set AWS_REGION, or add --region REGION")?
-            .to_string();
-        Ok(Self { region, sqs: aws_sdk_sqs::Client::new(&config), sdk: config, calls })
+    pub(crate) fn new(sdk: &SdkConfig, region: &str) -> Self {
+        let region = region.to_owned();
+        let sdk = sdk.to_builder().region(Region::new(region.clone())).build();
+        Self { region, sqs: aws_sdk_sqs::Client::new(&sdk), sdk, calls: OpenCalls::none() }
     }
 
     /// The function of this name or ARN, with all its queues.
@@ -104,34 +92,22 @@ impl Clients {
         self.deployment(&configuration, named, mappings, policy).await
     }
 
-    /// The functions that the queue of this URL invokes; or the queue alone, as a worker's.
+    /// The functions that this queue invokes; or the queue alone, as a worker's.
     pub(crate) async fn queue(
         &self,
-        url: &QueueUrl,
+        queue: QueueArn,
         policy: Option<&RetryPolicy>,
     ) -> Result<Vec<Deployment>, Error> {
-        let source = self.reached(url.arn("aws", &self.region)).await;
-        match &source.queue {
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                let name = source.arn.name();
-                return Err(format!(
-                    "there is no queue {name} in {}; check its URL and the region",
-                    self.region
-                )
-                .into());
-            }
-            Err(Unread { permission, resource, code, is_answered: true }) => {
-                let needs = format!("use valid credentials with {permission}");
-                return Err(format!("{resource} cannot be read ({code}); {needs}").into());
-            }
-            Err(Unread { code, .. }) => {
-                let region = &self.region;
-                return Err(format!(
-                    "SQS does not respond in {region} ({code}); {CHECK} {CREDENTIALS}"
-                )
-                .into());
-            }
+        let source = self.reached(queue).await;
+        let error = match &source.queue {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(CallError::answered(400, "QueueDoesNotExist")),
+            Err(Unread { code, is_answered: true, .. }) => Some(CallError::answered(400, code)),
+            Err(Unread { code, .. }) => Some(CallError::ambiguous(code)),
+        };
+        if let Some(error) = error {
+            let queue = source.arn.to_string();
+            return Err(self.failed("sqs:GetQueueAttributes", &queue, &error).into());
         }
         let arn = source.arn.to_string();
         let mappings = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &arn);
@@ -238,63 +214,45 @@ impl Clients {
     }
 
     /// The error for a deployment that cannot be read.
-    pub(super) fn unreadable<E, R>(
+    pub(super) fn unreadable<E>(
         &self,
         permission: &str,
         resource: &str,
-        error: &SdkError<E, R>,
+        error: &SdkError<E>,
     ) -> String
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
-        R: std::fmt::Debug + 'static,
     {
-        let (code, region) = (code(error), &self.region);
-        if let SdkError::ServiceError(_) = error {
-            return format!(
-                "{resource} in {region} cannot be read ({code}); use valid credentials with \
-                 {permission}"
-            );
-        }
-        let mut innermost: &dyn std::error::Error = error;
-        while let Some(source) = innermost.source() {
-            innermost = source;
-        }
-        let reason = innermost.to_string();
-        format!(
-            "AWS does not respond in {region} ({code}: {}); {CHECK} {CREDENTIALS}",
-            reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
-        )
+        self.failed(permission, resource, &call_error(error))
+    }
+
+    fn failed(&self, permission: &str, resource: &str, error: &CallError) -> String {
+        let (prefix, operation) = permission.split_once(':').unwrap_or_default();
+        let service = endpoints::service(prefix);
+        let endpoint = set_endpoint(service, &self.sdk)
+            .unwrap_or_else(|| format!("the endpoint of {service} in {}", self.region));
+        FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
     }
 }
 
-const CHECK: &str = "check the network, AWS_ENDPOINT_URL, and that there are";
-
 /// The service's error code, or a word for the failure of the request.
-pub(super) fn code<E, R>(error: &SdkError<E, R>) -> String
+pub(super) fn code<E>(error: &SdkError<E>) -> String
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
-    R: std::fmt::Debug + 'static,
 {
-    let is_too_long = || error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>);
-    let word = match error {
-        SdkError::ConstructionFailure(_) if is_too_long() => TOO_MANY_PAGES,
-        SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => aws::NO_CREDENTIALS,
-        SdkError::TimeoutError(_) => "TimedOut",
-        SdkError::DispatchFailure(_) => "NoAnswer",
-        SdkError::ConstructionFailure(_) => "NotSent",
-        _ => "UnreadableAnswer",
-    };
-    error.code().unwrap_or(word).to_owned()
+    match error {
+        SdkError::ConstructionFailure(_)
+            if error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>) =>
+        {
+            TOO_MANY_PAGES.to_owned()
+        }
+        _ => call_error(error).code,
+    }
 }
 
-fn unread<E, R>(
-    permission: &'static str,
-    resource: &impl ToString,
-    error: &SdkError<E, R>,
-) -> Unread
+fn unread<E>(permission: &'static str, resource: &impl ToString, error: &SdkError<E>) -> Unread
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
-    R: std::fmt::Debug + 'static,
 {
     let is_answered = matches!(error, SdkError::ServiceError(_));
     Unread { permission, resource: resource.to_string(), code: code(error), is_answered }

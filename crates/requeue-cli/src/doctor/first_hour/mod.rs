@@ -25,6 +25,7 @@ use super::endpoints::Endpoints;
 use super::facts::Deployment;
 use super::fetch::Clients;
 use crate::Error;
+use crate::duration_argument::within;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -37,9 +38,9 @@ pub(crate) struct Options {
     #[arg(long, requires = "first_hour")]
     send_test_messages: bool,
     /// Longest wait for the results of --send-test-messages.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "send_test_messages",
-          value_parser = clap::value_parser!(u64).range(10..=3_600))]
-    wait: u64,
+    #[arg(long, value_name = "DURATION", default_value = "5m", requires = "send_test_messages",
+          value_parser = within(10..=3_600))]
+    wait: Duration,
 }
 
 /// The result.
@@ -69,7 +70,7 @@ pub(crate) async fn run(
     if !options.send_test_messages {
         return Ok(Some(FirstHour::Planned(Box::new(trial.into_plan()))));
     }
-    let steps = trial.run(Duration::from_secs(options.wait)).await?;
+    let steps = trial.run(options.wait).await?;
     Ok(Some(FirstHour::Tried(steps)))
 }
 

@@ -230,7 +230,7 @@ fn completed(plan: &Plan, seen: &Seen) -> Step {
 
 fn dead_letter(plan: &Plan, seen: &Seen) -> Step {
     let name = plan.dead_letters.name();
-    let look = format!("requeue dlq list --queue-url {}", plan.dead_letters.url());
+    let look = format!("requeue dlq list --queue {}", plan.dead_letters.url());
     let step = |level, found: String, meaning| {
         let remedies = if level == Level::Ok { Vec::new() } else { vec![look.clone()] };
         let expected = plan.arrival();
