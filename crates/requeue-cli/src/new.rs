@@ -6,8 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde_json::json;
+
 use crate::Error;
-use crate::output::outln;
+use crate::output::{self, outln};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -24,6 +26,9 @@ pub(crate) struct Arguments {
     /// Write a template for `cargo lambda new --template NAME` instead of a project.
     #[arg(long)]
     cargo_lambda: bool,
+    /// Print JSON: the directory, its files, and the commands to go on with.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
 }
 
 /// The path of a file in the project, and its text.
@@ -90,8 +95,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         };
         write(&root.join(path), &text)?;
     }
-    next(arguments, name)?;
+    tell(arguments, name, files)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell(arguments: &Arguments, name: &str, files: &[File]) -> Result<(), Error> {
+    let (description, steps) = next(arguments, name);
+    if arguments.json {
+        let prefix = if arguments.cargo_lambda { "template/" } else { "" };
+        let files = files.iter().chain([&GITIGNORE]).map(|(path, _)| format!("{prefix}{path}"));
+        let own = arguments.cargo_lambda.then(|| "CargoLambda.toml".to_owned());
+        return output::json(&json!({
+            "directory": arguments.directory.display().to_string(),
+            "files": own.into_iter().chain(files).collect::<Vec<_>>(),
+            "next": steps,
+        }));
+    }
+    outln!("{} {description}. Next:\n", arguments.directory.display())?;
+    for step in steps {
+        outln!("  {step}")?;
+    }
+    Ok(())
 }
 
 /// The last part of the path, if a package can have it as its name.
@@ -187,28 +211,34 @@ fn unwritable(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be written: {error}", path.display())
 }
 
-fn next(arguments: &Arguments, name: &str) -> Result<(), Error> {
+/// The description of the directory, and the commands to go on with.
+fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
     let directory = arguments.directory.display();
     if arguments.cargo_lambda {
-        outln!("{directory} is a template for cargo-lambda. Next:\n")?;
-        outln!("  cargo lambda new orders --template {directory}")?;
-        outln!("  cd orders")?;
-        outln!("  cargo test")?;
-    } else if arguments.http {
-        outln!("{directory} has the ready Lambda and its template. Next:\n")?;
-        outln!("  cd {directory}")?;
-        outln!("  sam build")?;
-        // Not guided: `--guided` accepts no empty value for the hidden parameters.
-        outln!("  sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\")?;
-        outln!("    --parameter-overrides TargetUrl=https://api.example.com/orders")?;
-    } else {
-        outln!("{directory} has a handler, its tests and its template. Next:\n")?;
-        outln!("  cd {directory}")?;
-        outln!("  cargo test")?;
-        outln!("  cargo build && requeue serve --function target/debug/{name}")?;
-        outln!("  sam build && sam deploy --guided")?;
+        return (
+            "is a template for cargo-lambda",
+            vec![
+                format!("cargo lambda new orders --template {directory}"),
+                "cd orders".to_owned(),
+                "cargo test".to_owned(),
+            ],
+        );
     }
-    Ok(())
+    let enter = format!("cd {directory}");
+    if arguments.http {
+        // Not guided: `--guided` accepts no empty value for the hidden parameters.
+        let deploy = "sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
+                      --parameter-overrides TargetUrl=https://api.example.com/orders";
+        let steps = vec![enter, "sam build".to_owned(), deploy.to_owned()];
+        return ("has the ready Lambda and its template", steps);
+    }
+    let steps = vec![
+        enter,
+        "cargo test".to_owned(),
+        format!("cargo build && requeue serve --function target/debug/{name}"),
+        "sam build && sam deploy --guided".to_owned(),
+    ];
+    ("has a handler, its tests and its template", steps)
 }
 
 #[cfg(test)]

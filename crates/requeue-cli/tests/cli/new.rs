@@ -122,6 +122,23 @@ fn a_template_for_cargo_lambda_has_its_variables_in_place_of_the_name() {
 }
 
 #[test]
+fn the_json_has_each_file_and_the_next_commands() {
+    for (options, last) in
+        [(&[][..], "sam build && sam deploy --guided"), (&["--cargo-lambda"], "cargo test")]
+    {
+        let directory = fresh("in-json");
+        let said = requeue(&[&["new", &directory, "--json"], options].concat()).succeeded();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let mut listed: Vec<&str> =
+            said["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, files(Path::new(&directory)), "{said}");
+        assert_eq!(said["directory"], directory);
+        assert_eq!(said["next"].as_array().unwrap().last().unwrap(), last);
+    }
+}
+
+#[test]
 fn another_checkout_can_be_named() {
     let directory = fresh("elsewhere");
     let other = scratch("another \"checkout\"");
