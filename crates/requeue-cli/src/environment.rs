@@ -18,7 +18,8 @@ pub(crate) fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> 
     })
 }
 
-/// Whether a variable is set, and not empty.
-pub(crate) fn is_set(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| !value.is_empty())
+/// The value of a variable. An empty one counts as unset.
+pub(crate) fn value(name: &str) -> Option<String> {
+    let value = env::var_os(name)?.to_string_lossy().into_owned();
+    Some(value).filter(|value| !value.is_empty())
 }

@@ -61,7 +61,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
     (
         "dlq discard",
         &[
-            "requeue dlq discard dead.jsonl --queue orders-dlq --class non-retryable --dry-run",
+            "requeue dlq discard dead.jsonl --queue orders-dlq --class temporary --dry-run",
             "requeue dlq discard dead.jsonl --queue orders-dlq --code outdated-fare",
         ],
     ),
@@ -70,7 +70,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
         &[
             "requeue dlq redrive --queue orders-dlq --class quota --dry-run",
             "requeue dlq redrive --queue orders-dlq --class quota --rate 50",
-            "requeue dlq redrive --queue orders-dlq --attribute tenant=acme --to orders-acme",
+            "requeue dlq redrive --queue orders-dlq --attribute tenant=acme --to acme",
         ],
     ),
     ("check", &["requeue check policy.json", "requeue check '{\"maxRetries\": 3}' --json"]),

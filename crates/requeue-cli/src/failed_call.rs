@@ -97,20 +97,36 @@ const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE && eval
                       AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
 
 pub(crate) fn without_credentials() -> String {
-    format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
+    match environment::value("AWS_PROFILE") {
+        None => {
+            format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
+        }
+        Some(profile) => format!(
+            "AWS_PROFILE is `{profile}`, and AWS's files have no credentials for this profile; `aws \
+             configure list-profiles` lists the profiles; {LOG_IN}"
+        ),
+    }
 }
 
 impl FailedCall<'_> {
     fn no_response(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
+        if let Some((variable, value)) = endpoint_variable(service)
+            && !["http://", "https://"].iter().any(|scheme| value.starts_with(scheme))
+        {
+            return write!(
+                f,
+                "{variable} is `{value}`, and an endpoint is a URL; begin it with http:// or https://"
+            );
+        }
         let fails = match code {
             CONNECTION_REFUSED => format!("{endpoint} refuses the connection"),
             "NoConnection" => format!("there is no connection to {endpoint} ({code})"),
             _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
         };
         match endpoint_variable(service) {
-            Some(variable) => write!(
+            Some((variable, _)) => write!(
                 f,
                 "{fails}; {variable} sets this endpoint: start the server there, or correct or \
                  unset {variable}"
@@ -176,11 +192,12 @@ fn own_variable(service: &str) -> String {
     format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
 }
 
-/// The variable that sets the endpoint of a service, in the order in which the SDK reads them.
-pub(crate) fn endpoint_variable(service: &str) -> Option<String> {
+/// The variable that sets the endpoint of a service, in the order in which the SDK reads them, and
+/// its value.
+pub(crate) fn endpoint_variable(service: &str) -> Option<(String, String)> {
     [own_variable(service), "AWS_ENDPOINT_URL".to_owned()]
         .into_iter()
-        .find(|name| environment::is_set(name))
+        .find_map(|name| environment::value(&name).map(|value| (name, value)))
 }
 
 fn is_throttled(code: &str) -> bool {

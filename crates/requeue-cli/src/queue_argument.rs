@@ -26,8 +26,17 @@ const MAX_NAME: usize = 80;
 pub(crate) struct RegionArgument {
     /// The region of the queue, if its URL or ARN has none. [default: that of the AWS profile, or
     /// us-east-1]
-    #[arg(long, help_heading = "Queue", env = "AWS_REGION")]
+    #[arg(long, help_heading = "Queue", env = "AWS_REGION", value_parser = region_name)]
     region: Option<String>,
+}
+
+/// Reads the name of a region; an empty variable counts as unset.
+pub(crate) fn region_name(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.chars().all(is_part) {
+        return Ok(text.to_owned());
+    }
+    Err("a region has lower-case letters, digits and hyphens; name it as in eu-west-1".to_owned())
 }
 
 impl RegionArgument {
@@ -164,8 +173,12 @@ async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue
 
 /// The endpoint without a slash at its end, and whether the settings name it.
 async fn endpoint(sdk: &SdkConfig, region: &str) -> Result<(String, bool), Error> {
-    let SqsEndpoint { url, is_set } =
-        SqsEndpoint::of(sdk, region).await.map_err(|error| error.to_string())?;
+    let SqsEndpoint { url, is_set } = SqsEndpoint::of(sdk, region).await.map_err(|error| {
+        format!(
+            "SQS has no endpoint in the region `{region}`: {error}; correct --region, \
+                 AWS_REGION or the AWS profile"
+        )
+    })?;
     Ok((url.trim_end_matches('/').to_owned(), is_set))
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
     /// The region of the function. [default: that of its ARN, else of AWS's environment]
-    #[arg(long)]
+    #[arg(long, value_parser = region_name)]
     region: Option<String>,
     #[command(flatten)]
     policy: PolicyArgument,

@@ -57,6 +57,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     dead_letters.warn().await;
     let stop = Stop::listen()?;
     let Some(exported) = export(arguments, &dead_letters, &stop).await? else {
+        note("no file was written, and nothing was deleted");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     };
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);

@@ -161,7 +161,7 @@ impl Filter {
         })
     }
 
-    /// In words: ` of class quota, for the reason too-old`.
+    /// In words, without the limit: ` of class quota, for the reason too-old`.
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
         for (name, values) in [
@@ -179,7 +179,6 @@ impl Filter {
         words.extend(self.since.and_then(moment).map(|since| format!("given up since {since}")));
         let attributes = self.attribute.iter();
         words.extend(attributes.map(|(name, value)| format!("with {name}={value}")));
-        words.extend(self.limit.map(|limit| format!("{limit} at most")));
         if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
     }
 }

@@ -31,7 +31,7 @@ use crate::stop::Stop;
 /// clap's own usage line shows an option as required even if a variable has set it.
 macro_rules! usage {
     ($arguments:literal) => {
-        concat!("requeue dlq ", $arguments, " <--queue <QUEUE>|--source-queue <QUEUE>>")
+        concat!("requeue dlq ", $arguments, " <--queue|--source-queue> <QUEUE>")
     };
 }
 

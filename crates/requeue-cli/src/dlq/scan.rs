@@ -47,6 +47,8 @@ pub(crate) struct Scan<'a> {
     /// Messages of the count that left the queue before the scan.
     gone: u64,
     seen: HashSet<String>,
+    /// The messages that the caller was given. After a signal it is given no more.
+    looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
     /// Messages that were made visible again, to receive them together with their successors.
@@ -76,6 +78,7 @@ impl<'a> Scan<'a> {
             first_alone: false,
             gone: 0,
             seen: HashSet::new(),
+            looked_at: 0,
             held: HeldMessages::default(),
             cut: CutGroups::default(),
             given_back: 0,
@@ -214,6 +217,7 @@ impl<'a> Scan<'a> {
     ) -> Visited {
         while !letters.is_empty() && !self.stop.is_told() {
             let rest = letters.split_off(letters.len().min(self.per_visit));
+            self.looked_at += letters.len();
             if visit(std::mem::replace(&mut letters, rest), &mut self.held).await?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -319,7 +323,7 @@ impl<'a> Scan<'a> {
     }
 
     pub(crate) fn looked_at(&self) -> usize {
-        self.seen.len()
+        self.looked_at
     }
 
     /// The time for which a received message is surely hidden.

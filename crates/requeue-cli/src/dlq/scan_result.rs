@@ -46,7 +46,7 @@ impl ScanResult {
                 self.unseen.of(Cause::TimeUp)
             )),
             ScanEnd::Interrupted => {
-                note(&format!("interrupted: {seen} looked at, and visible again unless redriven"));
+                note(&format!("interrupted after {seen}; those in the queue are visible again"));
             }
             ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough => {}
         }

@@ -28,7 +28,7 @@ use fetch::Clients;
 use first_hour::FirstHour;
 use show::Shown;
 
-use crate::queue_argument::{QueueName, RegionArgument};
+use crate::queue_argument::{QueueName, RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::{Error, document, output};
 
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
     /// The region, if the ARN or URL has none. [default: that of the AWS profile, or us-east-1]
-    #[arg(long, env = "AWS_REGION")]
+    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
     region: Option<String>,
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
     /// program sets its policy in code; `-` is the standard input. The command compares its

@@ -37,6 +37,34 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
+#[tokio::test]
+async fn messages_that_came_after_a_signal_do_not_count_as_looked_at() {
+    let world = World::filled("annotate").await;
+    let file = scratch("dlq-not-discarded.jsonl");
+    for (arguments, words) in [
+        (&["list"][..], ""),
+        (
+            &["discard", file.to_str().unwrap(), "--yes"],
+            "no file was written, and nothing was deleted",
+        ),
+    ] {
+        let calls = world.sqs.call_count("ReceiveMessage");
+        world.sqs.set_faults(|call| match call.operation.as_str() {
+            "ReceiveMessage" => Fault::RespondAfter(Duration::from_millis(700)),
+            _ => Fault::None,
+        });
+        let child = world.spawn(arguments);
+        until(|| world.sqs.call_count("ReceiveMessage") > calls).await;
+        signal(&child, "-INT");
+        let (code, said) = ended(child).await;
+        world.sqs.clear_faults();
+        let looked = "note: interrupted after 0 messages; those in the queue are visible again\n";
+        assert!(code == Some(130) && said.contains(looked) && said.contains(words), "{said}");
+        assert!(!file.exists() && world.counts() == (5, 0), "{said}");
+        world.assert_all_visible();
+    }
+}
+
 #[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn interrupted_it_leaves_everything_visible_and_nothing_lost() {

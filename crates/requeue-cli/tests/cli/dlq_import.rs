@@ -102,7 +102,10 @@ async fn a_mistake_is_found_before_the_first_message_is_sent() {
             "{\"messageId\":\"m\",\"body\":\"b\",\"messageAttributes\":{\"a\":{\"DataType\":\"String\"}}}\n",
             "has a message attribute without a value",
         ),
-        ("{\"messageId\":\"m\",\"body\":7}\n", "is no message of `requeue dlq export`"),
+        (
+            "{\"messageId\":\"m\",\"body\":7}\n",
+            "is not a message as `requeue dlq export` writes it",
+        ),
     ] {
         fs::write(&file, format!("{text}{last}")).unwrap();
         let run = import(&world, &file, &["--yes"]).await;
@@ -128,6 +131,19 @@ async fn a_mistake_is_found_before_the_first_message_is_sent() {
         elsewhere.status == 1 && elsewhere.stderr.contains("and not about arn:"),
         "{elsewhere:?}"
     );
+    // A file of somebody else stays as it is.
+    let queue = world.queue.name();
+    for (text, words) in [("a,b\n1,2\n", "line 1 is not a line of a report"), (&text, "line 1 is")]
+    {
+        let taken = crate::run::file("import-taken", text);
+        let run =
+            world.run(&["import", &file, "--queue", queue, "--report", &taken, "--yes"]).await;
+        assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
+        assert_eq!(fs::read_to_string(&taken).unwrap(), text);
+    }
+    let run = import(&world, &file, &["--report", "/dev/null", "--yes"]).await;
+    let words = "the report /dev/null is not a regular file; name another file with --report";
+    assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
     let other: Vec<&str> = text.lines().rev().collect();
     fs::write(&file, other.join("\n") + "\n").unwrap();
     let run = import(&world, &file, &["--yes"]).await;

@@ -25,6 +25,9 @@ fn a_deployment_is_named_by_its_function_or_its_queue_and_not_by_both() {
         assert_eq!((run.status, run.stdout.as_str()), (2, ""), "{}", run.stderr);
         assert!(run.stderr.contains("--function <NAME>"), "{}", run.stderr);
     }
+    let run = requeue_with(&KEYS, &["doctor", "--queue", "orders", "--region", "eu west"]);
+    let told = "a region has lower-case letters, digits and hyphens; name it as in eu-west-1";
+    assert!(run.status == 2 && run.stderr.contains(told), "{}", run.stderr);
 }
 
 #[test]
@@ -47,6 +50,16 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         ),
         (&with_endpoint[..], function, refused.as_str()),
         (&with_endpoint[..], nowhere, refused.as_str()),
+        (
+            &[KEYS[2], KEYS[3], ("AWS_PROFILE", "nobody")],
+            nowhere,
+            "AWS_PROFILE is `nobody`, and AWS's files have no credentials for this profile; ",
+        ),
+        (
+            &[KEYS[0], KEYS[1], ("AWS_ENDPOINT_URL", "localhost:4566")],
+            nowhere,
+            "AWS_ENDPOINT_URL is `localhost:4566`, and an endpoint is a URL; begin it with http://",
+        ),
         (&with_endpoint[..], &["doctor", "--queue", "orders"], refused.as_str()),
         (
             &KEYS[2..],

@@ -224,6 +224,34 @@ fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
 }
 
 #[test]
+fn an_interrupted_import_says_what_was_sent_and_how_to_go_on() {
+    side_by_side([()], async |()| {
+        let world = World::filled("annotate").await;
+        let lines: String = (0..25)
+            .map(|number| format!("{{\"messageId\":\"m{number}\",\"body\":\"b\"}}\n"))
+            .collect();
+        let file = file("terminal-import.jsonl", &lines);
+        let _ = std::fs::remove_file(format!("{file}.report"));
+        let queue = world.queue.name();
+        let line = ["dlq", "import", &file, "--queue", queue, "--rate", "1", "--yes"];
+        let typed = typed_at(&world, 80, Some("10 of 25 messages"), &line).await;
+        assert_eq!((typed.status, world.back().len()), (Some(130), 10), "{}", typed.output);
+        let lines = typed.fitting(200).join("\n");
+        for told in [
+            "10 messages sent to orders\n15 messages left, not sent yet\n",
+            "terminal-import.jsonl.report has each message that was sent; run the same command again",
+        ] {
+            assert!(lines.contains(told), "{told} in {lines}");
+        }
+        let again = world.run(&["import", &file, "--queue", queue, "--yes"]).await.succeeded();
+        assert!(
+            again.starts_with("15 messages sent to orders\n10 messages sent before"),
+            "{again}"
+        );
+    });
+}
+
+#[test]
 fn a_terminal_that_cannot_rewrite_a_line_gets_none() {
     let with = |name, value: &str| typed(80, None, &[(name, value.to_owned())], &OUTAGE);
     let dumb = with("TERM", "dumb");

@@ -84,7 +84,11 @@ impl ImportFile {
             )
         })?;
         if !metadata.is_file() {
-            return Err(format!("the export {shown} is not a regular file; name a file").into());
+            return Err(format!(
+                "the export {shown} is not a regular file; name a file that \
+                 `requeue dlq export` wrote"
+            )
+            .into());
         }
         Ok(Self { path: path.to_owned() })
     }
@@ -164,7 +168,7 @@ impl ImportFile {
             match reader.by_ref().take(MAX_LINE).read_line(&mut text) {
                 Ok(0) => None,
                 Ok(_) => Some(Line::read(number, &text).map_err(|problem| {
-                    format!("line {number} of {shown} {problem}; nothing of it was sent").into()
+                    format!("line {number} of {shown} {problem}; correct this line, or export the messages again").into()
                 })),
                 Err(error) => {
                     Some(Err(format!("line {number} of {shown} cannot be read: {error}").into()))
@@ -181,7 +185,10 @@ impl Line {
             return Err(format!("is longer than {MAX_LINE} bytes"));
         }
         let line: ExportedLine = serde_json::from_str(text).map_err(|error| {
-            format!("is no message of `requeue dlq export` (column {})", error.column())
+            format!(
+                "is not a message as `requeue dlq export` writes it (column {})",
+                error.column()
+            )
         })?;
         let attributes: Option<BTreeMap<_, _>> = line
             .message_attributes

@@ -108,9 +108,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut importer = Importer { sqs, to, report, first, sent: 0, failed: 0, fatal: None };
     let walked = importer.send_all(arguments, file, sent, summary, &stop).await;
     tell(arguments, to, summary, (importer.sent, importer.failed))?;
-    if importer.failed > 0 {
-        let path = path.display();
-        note(&format!("{path} has the lines that were not sent; run this again for them"));
+    if importer.sent < summary.left {
+        note(&format!(
+            "the report {} has each message that was sent; run the same command again to send the \
+             others",
+            path.display()
+        ));
     }
     walked?;
     match importer.fatal {
@@ -256,6 +259,10 @@ fn tell(
         count => format!("{} {words}\n", messages(count)),
     };
     let before = line(summary.lines - summary.left, "sent before, by the report");
-    let text = [result, before, line(failed, "not sent")].concat();
+    let waiting = match summary.left - sent - failed {
+        left if !arguments.dry_run => line(left, "left, not sent yet"),
+        _ => String::new(),
+    };
+    let text = [result, before, line(failed, "not sent"), waiting].concat();
     output::text(&text).inspect_err(|_| output::note(text.trim_end()))
 }

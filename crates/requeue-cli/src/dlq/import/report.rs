@@ -2,7 +2,7 @@
 //! The last line about a message counts.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -39,21 +39,50 @@ pub(super) struct Sent {
     path: String,
 }
 
+/// The beginning of each line, as serde writes it.
+const BEGINNING: &[u8] = br#"{"line":"#;
+/// The longest line: an id of 100 characters, an ARN and a code.
+const MAX_LINE: u64 = 4_096;
+
+/// Whether this may be the last line of a run that was killed.
+fn is_incomplete(text: &[u8]) -> bool {
+    text.starts_with(BEGINNING) || BEGINNING.starts_with(text)
+}
+
 impl Sent {
     /// Empty if there is no report yet.
     pub(super) fn read(path: &Path, to: &QueueArn) -> Result<Self, Error> {
         let shown = path.display().to_string();
-        let file = match File::open(path) {
-            Ok(file) => file,
+        let is_regular = match fs::metadata(path) {
+            Ok(metadata) => metadata.is_file(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(unreadable(&shown, &error).into()),
         };
-        let mut ids = HashMap::new();
-        for (at, text) in (1..).zip(BufReader::new(file).lines()) {
-            let text = text.map_err(|error| unreadable(&shown, &error))?;
-            // The last line of a run that was killed may be incomplete.
-            let Ok(line) = serde_json::from_str::<ReportLine>(&text) else {
-                crate::dlq::note(&format!("line {at} of the report {shown} is incomplete"));
+        if !is_regular {
+            return Err(format!(
+                "the report {shown} is not a regular file; name another file with --report"
+            )
+            .into());
+        }
+        let file = File::open(path).map_err(|error| unreadable(&shown, &error))?;
+        let (mut ids, mut reader) = (HashMap::new(), BufReader::new(file));
+        for at in 1_u64.. {
+            let mut text = Vec::new();
+            let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut text);
+            if read.map_err(|error| unreadable(&shown, &error))? == 0 {
+                break;
+            }
+            let Ok(line) = serde_json::from_slice::<ReportLine>(&text) else {
+                if !is_incomplete(text.trim_ascii_end()) {
+                    return Err(format!(
+                        "the file {shown} is there already, and its line {at} is not a line of a \
+                         report; name another file with --report"
+                    )
+                    .into());
+                }
+                crate::dlq::note(&format!(
+                    "line {at} of the report {shown} is incomplete, and does not count"
+                ));
                 continue;
             };
             if line.queue != to.to_string() {

@@ -184,10 +184,12 @@ impl RedriveRoute {
         let chosen = self.chosen.as_ref().filter(|_| self.to.is_none());
         let of = chosen.map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
         let words = arguments.filter.words();
-        let which = if of.is_empty() && words.is_empty() {
-            "they".to_owned()
-        } else {
-            format!("those{of}{words}")
+        let are_all = of.is_empty() && words.is_empty();
+        let which = match arguments.filter.limit {
+            None if are_all => "they".to_owned(),
+            None => format!("those{of}{words}"),
+            Some(limit) if are_all => format!("at most {limit} of them"),
+            Some(limit) => format!("at most {limit} of those{of}{words}"),
         };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
         format!("{has}; {which} will be copied to {self} and then deleted{fresh}")
