@@ -227,10 +227,9 @@ fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
 fn an_interrupted_import_says_what_was_sent_and_how_to_go_on() {
     side_by_side([()], async |()| {
         let world = World::filled("annotate").await;
-        let lines: String = (0..25)
-            .map(|number| format!("{{\"messageId\":\"m{number}\",\"body\":\"b\"}}\n"))
-            .collect();
-        let file = file("terminal-import.jsonl", &lines);
+        let line = |number| format!("{{\"messageId\":\"m{number}\",\"body\":\"b\"}}\n");
+        let lines: Vec<String> = (0..25).map(line).collect();
+        let file = file("terminal-import.jsonl", &lines.concat());
         let _ = std::fs::remove_file(format!("{file}.report"));
         let queue = world.queue.name();
         let line = ["dlq", "import", &file, "--queue", queue, "--rate", "1", "--yes"];

@@ -1,13 +1,10 @@
 //! Turns AWS's responses into facts. Sends no request, and reads no secret.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
-use requeue::policy::RetryPolicy;
 use requeue::queue::MAX_BATCH_BYTES;
-use requeue_lambda::Config;
 use serde_json::Value;
 
 use super::calls::cloudwatch;
@@ -15,13 +12,14 @@ use super::calls::dynamodb::TableDescription;
 use super::calls::lambda::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
-    Alarm, AllowedSources, Consumer, FunctionSettings, Known, Logs, Mapping, Metric, NatGateway,
-    PolicyPlace, QueueAttributes, RedriveSettings, RouteTable, State, TableProperties, Unread,
-    Valid, Vpc, VpcEndpoint,
+    Alarm, AllowedSources, Consumer, Known, Logs, Mapping, Metric, NatGateway, QueueAttributes,
+    RedriveSettings, RouteTable, State, TableProperties, Unread, Vpc, VpcEndpoint,
 };
 use crate::redrive_policy::{self, RedrivePolicy};
 
-const PREFIX: &str = "REQUEUE_";
+mod settings;
+
+pub(crate) use settings::{lacks_policy, read_valid, settings};
 
 /// A queue or a secret may name its key by the id alone, but IAM needs the ARN.
 pub(crate) fn key_name(key: &str, of: &str) -> String {
@@ -30,119 +28,6 @@ pub(crate) fn key_name(key: &str, of: &str) -> String {
     }
     let parts: Vec<&str> = of.split(':').collect();
     format!("{}:kms:{}:key/{key}", parts[..2].join(":"), parts[3..5].join(":"))
-}
-
-pub(crate) fn settings(
-    configuration: &FunctionConfiguration,
-    policy: Option<&RetryPolicy>,
-) -> FunctionSettings {
-    let environment = configuration.environment.as_ref();
-    if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
-        let resource = configuration
-            .kms_key_arn
-            .as_deref()
-            .unwrap_or("the key of the function's environment")
-            .to_owned();
-        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment").to_owned();
-        return FunctionSettings::Unread(Unread {
-            permission: "kms:Decrypt",
-            resource,
-            code,
-            is_answered: true,
-        });
-    }
-    let variables = environment.and_then(|environment| environment.variables.as_ref());
-    let variables =
-        variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
-    let function = configuration.function_name.as_deref().unwrap_or_default();
-    read_settings(variables, function, policy)
-}
-
-/// Reads the variables of a program that runs elsewhere. A policy from `--policy` counts instead of
-/// theirs.
-fn read_settings<'v>(
-    variables: impl IntoIterator<Item = (&'v str, &'v str)>,
-    function: &'v str,
-    policy: Option<&RetryPolicy>,
-) -> FunctionSettings {
-    let mut variables: HashMap<&str, &str> =
-        variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
-    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
-    let table = table.map(|name| (*name).to_owned());
-    let count = variables.len();
-    // In a function, these have other defaults than here.
-    for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
-        let value = variables.entry(name).or_default();
-        *value = if value.is_empty() { default } else { value };
-    }
-    let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
-    // A path in them means another machine's file.
-    if let Some(PolicyPlace::File(_)) = policy_place {
-        variables.remove("REQUEUE_POLICY");
-    }
-    let ((mut config, secrets), problems) = match read_valid(variables) {
-        Ok(read) => read,
-        Err(problems) => return FunctionSettings::Invalid(problems),
-    };
-    let policy_elsewhere = if policy.is_none() { policy_place } else { None };
-    if let Some(policy) = policy {
-        config.settings.policy = policy.clone();
-    }
-    FunctionSettings::Valid(Box::new(Valid {
-        config: config.settings,
-        lacks_policy: policy.is_none() && lacks_policy(&problems),
-        problems,
-        secrets,
-        variables: count,
-        policy_elsewhere,
-        names_strategy,
-        table,
-    }))
-}
-
-pub(crate) fn lacks_policy(problems: &[String]) -> bool {
-    problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"))
-}
-
-/// The settings, and the ARNs of the secrets in them.
-type ReadConfig = (Config, BTreeSet<String>);
-
-/// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
-/// problem begins with the name of its variable.
-pub(crate) fn read_valid<N, V>(
-    mut variables: HashMap<N, V>,
-) -> Result<(ReadConfig, Vec<String>), Vec<String>>
-where
-    N: AsRef<str> + Clone + Into<String> + Eq + Hash,
-    V: Clone + Into<String>,
-{
-    let mut problems = Vec::new();
-    loop {
-        let invalid = match Config::from_vars_without_secrets(variables.clone()) {
-            Ok(read) => return Ok((read, problems)),
-            Err(invalid) => invalid,
-        };
-        problems.extend_from_slice(invalid.problems());
-        let named: Vec<&str> = problems.iter().filter_map(|it| it.split(' ').next()).collect();
-        let before = variables.len();
-        variables.retain(|name, _| !named.contains(&name.as_ref()));
-        if variables.len() == before {
-            return Err(problems);
-        }
-    }
-}
-
-/// `None` if the setting has the policy itself.
-fn policy_place(value: &str) -> Option<PolicyPlace> {
-    let value = value.trim();
-    if value.is_empty() || value.starts_with('{') {
-        None
-    } else if value.starts_with("arn:") {
-        Some(PolicyPlace::Stored(value.to_owned()))
-    } else {
-        Some(PolicyPlace::File(value.to_owned()))
-    }
 }
 
 pub(crate) fn logs(configuration: &FunctionConfiguration) -> Logs {
@@ -367,102 +252,6 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> QueueAt
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(variables: &[(&str, &str)]) -> FunctionSettings {
-        read_settings(variables.iter().copied(), "orders", None)
-    }
-
-    fn valid(variables: &[(&str, &str)]) -> Valid {
-        match read(variables) {
-            FunctionSettings::Valid(valid) => *valid,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_path_in_the_settings_of_a_function_is_not_followed_on_this_machine() {
-        let read =
-            valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
-        let file = PolicyPlace::File("Cargo.toml".to_owned());
-        assert_eq!((read.variables, read.policy_elsewhere), (2, Some(file)));
-        assert_eq!(
-            valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
-            5
-        );
-        let mut given = RetryPolicy::default();
-        given.max_retries = 7;
-        let FunctionSettings::Valid(read) =
-            read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given))
-        else {
-            panic!()
-        };
-        assert_eq!((read.policy_elsewhere, read.config.policy.max_retries), (None, 7));
-    }
-
-    #[test]
-    fn a_function_writes_metrics_under_its_name_unless_told_otherwise() {
-        for (variables, expected) in [
-            (&[][..], Some("orders")),
-            (&[("REQUEUE_METRICS", ""), ("REQUEUE_SERVICE", "")], Some("orders")),
-            (&[("REQUEUE_SERVICE", "shop")], Some("shop")),
-            (&[("REQUEUE_METRICS", "off")], None),
-        ] {
-            let read = valid(variables);
-            let service = read.config.metrics.as_ref().map(|metrics| &*metrics.service);
-            assert_eq!((service, read.variables), (expected, variables.len()));
-        }
-    }
-
-    #[test]
-    fn a_policy_that_is_stored_at_an_arn_is_a_secret_that_the_function_reads() {
-        let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy";
-        let read = valid(&[("REQUEUE_POLICY", &format!(" {arn}:3"))]);
-        assert_eq!(read.policy_elsewhere, Some(PolicyPlace::Stored(format!("{arn}:3"))));
-        assert_eq!(read.secrets, [arn.to_owned()].into());
-        let given = RetryPolicy::default();
-        let FunctionSettings::Valid(read) =
-            read_settings([("REQUEUE_POLICY", arn)], "orders", Some(&given))
-        else {
-            panic!()
-        };
-        assert_eq!((read.policy_elsewhere, read.secrets), (None, [arn.to_owned()].into()));
-    }
-
-    #[test]
-    fn secrets_that_only_the_function_can_fetch_are_no_problem_and_are_not_shown() {
-        let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
-        let parameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing";
-        let headers =
-            format!(r#"{{"Authorization": "Bearer {secret}:token::", "X-Key": "s3cret"}}"#);
-        let signing = format!("{parameter}:3 {parameter}:live {secret}::AWSPREVIOUS:");
-        let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", &signing)]);
-        assert_eq!(read.secrets, [secret, parameter].map(str::to_owned).into());
-        assert!(!format!("{read:?}").contains("s3cret"));
-        let problems =
-            valid(&[("REQUEUE_HEADERS", "s3cret"), ("REQUEUE_SIGNING_SECRET", "whsec_s3cret")])
-                .problems;
-        assert_eq!(problems.len(), 2);
-        assert!(!problems.concat().contains("s3cret"), "{problems:?}");
-    }
-
-    #[test]
-    fn an_invalid_variable_hides_neither_the_others_nor_their_problems() {
-        let read = valid(&[
-            ("REQUEUE_STRATEGY", "visible"),
-            ("REQUEUE_CONCURRENCI", "9"),
-            ("REQUEUE_CONCURRENCY", "7"),
-        ]);
-        assert_eq!((read.config.limits.concurrency, read.lacks_policy), (7, false));
-        let names: Vec<&str> =
-            read.problems.iter().filter_map(|problem| problem.split(' ').next()).collect();
-        assert_eq!(names, ["REQUEUE_CONCURRENCI", "REQUEUE_STRATEGY"], "{:?}", read.problems);
-        let policy = [("REQUEUE_POLICY", r#"{"maxRetries": -1}"#), ("REQUEUE_MODE", "report")];
-        let read = valid(&policy);
-        assert_eq!((read.config.mode, read.lacks_policy), (requeue::Mode::Report, true));
-        let given = RetryPolicy::default();
-        let read = read_settings(policy, "orders", Some(&given));
-        assert!(matches!(read, FunctionSettings::Valid(read) if !read.lacks_policy));
-    }
 
     #[test]
     fn what_a_queue_says_is_read_in_each_of_its_forms() {
