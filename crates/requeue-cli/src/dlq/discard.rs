@@ -77,13 +77,18 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Deleted { count: deleted, gone, error } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
-    let kept = keep_gone(&arguments.file, &exported.ids, &gone);
+    let kept = keep_gone(&arguments.file, &exported.ids, &gone).map_err(|error| {
+        let file = arguments.file.display();
+        format!("{error}; import no message of {file}: those that were not deleted are in it too")
+    });
     // First the result: an error of the file must not hide the deletions.
     tell(arguments, &dead_letters, &exported, deleted)?;
-    match error.or(kept.err()) {
-        Some(error) => Err(error),
-        None if deleted == count => Ok(ExitCode::SUCCESS),
-        None => Ok(stop.exit_code(ExitCode::FAILURE)),
+    match (error, kept.err()) {
+        (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
+        (Some(error), None) => Err(error),
+        (None, Some(kept)) => Err(kept.into()),
+        (None, None) if deleted == count => Ok(ExitCode::SUCCESS),
+        (None, None) => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
 }
 
@@ -301,7 +306,10 @@ fn tell(
     };
     let left = match count - deleted {
         left if left > 0 && !arguments.dry_run => {
-            format!("{} not deleted: interrupted, or held by another reader\n", messages(left))
+            format!(
+                "{} not deleted: refused, interrupted, or held by another reader\n",
+                messages(left)
+            )
         }
         _ => String::new(),
     };

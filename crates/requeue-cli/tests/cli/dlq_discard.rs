@@ -84,6 +84,26 @@ async fn a_refused_deletion_is_told_and_leaves_no_file() {
 }
 
 #[tokio::test]
+async fn a_file_that_cannot_be_rewritten_is_told_after_the_result() {
+    let world = World::filled("annotate").await;
+    let file = export("discard-unwritten.jsonl");
+    let (removed, before) = (file.clone(), world.sqs.call_count(DELETE));
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        DELETE if call.of_operation > before + 1 => {
+            fs::remove_file(&removed).unwrap();
+            Fault::refuse(403, "AccessDenied")
+        }
+        _ => Fault::None,
+    });
+    let run = world.dlq(&["discard", &file, "--yes"]).await;
+    assert_eq!((run.status, world.counts()), (1, (4, 0)), "{run:?}");
+    assert!(run.stdout.starts_with("1 message deleted; "), "{run:?}");
+    for words in ["(AccessDenied)", "cannot be read: No such file", "import no message of "] {
+        assert!(run.stderr.contains(words), "{run:?}");
+    }
+}
+
+#[tokio::test]
 #[cfg_attr(not(target_os = "linux"), ignore = "needs a terminal by python3")]
 async fn the_question_has_the_counts_by_class() {
     let world = World::filled("annotate").await;
