@@ -6,6 +6,7 @@ use requeue::aws::SdkConfig;
 use crate::Error;
 use crate::doctor::calls::lambda::{self, FunctionConfiguration};
 use crate::failed_call::{FailedCall, call_error};
+use crate::queue_argument::RegionArgument;
 
 pub(crate) struct DeployedFunction {
     pub(crate) sdk: SdkConfig,
@@ -14,17 +15,12 @@ pub(crate) struct DeployedFunction {
 }
 
 impl DeployedFunction {
-    /// Finds a function by its name or ARN, in this region if one is given, else in that of its ARN
-    /// or of AWS's environment.
-    pub(crate) async fn find(name: &str, region: Option<&str>) -> Result<Self, Error> {
-        let mut sdk = crate::sdk::config().await.into_builder();
+    /// Finds a function by its name or ARN, in the region of its ARN, else in this one.
+    pub(crate) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
+        let sdk = crate::sdk::config().await;
         let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
-        if let Some(region) = region.or(of_arn) {
-            sdk = sdk.region(Region::new(region.to_owned()));
-        }
-        let sdk = sdk.build();
-        let region =
-            sdk.region().ok_or("no region is known; set AWS_REGION, or add --region REGION")?;
+        let region = of_arn.unwrap_or_else(|| region.or_of(&sdk));
+        let sdk = sdk.to_builder().region(Region::new(region.to_owned())).build();
         let configuration = lambda::function_configuration(&sdk, name).await.map_err(|error| {
             let error = call_error(&error);
             if error.code == "ResourceNotFoundException" {

@@ -50,7 +50,8 @@ impl RegionArgument {
 
     /// The region if none is given: that of the AWS profile, or the default.
     pub(crate) fn or_of<'a>(&'a self, sdk: &'a SdkConfig) -> &'a str {
-        let of_profile = || sdk.region().map(AsRef::as_ref);
+        let of_profile =
+            || sdk.region().map(AsRef::as_ref).filter(|region: &&str| !region.is_empty());
         self.given().or_else(of_profile).unwrap_or(DEFAULT_REGION)
     }
 }

@@ -15,6 +15,7 @@ use settings::{Host, Setting};
 
 use crate::document::{InvalidDocument, PolicyArgument};
 use crate::function::DeployedFunction;
+use crate::queue_argument::{RegionArgument, region_name};
 use crate::table::Head::Text;
 use crate::table::Rows;
 use crate::{Error, environment, output};
@@ -31,8 +32,9 @@ pub(crate) struct Arguments {
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The region of the function. [default: that of its ARN, else of AWS's environment]
-    #[arg(long, value_parser = region_name)]
+    /// The region of the function, if its ARN has none. [default: that of the AWS profile, or
+    /// us-east-1]
+    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
     region: Option<String>,
     #[command(flatten)]
     policy: PolicyArgument,
@@ -87,8 +89,9 @@ async fn of_function(
     arguments: &Arguments,
     name: &str,
 ) -> Result<(BTreeMap<String, String>, Host), Error> {
+    let region = RegionArgument::of(arguments.region.as_deref());
     let DeployedFunction { name, configuration, .. } =
-        DeployedFunction::find(name, arguments.region.as_deref()).await?;
+        DeployedFunction::find(name, &region).await?;
     let variables = match configuration.environment {
         Some(environment) if environment.error.is_some() => {
             return Err(format!(

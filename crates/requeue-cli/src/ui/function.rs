@@ -16,6 +16,7 @@ use crate::doctor::calls::logs::{LogEvent, log_events};
 use crate::failed_call::{FailedCall, call_error};
 use crate::function::DeployedFunction;
 use crate::observe::{Event, Events, Kind, LogLine, epoch_millis};
+use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
 
 /// The interval between two looks at the log. CloudWatch Logs allows five requests a second for an
@@ -42,7 +43,7 @@ pub(super) struct FunctionLog {
 }
 
 impl FunctionLog {
-    pub(super) async fn find(name: &str, region: Option<&str>) -> Result<Self, Error> {
+    pub(super) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
         let function = DeployedFunction::find(name, region).await?;
         let state =
             LiveState { source: "log", queue: function.name.clone(), ..LiveState::default() };
