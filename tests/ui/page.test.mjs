@@ -55,6 +55,26 @@ async function look(tab) {
 
 const groups = (tab) => tab.getByRole("table", { name: "Groups of messages" });
 const messages = (tab) => tab.getByRole("table", { name: "Messages of the group" });
+const latest = (tab) => tab.getByRole("region", { name: "Latest result" });
+
+// Plans the redrive of the chosen messages at this rate, and accepts the plan.
+async function plan(tab, rate) {
+  await tab.getByLabel(/Redrive at/).fill(String(rate));
+  await tab.getByRole("button", { name: "Plan the redrive" }).click();
+  await tab.getByRole("button", { name: /^Redrive \d+ messages?$/ }).click();
+}
+
+// The messages of each class, from these columns of a table.
+async function counts(table, named, columns) {
+  const all = {};
+  for (const row of await table.locator("tbody tr").all()) {
+    const cells = await row.locator("td").allTextContents();
+    const sum = columns.reduce((before, column) => before + Number(cells[column]), 0);
+    all[cells[named]] = (all[cells[named]] ?? 0) + sum;
+  }
+  return all;
+}
+
 const some = (count) => Array.from({ length: count }, (_, number) => world.deadLetter(number));
 
 // The status of a request with these headers.
@@ -190,9 +210,7 @@ test("the end of the page makes the messages of an unfinished look visible again
   const own = { cookie, origin: ui.origin, "x-requeue-ui": "1", "content-type": "application/json" };
   await fetch(`${ui.origin}/api/dead-letters/look`, { method: "POST", headers: own, body: "{}" });
   while ((await world.count(sqs, sqs.deadLetters)).inFlight === 0);
-  const ended = new Promise((resolve) => { ui.child.on("exit", resolve); });
-  ui.child.kill("SIGINT");
-  assert.equal(await ended, 130);
+  assert.equal(await world.stop(ui.child, "SIGINT"), 130);
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 2_000, inFlight: 0 });
 });
 
@@ -252,26 +270,18 @@ test("a redrive follows its plan at its rate, stops when told, and leaves the ot
   await tab.close();
 });
 
-test("a discard deletes exactly the messages of a complete export", async () => {
+test("a discard deletes exactly the messages of its file, and the page names the file", async () => {
   const { sqs, ui } = await letters(some(30), "--allow-redrive");
   const tab = await open(ui);
   await look(tab);
   const row = groups(tab).locator("tbody tr").first();
   const count = Number(await row.getByRole("button").textContent());
   await row.getByRole("checkbox").check();
-  const discard = tab.getByRole("button", { name: "Discard" });
-  assert.equal(await discard.isVisible(), false, "not before an export");
-  const refused = await tab.evaluate(async () => {
-    const post = (path, body) => fetch(path, { method: "POST", headers: { "content-type": "application/json", "x-requeue-ui": "1" }, body: JSON.stringify(body) });
-    const { selection } = await (await post("/api/dead-letters/selections", { snapshot: 1, groups: [0], messages: [] })).json();
-    return (await post(`/api/dead-letters/selections/${selection}/discard`, {})).status;
-  });
-  assert.equal(refused, 409, "the server refuses it too");
-  troubles = [];
   const downloading = tab.waitForEvent("download");
   await tab.getByRole("button", { name: "Export" }).click();
+  await tab.getByText(`Export of ${count} messages begun`).waitFor();
   const ids = (await readFile(await (await downloading).path(), "utf8")).trim().split("\n").map((line) => JSON.parse(line).messageId);
-  await discard.click();
+  await tab.getByRole("button", { name: "Discard" }).click();
   await tab.getByText(`${count} messages would be deleted from orders-dlq`).waitFor();
   await tab.getByRole("button", { name: "Delete" }).click();
   await tab.getByText(`${count} messages deleted`).first().waitFor();
@@ -279,9 +289,80 @@ test("a discard deletes exactly the messages of a complete export", async () => 
   const [kept, ...others] = await readdir(ui.directory);
   assert.match(kept, /^orders-dlq-discarded-\d+\.jsonl$/);
   assert.deepEqual(others, []);
+  await latest(tab).getByText(`the messages are in ${join(ui.directory, kept)}`).waitFor();
   const written = (await readFile(join(ui.directory, kept), "utf8")).trim().split("\n").map((line) => JSON.parse(line).messageId);
   assert.deepEqual(written, ids, "the command has a file of its own");
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 30 - count, inFlight: 0 });
+  await tab.close();
+});
+
+test("the result tells what happened to each class, and the reason of each message that stayed", async () => {
+  const later = JSON.parse(world.deadLetter(1));
+  later.retryState.v = 99;
+  const { sqs, ui } = await letters([...some(25), JSON.stringify(later)], "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  const { Messages: held } = await world.call(sqs, "ReceiveMessage", { QueueUrl: sqs.deadLetters, MaxNumberOfMessages: 2, VisibilityTimeout: 600 });
+  const before = await counts(groups(tab), 2, [1]);
+  await tab.getByLabel("Choose all groups").check();
+  await tab.getByLabel("fresh budget").check();
+  await plan(tab, 500);
+  await latest(tab).waitFor();
+  const result = tab.getByRole("table", { name: "Result by class" });
+  const after = await counts(result, 0, [2, 3]);
+  assert.deepEqual(after, before, "each class has all its messages");
+  const done = await counts(result, 0, [2]);
+  assert.equal(Object.values(done).reduce((all, one) => all + one, 0), 23);
+  const reasons = tab.getByRole("table", { name: "Messages with a reason" });
+  for (const { MessageId: id } of held) {
+    await reasons.getByRole("row", { name: id }).getByText("not received: another reader holds it").waitFor();
+  }
+  await reasons.getByText("written by a later version").waitFor();
+  assert.equal(await reasons.locator("tbody tr").count(), 3);
+  assert.equal((await world.count(sqs, sqs.queue)).visible, 23);
+  await tab.close();
+});
+
+test("another browser follows a running job, stops it, and finds the results of earlier ones", async () => {
+  const { sqs, ui } = await letters(some(40), "--allow-redrive");
+  const [tab, idle] = [await open(ui), await open(ui)];
+  await look(tab);
+  await groups(idle).waitFor();
+  await groups(tab).getByRole("checkbox").nth(1).check();
+  await plan(tab, 500);
+  await latest(tab).waitFor();
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await plan(tab, 1);
+  await tab.locator(".job:focus").waitFor();
+  await tab.getByText(/, \d\.\d\/s, .* left/).waitFor();
+  const other = await open(ui);
+  for (const watching of [idle, other]) await watching.getByRole("progressbar").waitFor();
+  await other.getByRole("button", { name: "Stop" }).click();
+  for (const watching of [tab, idle, other]) {
+    await latest(watching).getByText("of the chosen ones not copied").waitFor();
+    await watching.getByText("the job was stopped before this message").first().waitFor();
+  }
+  assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
+  await other.getByText("Earlier results (1)").click();
+  await other.locator("summary", { hasText: /^Redrive, .* 0 left$/ }).click();
+  assert.equal(await other.getByRole("table", { name: "Result by class" }).count(), 2);
+  for (const one of [tab, idle, other]) await one.close();
+});
+
+test("a page of an earlier start says that the server was restarted", async () => {
+  const { sqs, ui } = await letters(some(3));
+  const tab = await open(ui);
+  await world.stop(ui.child, "SIGKILL");
+  await tab.getByText("The server does not respond").waitFor();
+  const again = await world.page(sqs, "--queue", sqs.deadLetters, "--port", new URL(ui.url).port);
+  await tab.getByText("The server was restarted. Reload the page.").waitFor();
+  assert.equal(await tab.getByText("The server does not respond").isVisible(), false);
+  const other = await open(again);
+  await tab.getByRole("button", { name: "Reload" }).click();
+  await look(tab);
+  troubles = troubles.filter((text) => !/403|ERR_(CONNECTION_|EMPTY)/.test(text));
+  await other.close();
   await tab.close();
 });
 

@@ -48,7 +48,8 @@ export async function page(sqs, ...args) {
   // A discard leaves a file there.
   const directory = await mkdtemp(join(tmpdir(), "requeue-ui-"));
   directories.add(directory);
-  const { page: url, child } = await start(["ui", "--port", "0", ...args], ["page"], environment, directory);
+  const port = args.includes("--port") ? [] : ["--port", "0"];
+  const { page: url, child } = await start(["ui", ...port, ...args], ["page"], environment, directory);
   return { url, origin: new URL(url).origin, child, directory };
 }
 
@@ -115,6 +116,13 @@ export async function send(sqs, queue, bodies) {
     if (calls.length === 8) await Promise.all(calls.splice(0));
   }
   await Promise.all(calls);
+}
+
+// Waits for the end of a program after a signal.
+export function stop(child, signal) {
+  const ended = new Promise((resolve) => { child.on("exit", resolve); });
+  child.kill(signal);
+  return ended;
 }
 
 export async function launch() {

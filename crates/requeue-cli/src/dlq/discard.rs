@@ -15,6 +15,7 @@ use super::export::{Target, line};
 use super::held::HeldMessages;
 use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
+use super::outcome::{Outcome, Outcomes};
 use super::scan_result::ScanEnd;
 use super::{DeadLetters, QueueArguments, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
@@ -74,7 +75,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let progress = CommandProgress::shown(format!("deleting from {name}"));
-    let Deleted { count: deleted, gone, error } =
+    let Deleted { count: deleted, gone, error, .. } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
     let kept = keep_gone(&arguments.file, &exported.ids, &gone).map_err(|error| {
@@ -219,6 +220,8 @@ pub(crate) struct Deleted {
     pub(crate) count: u64,
     /// Their ids, and those of a request without a response, which may have deleted them.
     pub(crate) gone: HashSet<String>,
+    /// The outcome of each message that the command tried to delete.
+    pub(crate) outcomes: Outcomes,
     pub(crate) error: Option<Error>,
 }
 
@@ -234,16 +237,27 @@ impl Deleted {
             chunk.iter().map(|letter| letter.receipt_handle.as_str()).collect();
         match sqs.delete(&queue.arn, &handles).await {
             Ok(deletions) => {
-                for (letter, _) in chunk.iter().zip(deletions).filter(|(_, each)| each.is_ok()) {
-                    held.forget(&letter.id);
-                    self.count += 1;
-                    self.gone.insert(letter.id.clone());
+                for (letter, deletion) in chunk.iter().zip(deletions) {
+                    let outcome = match deletion {
+                        Ok(()) => {
+                            held.forget(&letter.id);
+                            self.count += 1;
+                            self.gone.insert(letter.id.clone());
+                            Outcome::done()
+                        }
+                        Err(error) => Outcome::left(error.code),
+                    };
+                    self.outcomes.insert(letter.id.clone(), outcome);
                 }
             }
             Err(error) => {
+                let mut why = error.code.clone();
                 if !matches!(error.kind, CallErrorKind::Refused | CallErrorKind::Malformed) {
                     self.gone.extend(chunk.iter().map(|letter| letter.id.clone()));
+                    why.push_str("; it may be deleted");
                 }
+                let left = |letter: &&Letter| (letter.id.clone(), Outcome::left(&why));
+                self.outcomes.extend(chunk.iter().map(left));
                 self.error = Some(sqs.refusal("DeleteMessageBatch", &queue.arn, &error));
             }
         }

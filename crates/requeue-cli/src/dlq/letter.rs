@@ -122,6 +122,10 @@ impl Filter {
         Self { limit, chosen: Some(ids), ..Self::default() }
     }
 
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.chosen.is_some()
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         let lists = [&self.class, &self.reason, &self.detail, &self.code, &self.id, &self.source];
         lists.iter().any(|list| !list.is_empty())

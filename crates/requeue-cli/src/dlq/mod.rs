@@ -16,6 +16,7 @@ mod held;
 mod import;
 pub(crate) mod letter;
 pub(crate) mod list;
+pub(crate) mod outcome;
 mod peek;
 pub(crate) mod redrive;
 pub(crate) mod scan;

@@ -17,7 +17,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str, &str); 14] = files! {
+const FILES: [(&str, &str, &str); 15] = files! {
     "/": HTML "index.html",
     "/style.css": CSS "style.css",
     "/icon.svg": SVG "icon.svg",
@@ -25,6 +25,7 @@ const FILES: [(&str, &str, &str); 14] = files! {
     "/api.js": JAVASCRIPT "api.js",
     "/dom.js": JAVASCRIPT "dom.js",
     "/job.js": JAVASCRIPT "job.js",
+    "/result.js": JAVASCRIPT "result.js",
     "/selection.js": JAVASCRIPT "selection.js",
     "/dead_letters.js": JAVASCRIPT "dead_letters.js",
     "/live.css": CSS "live.css",

@@ -1,10 +1,12 @@
 //! Long work of the page: one at a time in each place, with its progress, a stop and a result.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::response::Response;
 use http::StatusCode;
+use requeue::Clock;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -12,15 +14,27 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::server::{self, FailedRequest};
+use crate::dlq::letter::moment;
 use crate::progress::{CommandProgress, ProgressState};
 use crate::stop::Stop;
 
 /// How long the end of the page waits for a job, which makes messages visible again.
 const END_GRACE: Duration = Duration::from_secs(20);
 
-/// A place for one job. It keeps the latest one, so that the page can ask for its result.
+/// Results that a place keeps.
+const MAX_RESULTS: usize = 20;
+
+/// A place for one job. It keeps the latest one and the results before it, so that each browser can
+/// follow the job and see its result.
 #[derive(Clone, Default)]
-pub(super) struct JobPlace(Arc<Mutex<Option<Job>>>);
+pub(super) struct JobPlace(Arc<Mutex<Jobs>>);
+
+#[derive(Default)]
+struct Jobs {
+    latest: Option<Job>,
+    /// Jobs with a result, the latest first.
+    earlier: VecDeque<Job>,
+}
 
 #[derive(Clone)]
 struct Job {
@@ -28,7 +42,13 @@ struct Job {
     name: &'static str,
     progress: watch::Receiver<ProgressState>,
     told: watch::Sender<Option<u8>>,
-    end: Arc<OnceLock<Result<Value, String>>>,
+    started: SystemTime,
+    end: Arc<OnceLock<End>>,
+}
+
+struct End {
+    at: SystemTime,
+    result: Result<Value, String>,
 }
 
 /// A job for the page.
@@ -40,12 +60,14 @@ pub(super) struct JobJson {
     progress: ProgressState,
     is_running: bool,
     is_stopping: bool,
+    started: Option<String>,
+    ended: Option<String>,
     result: Option<Value>,
     error: Option<String>,
 }
 
 impl JobPlace {
-    fn latest(&self) -> MutexGuard<'_, Option<Job>> {
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,27 +77,39 @@ impl JobPlace {
         name: &'static str,
         work: impl FnOnce(CommandProgress, Stop) -> Result<Value, String> + Send + 'static,
     ) -> Result<Response, FailedRequest> {
-        let mut latest = self.latest();
-        if let Some(job) = latest.as_ref().filter(|job| job.is_running()) {
+        let mut jobs = self.jobs();
+        if let Some(job) = jobs.latest.as_ref().filter(|job| job.is_running()) {
             let error = format!("{} is running; wait for its end, or stop it", job.name);
             return Err(FailedRequest::new(StatusCode::CONFLICT, &error));
         }
         let (told, stop) = Stop::by_hand();
         let progress = CommandProgress::silent(name);
-        let number = latest.as_ref().map_or(1, |job| job.number + 1);
-        let job = Job { number, name, progress: progress.watch(), told, end: Arc::default() };
-        *latest = Some(job.clone());
+        let number = jobs.latest.as_ref().map_or(1, |job| job.number + 1);
+        let (progress_seen, started) = (progress.watch(), Clock::system().now());
+        let end = Arc::default();
+        let job = Job { number, name, progress: progress_seen, told, started, end };
+        jobs.begin(job.clone());
         let (end, state) = (Arc::clone(&job.end), job.json());
-        spawn_blocking(move || end.set(work(progress, stop)));
+        spawn_blocking(move || {
+            let result = work(progress, stop);
+            end.set(End { at: Clock::system().now(), result })
+        });
         Ok(server::json(&state))
     }
 
     pub(super) fn json(&self) -> Option<JobJson> {
-        self.latest().as_ref().map(Job::json)
+        self.jobs().latest.as_ref().map(Job::json)
+    }
+
+    /// The latest results, the newest first.
+    pub(super) fn results(&self) -> Vec<JobJson> {
+        let jobs = self.jobs();
+        let ended = jobs.latest.iter().filter(|job| job.has_result()).chain(&jobs.earlier);
+        ended.take(MAX_RESULTS).map(Job::json).collect()
     }
 
     pub(super) fn stop(&self) -> Response {
-        if let Some(job) = self.latest().as_ref() {
+        if let Some(job) = self.jobs().latest.as_ref() {
             job.told.send_replace(Some(0));
         }
         server::json(&self.json())
@@ -83,7 +117,7 @@ impl JobPlace {
 
     /// Stops the job and waits for its end, within limits.
     pub(super) async fn end(&self) {
-        let Some(job) = self.latest().clone().filter(Job::is_running) else { return };
+        let Some(job) = self.jobs().latest.clone().filter(Job::is_running) else { return };
         job.told.send_replace(Some(0));
         let _ = timeout(END_GRACE, async {
             while job.is_running() {
@@ -94,7 +128,21 @@ impl JobPlace {
     }
 }
 
+impl Jobs {
+    fn begin(&mut self, job: Job) {
+        if let Some(before) = self.latest.replace(job).filter(Job::has_result) {
+            self.earlier.push_front(before);
+            self.earlier.truncate(MAX_RESULTS);
+        }
+    }
+}
+
 impl Job {
+    /// Whether its end is worth keeping: an error, or a value.
+    fn has_result(&self) -> bool {
+        self.end.get().is_some_and(|end| end.result != Ok(Value::Null))
+    }
+
     fn is_running(&self) -> bool {
         self.end.get().is_none()
     }
@@ -107,8 +155,10 @@ impl Job {
             progress: self.progress.borrow().clone(),
             is_running: end.is_none(),
             is_stopping: end.is_none() && self.told.borrow().is_some(),
-            result: end.and_then(|end| end.as_ref().ok()).cloned(),
-            error: end.and_then(|end| end.as_ref().err()).cloned(),
+            started: moment(self.started),
+            ended: end.and_then(|end| moment(end.at)),
+            result: end.and_then(|end| end.result.as_ref().ok()).cloned(),
+            error: end.and_then(|end| end.result.as_ref().err()).cloned(),
         }
     }
 }

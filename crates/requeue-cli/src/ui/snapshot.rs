@@ -184,6 +184,12 @@ impl Snapshot {
         }
     }
 
+    /// The class and the failure of a message.
+    pub(super) fn kind(&self, at: usize) -> (&'static str, Option<&str>) {
+        let group = &self.groups[self.group_of[at]];
+        (group.class, group.code.as_deref())
+    }
+
     /// The messages of a group, from this position on.
     pub(super) fn rows(&self, group: usize, from: usize) -> Option<Vec<RowJson<'_>>> {
         let members = self.groups.get(group)?.members.iter().skip(from).take(PER_RESPONSE);

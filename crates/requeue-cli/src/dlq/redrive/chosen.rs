@@ -7,6 +7,7 @@ use super::result::RedriveResult;
 use super::route::RedriveRoute;
 use crate::Error;
 use crate::dlq::letter::Letter;
+use crate::dlq::outcome::Outcomes;
 use crate::dlq::{DeadLetters, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -17,6 +18,8 @@ pub(crate) struct RedriveEnd {
     pub(crate) lines: Vec<String>,
     /// Whether all chosen messages were redriven.
     pub(crate) is_complete: bool,
+    /// By the ids of the messages that the redrive received.
+    pub(crate) outcomes: Outcomes,
     pub(crate) error: Option<Error>,
 }
 
@@ -55,5 +58,5 @@ pub(crate) async fn redrive(
     if left > 0 {
         lines.push(format!("{} of the chosen ones not copied", messages(left)));
     }
-    Ok(RedriveEnd { lines, is_complete, error })
+    Ok(RedriveEnd { lines, is_complete, outcomes: result.copies.outcomes, error })
 }

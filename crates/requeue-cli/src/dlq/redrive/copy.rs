@@ -17,6 +17,7 @@ use super::route::{LeftBehind, RedriveRoute};
 use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
+use crate::dlq::outcome::{Outcome, Outcomes};
 use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -38,6 +39,9 @@ pub(crate) struct Tally {
     pub(crate) not_deleted: Vec<String>,
     /// Messages that were not copied, by the code of SQS or of this command.
     pub(crate) failed: BTreeMap<String, u64>,
+    /// The outcome of each message that was chosen by its id. Empty if the options choose messages,
+    /// because their number has no bound.
+    pub(crate) outcomes: Outcomes,
     /// An error that makes it pointless to continue.
     pub(crate) fatal: Option<Error>,
 }
@@ -99,6 +103,9 @@ struct ChunkResult {
 
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
+/// The note of a message that is in both queues.
+pub(crate) const NOT_DELETED: &str =
+    "copied, but not deleted here; a further redrive would duplicate it";
 /// The code of this command for a message that may soon be visible again.
 const LAPSED: &str = "visibility timeout over";
 
@@ -186,12 +193,15 @@ impl<'a> Copier<'a> {
                     Err("written by a later version".to_owned())
                 }
                 Ok(to) => Ok(to),
-                Err(reason_to_stay) => match self.tally.left.add(reason_to_stay) {
-                    Some(why) => Err(why),
-                    // A message of another queue is no failure: it does not count for --limit, and
-                    // in its FIFO group the chosen queue's messages may pass it.
-                    None => continue,
-                },
+                Err(reason_to_stay) => {
+                    self.note(&letter.id, || Outcome::left(reason_to_stay.words()));
+                    match self.tally.left.add(reason_to_stay) {
+                        Some(why) => Err(why),
+                        // A message of another queue is no failure: it does not count for --limit,
+                        // and in its FIFO group the chosen queue's messages may pass it.
+                        None => continue,
+                    }
+                }
             };
             room -= 1;
             let to = match to {
@@ -212,8 +222,15 @@ impl<'a> Copier<'a> {
         drafts
     }
 
+    fn note(&mut self, id: &str, outcome: impl FnOnce() -> Outcome) {
+        if self.filter.is_by_id() {
+            self.tally.outcomes.insert(id.to_owned(), outcome());
+        }
+    }
+
     fn fail(&mut self, letter: &Letter, code: &str) {
         *self.tally.failed.entry(code.to_owned()).or_default() += 1;
+        self.note(&letter.id, || Outcome::left(code));
         self.blocked.extend(letter.record.group_id.clone());
     }
 
@@ -317,7 +334,13 @@ impl<'a> Copier<'a> {
         if copied > 0 {
             *self.tally.copied.entry(to.name().to_owned()).or_default() += copied;
         }
-        carried.done.iter().for_each(|id| held.forget(id));
+        for id in &carried.done {
+            held.forget(id);
+            self.note(id, Outcome::done);
+        }
+        for id in &carried.not_deleted {
+            self.note(id, || Outcome::done_but(NOT_DELETED));
+        }
         self.tally.not_deleted.extend(carried.not_deleted);
         for (at, code) in carried.failed {
             self.fail(chunk[at].letter, &code);

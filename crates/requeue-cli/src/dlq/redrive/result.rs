@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arguments::Arguments;
-use super::copy::Tally;
+use super::copy::{NOT_DELETED, Tally};
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
@@ -101,9 +101,7 @@ impl RedriveResult {
             line(format!("{} not copied, and still here: {code}", messages(*count)));
         }
         for id in &copies.not_deleted {
-            line(format!(
-                "{id} copied, but not deleted here; a further redrive would duplicate it"
-            ));
+            line(format!("{id} {NOT_DELETED}"));
         }
         if let Some(remaining) = self.remaining {
             line(format!("about {} remain here after the interruption", messages(remaining)));

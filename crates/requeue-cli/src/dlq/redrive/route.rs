@@ -51,6 +51,18 @@ pub(crate) struct LeftBehind {
     by_claim: BTreeMap<String, u64>,
 }
 
+impl StayReason {
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Of(queue) => format!("of {queue}; redrive it with --source and --to"),
+            Self::Claims(queue) => {
+                format!("claims to come from {queue}; redrive it with --source and --to")
+            }
+            Self::Unknown(why) => why.clone(),
+        }
+    }
+}
+
 impl LeftBehind {
     /// Returns the reason of a message that stays for another cause.
     pub(crate) fn add(&mut self, reason_to_stay: StayReason) -> Option<String> {

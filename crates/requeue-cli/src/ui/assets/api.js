@@ -11,12 +11,17 @@ async function ask(path, options) {
     throw error;
   }
   document.getElementById("lost").hidden = true;
+  // Only a request without the token of this start gets a text.
+  const isOutdated = response.status === 403 && response.headers.get("content-type") !== "application/json";
+  document.getElementById("restarted").hidden = !isOutdated;
   if (response.status === 204) return null;
   if (response.headers.get("content-type") !== "application/json") throw new Error((await response.text()).trim());
   const value = await response.json();
   if (!response.ok) throw new Error(value.error);
   return value;
 }
+
+document.getElementById("reload").addEventListener("click", () => location.reload());
 
 export const read = (path, options = {}) => ask(path, options);
 

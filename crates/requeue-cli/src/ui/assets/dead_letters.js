@@ -3,10 +3,13 @@
 import { read, send } from "/api.js";
 import { ago, announce, count, h, span } from "/dom.js";
 import { follow } from "/job.js";
+import { earlier, problem, resultOf, title } from "/result.js";
 import { selectionBar } from "/selection.js";
 
 const ROOT = "/api/dead-letters";
 const GROUPS_AT_ONCE = 200;
+// How often the page asks for a job that another browser started.
+const WATCH = 2000;
 // The columns by which groups are told apart.
 const KEYS = [["class", "Class"], ["reason", "Reason"], ["code", "Failure"], ["tenant", "Tenant"]];
 
@@ -28,7 +31,7 @@ class Screen {
   constructor(root) {
     this.facts = h("div");
     this.work = h("div");
-    this.result = h("div", { "aria-live": "polite" });
+    this.result = h("div");
     this.list = h("div");
     this.messages = h("section", { "aria-label": "Messages", tabindex: "-1" });
     this.bar = h("div", { class: "dock" });
@@ -38,20 +41,41 @@ class Screen {
 
   leave() {
     this.isLeft = true;
+    clearTimeout(this.timer);
     this.ends();
   }
 
   async load() {
+    let results;
     try {
-      this.queue = await read(ROOT);
+      [this.queue, results] = await Promise.all([read(ROOT), read(`${ROOT}/results`)]);
     } catch (error) {
-      this.facts.replaceChildren(problem(error));
+      this.facts.replaceChildren(problem(error.message));
+      // No job has this number, so the next response loads the screen anew.
+      this.job = NaN;
+      this.watch();
       return;
     }
     if (this.isLeft) return;
     this.showFacts();
+    this.showResults(results);
     this.showGroups();
+    this.job = this.queue.job?.number;
     if (this.queue.job?.isRunning) this.follow();
+    else this.watch();
+  }
+
+  // Another browser may start a job.
+  watch() {
+    clearTimeout(this.timer);
+    if (this.isLeft) return;
+    this.timer = setTimeout(async () => {
+      const job = await read(`${ROOT}/job`).catch(() => undefined);
+      if (this.isLeft || this.isFollowing) return;
+      if (job === undefined || job?.number === this.job) this.watch();
+      else if (job?.isRunning) this.follow();
+      else this.load();
+    }, WATCH);
   }
 
   showFacts() {
@@ -70,31 +94,41 @@ class Screen {
     try {
       await send(`${ROOT}/${action}`);
     } catch (error) {
-      this.result.replaceChildren(problem(error));
+      this.result.replaceChildren(problem(error.message));
       return;
     }
     this.follow();
+    this.work.firstChild.focus();
   }
 
   follow() {
+    this.isFollowing = true;
     this.look.disabled = true;
-    this.result.replaceChildren();
-    for (const part of [this.list, this.messages, this.bar]) part.replaceChildren();
+    for (const part of [this.result, this.list, this.messages, this.bar]) part.replaceChildren();
     this.ends = follow(this.work, `${ROOT}/job`, (job) => this.end(job));
   }
 
   async end(job) {
+    this.isFollowing = false;
+    const hadFocus = this.work.contains(document.activeElement);
     await this.load();
-    if (!job) return;
-    const error = job.error ?? job.result?.error;
-    const lines = job.result?.lines ?? [];
-    if (lines.length > 0) {
-      this.result.append(h("div", { class: job.result.isComplete ? "done" : "warning" }, lines.map((line) => h("p", {}, line))));
-      this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
+    if (this.isLeft || !job) return;
+    announce(job.error ?? (job.result ? [...job.result.lines, job.result.error].filter(Boolean).join(". ") : count(this.queue.snapshot?.count ?? 0, "message")));
+    if (!hadFocus) return;
+    (this.result.querySelector(".latest") ?? this.list.querySelector("table") ?? this.look).focus({ preventScroll: true });
+  }
+
+  // The latest result is open, unless a look came after it.
+  showResults(results) {
+    const isLatest = results[0]?.number === this.queue.job?.number;
+    const latest = isLatest ? results[0] : null;
+    this.result.replaceChildren();
+    if (latest) {
+      this.result.append(h("section", { class: "latest", tabindex: "-1", "aria-label": "Latest result" }, h("h2", {}, title(latest)), resultOf(latest)));
+      if (latest.result) this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
     }
-    if (error) this.result.append(problem(new Error(error)));
-    announce(error ?? (lines.join(". ") || count(this.queue.snapshot?.count ?? 0, "message")));
-    (this.list.querySelector("table") ?? this.look).focus({ preventScroll: true });
+    const others = earlier(latest ? results.slice(1) : results);
+    if (others) this.result.append(others);
   }
 
   showGroups() {
@@ -238,7 +272,7 @@ class Screen {
       try {
         part = await read(`${ROOT}/looks/${number}/groups/${group.at}/${from}`);
       } catch (error) {
-        more.replaceChildren(problem(error));
+        more.replaceChildren(problem(error.message));
         return;
       }
       rows.append(...part.flatMap((message) => this.message(group, message)));
@@ -294,7 +328,7 @@ class Screen {
     try {
       facts = await read(path);
     } catch (error) {
-      root.replaceChildren(problem(error));
+      root.replaceChildren(problem(error.message));
       return;
     }
     const body = h("div");
@@ -334,7 +368,7 @@ async function showBody(root, path) {
   try {
     body = await read(`${path}/body`);
   } catch (error) {
-    root.append(problem(error));
+    root.append(problem(error.message));
     return;
   }
   const notes = [];
@@ -345,10 +379,6 @@ async function showBody(root, path) {
     h("pre", { tabindex: "0", class: "body", "aria-label": "Body" }, body.text),
     h("p", {}, h("a", { href: `${path}/download`, download: "" }, "Download the body")),
   );
-}
-
-export function problem(error) {
-  return h("p", { class: "problem", role: "alert" }, error.message);
 }
 
 function bytes(number) {

@@ -1,9 +1,12 @@
 // Follows a job of the server: its progress, a button that stops it, and its end.
 
 import { read, send } from "/api.js";
-import { announce, h } from "/dom.js";
+import { announce, h, span } from "/dom.js";
 
 const INTERVAL = 250;
+// The rate is that of the last seconds, and from less time it is a guess.
+const MEASURED = 15_000;
+const LEAST = 2_000;
 
 // Shows the job at this path in the element, and calls `ended` with it. Returns a function that ends
 // the watch; the job goes on.
@@ -15,13 +18,18 @@ export function follow(root, path, ended) {
     type: "button",
     click: async () => {
       stop.disabled = true;
-      await send(`${path}/stop`);
+      try {
+        await send(`${path}/stop`);
+      } catch {
+        stop.disabled = false;
+      }
     },
   }, "Stop");
-  root.replaceChildren(h("div", { class: "job" }, step, h("div", { class: "bar" }, bar, counts, stop)));
+  root.replaceChildren(h("section", { class: "job", tabindex: "-1", "aria-label": "Running job" }, step, h("div", { class: "bar" }, bar, counts, stop)));
   announce("The work has begun.");
   let timer;
   let isWatched = true;
+  const pace = new Pace();
   const look = async () => {
     let job;
     try {
@@ -33,8 +41,8 @@ export function follow(root, path, ended) {
     if (!isWatched) return;
     if (!job || !job.isRunning) {
       isWatched = false;
-      root.replaceChildren();
       ended(job);
+      root.replaceChildren();
       return;
     }
     const { done, total, failed, unit, step: name } = job.progress;
@@ -46,7 +54,8 @@ export function follow(root, path, ended) {
       bar.removeAttribute("value");
     }
     const of = total ? ` of ${Math.max(total, done).toLocaleString("en")}` : "";
-    counts.textContent = unit ? `${done.toLocaleString("en")}${of} ${unit}${failed ? `, ${failed} failed` : ""}` : "";
+    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pace.of(job.progress)] : [];
+    counts.textContent = parts.filter(Boolean).join(", ");
     timer = setTimeout(look, INTERVAL);
   };
   look();
@@ -54,4 +63,26 @@ export function follow(root, path, ended) {
     isWatched = false;
     clearTimeout(timer);
   };
+}
+
+// The rate of a job, and the time that is left.
+class Pace {
+  constructor() {
+    this.seen = [];
+  }
+
+  of({ done, total, unit }) {
+    if (this.unit !== unit) this.seen = [];
+    this.unit = unit;
+    const now = performance.now();
+    this.seen = this.seen.filter(({ at }) => now - at <= MEASURED);
+    this.seen.push({ at: now, done });
+    const [first] = this.seen;
+    const seconds = (now - first.at) / 1000;
+    if (now - first.at < LEAST || done <= first.done) return [];
+    const rate = (done - first.done) / seconds;
+    const left = total > done ? `${span(Math.max(1000, (total - done) / rate * 1000))} left` : null;
+    // Seconds pass at one in a second.
+    return [unit === "s" ? null : `${rate < 10 ? rate.toFixed(1) : Math.round(rate).toLocaleString("en")}/s`, left];
+  }
 }

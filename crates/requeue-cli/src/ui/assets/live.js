@@ -1,5 +1,6 @@
 // The screen "Live": the events of the worker or the function that runs in the same process.
 
+import { read } from "/api.js";
 import { announce, count, h, span } from "/dom.js";
 import { colours, drawLife, drawRates } from "/live_chart.js";
 import { CLASSES, Messages } from "/live_messages.js";
@@ -90,13 +91,14 @@ class Screen {
     this.source = new EventSource(`/api/live/events${from}`);
     this.source.onmessage = ({ data }) => {
       this.breaks = 0;
-      document.getElementById("lost").hidden = true;
+      for (const id of ["lost", "restarted"]) document.getElementById(id).hidden = true;
       this.take(JSON.parse(data));
     };
     this.source.onerror = () => {
       this.source.close();
       this.breaks += 1;
-      document.getElementById("lost").hidden = this.breaks < 2;
+      // Its response tells whether the server is gone, or was restarted.
+      if (this.breaks > 1) read("/api/page").catch(() => {});
       this.retry = setTimeout(() => this.connect(), Math.min(5000, 500 * 2 ** this.breaks));
     };
   }

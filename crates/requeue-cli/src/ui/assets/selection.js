@@ -1,16 +1,16 @@
-// The bar of the chosen messages: export, redrive by a plan, and discard after an export.
+// The bar of the chosen messages: export, redrive by a plan, and discard.
 
 import { send } from "/api.js";
-import { announce, count, h } from "/dom.js";
+import { count, h } from "/dom.js";
 
 const ROOT = "/api/dead-letters";
 
 // Fills the element, which is hidden while nothing is chosen. `act` is called with an action that the
 // user accepted, and the number of its selection.
 export function selectionBar(root, queue, act) {
+  const name = queue.queue.split(":").pop();
   let chosen;
-  // The selection whose export was saved.
-  let exported = null;
+  const saved = h("span", { class: "muted", role: "status" });
   const status = h("strong", { role: "status" });
   const rate = h("input", { type: "number", min: "1", max: "500", value: "10", id: "rate" });
   const fresh = h("input", { type: "checkbox" });
@@ -31,9 +31,7 @@ export function selectionBar(root, queue, act) {
     const { selection, count: messages } = await select();
     link.href = `${ROOT}/selections/${selection}/export`;
     link.click();
-    exported = selection;
-    discard.hidden = !queue.mayRedrive;
-    announce(`${count(messages, "message")} exported. Nothing was deleted.`);
+    saved.textContent = `Export of ${count(messages, "message")} begun: the browser saves ${name}.jsonl. Nothing was deleted.`;
   });
   const plan = attempt(async () => {
     if (!rate.reportValidity()) return;
@@ -52,33 +50,34 @@ export function selectionBar(root, queue, act) {
     });
   });
 
-  const discard = h("button", {
-    type: "button",
-    class: "danger",
-    hidden: true,
-    click: () => ask(root, {
-      title: "Discard the exported messages",
-      lines: [`${status.textContent.replace(" chosen", "")} would be deleted from ${queue.queue.split(":").pop()}`],
-      notes: ["Check the exported file first. Only it can bring the messages back, with requeue dlq import."],
+  const discard = attempt(async () => {
+    const { selection, count: messages } = await select();
+    ask(root, {
+      title: "Discard the chosen messages",
+      lines: [`${count(messages, "message")} would be deleted from ${name}`],
+      notes: [
+        "The command first writes the messages to a new file in the directory where it was started. The result names the file.",
+        "Only this file can bring the messages back, with requeue dlq import.",
+      ],
       action: "Delete",
       kind: "danger",
-      accept: () => act("discard", exported),
-    }),
-  }, "Discard");
+      accept: () => act("discard", selection),
+    });
+  });
   const controls = queue.mayRedrive
     ? [
+      h("button", { type: "button", class: "danger", click: discard }, "Discard"),
       h("label", { for: "rate" }, "Redrive at ", rate, " a second"),
       h("label", {}, fresh, " fresh budget"),
       h("button", { type: "button", class: "primary", click: plan }, "Plan the redrive"),
     ]
     : [h("span", { class: "muted" }, "Read-only. The option --allow-redrive allows redrives.")];
-  const bar = h("div", { class: "selection", hidden: true }, status, h("button", { type: "button", click: save }, "Export"), discard, controls, failed, link);
+  const bar = h("div", { class: "selection", hidden: true }, status, h("button", { type: "button", click: save }, "Export"), controls, saved, failed, link);
   root.append(bar);
   return {
     update(messages, selection) {
       chosen = selection;
-      exported = null;
-      discard.hidden = true;
+      saved.textContent = "";
       bar.hidden = messages === 0;
       const text = `${count(messages, "message")} chosen`;
       if (status.textContent !== text) status.textContent = text;

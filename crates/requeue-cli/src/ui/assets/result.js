@@ -1,0 +1,64 @@
+// The result of a redrive or a discard: its counts by class and failure, and the messages that stayed.
+
+import { count, h } from "/dom.js";
+
+const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Deleted"], look: ["Look", "Done"] };
+
+// The whole result of a job that has ended.
+export function resultOf(job) {
+  const { result, error } = job;
+  if (!result) return error ? [problem(error)] : [];
+  const lines = h("div", { class: result.isComplete ? "done" : "warning" }, result.lines.map((line) => h("p", {}, line)));
+  return [lines, result.error ? problem(result.error) : null, kinds(job), listed(result)].filter(Boolean);
+}
+
+// The jobs before the latest one, each closed.
+export function earlier(jobs) {
+  if (jobs.length === 0) return null;
+  return h("details", { class: "earlier" },
+    h("summary", {}, `Earlier results (${jobs.length})`),
+    h("p", { class: "muted" }, "The command keeps the last 20 results until it ends."),
+    jobs.map((job) => {
+      // Many messages would make the page slow, so a result is built when it is opened.
+      const build = () => { if (details.children.length === 1) details.append(...resultOf(job)); };
+      const details = h("details", { toggle: build }, h("summary", {}, title(job)));
+      return details;
+    }));
+}
+
+export function title({ name, ended, result, error }) {
+  const [action, done] = ACTIONS[name];
+  const counts = result ? `${count(result.done, "message")} ${done.toLowerCase()}, ${result.left.toLocaleString("en")} left` : error;
+  return `${action}, ${new Date(ended).toLocaleTimeString()}: ${counts}`;
+}
+
+function kinds({ name, result }) {
+  const heads = [["Class"], ["Failure"], [ACTIONS[name][1], "number"], ["Left", "number"]];
+  const number = (value) => h("td", { class: "number" }, value.toLocaleString("en"));
+  const rows = result.kinds.map(({ class: of, code, done, left }) => h("tr", {},
+    h("td", {}, h("span", { class: `class ${of}` }, of)), h("td", { class: "text" }, failure(code)), number(done), number(left)));
+  return table("Result by class", heads, rows);
+}
+
+function listed({ listed: messages, notListed }) {
+  if (messages.length === 0) return null;
+  const heads = [["Message"], ["Class"], ["Failure"], ["Reason"]];
+  const rows = messages.map(({ messageId, class: of, code, why }) => h("tr", {},
+    h("td", { class: "mono" }, messageId), h("td", {}, h("span", { class: `class ${of}` }, of)), h("td", { class: "text" }, failure(code)), h("td", { class: "text" }, why)));
+  return h("details", { open: true },
+    h("summary", {}, `${count(messages.length + notListed, "message")} with a reason to check`),
+    table("Messages with a reason", heads, rows, "long"),
+    notListed > 0 ? h("p", { class: "muted" }, `${count(notListed, "further message")} not listed.`) : null);
+}
+
+function table(name, heads, rows, kind = "") {
+  return h("div", { class: `scroll result ${kind}`, tabindex: kind ? "0" : null }, h("table", { "aria-label": name },
+    h("thead", {}, h("tr", {}, heads.map(([head, kind]) => h("th", { scope: "col", class: kind }, head)))),
+    h("tbody", {}, rows)));
+}
+
+const failure = (code) => code ?? h("span", { class: "muted" }, "none");
+
+export function problem(text) {
+  return h("p", { class: "problem", role: "alert" }, text);
+}

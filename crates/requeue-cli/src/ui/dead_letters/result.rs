@@ -1,0 +1,105 @@
+//! The result of a redrive or a discard for the page: its counts by class and failure, and the
+//! messages that stayed, with the reason of each.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Error;
+use crate::dlq::outcome::Outcomes;
+use crate::ui::snapshot::Snapshot;
+
+/// Messages that a result lists one by one. The server keeps several results in memory.
+const MAX_LISTED: usize = 500;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ResultJson<'a> {
+    lines: Vec<String>,
+    is_complete: bool,
+    error: Option<String>,
+    done: usize,
+    left: usize,
+    kinds: Vec<KindJson<'a>>,
+    listed: Vec<ListedJson<'a>>,
+    not_listed: usize,
+}
+
+/// The messages of one class and failure.
+#[derive(Serialize)]
+struct KindJson<'a> {
+    class: &'static str,
+    code: Option<&'a str>,
+    done: usize,
+    left: usize,
+}
+
+/// A message that stayed, or whose end is in doubt.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedJson<'a> {
+    message_id: &'a str,
+    class: &'static str,
+    code: Option<&'a str>,
+    why: &'a str,
+}
+
+/// The end of a job, before it is counted.
+pub(super) struct JobEnd {
+    pub(super) lines: Vec<String>,
+    pub(super) is_complete: bool,
+    pub(super) outcomes: Outcomes,
+    pub(super) error: Option<Error>,
+    /// Whether somebody stopped the job.
+    pub(super) is_stopped: bool,
+}
+
+impl JobEnd {
+    /// The result for these messages, which the user chose.
+    pub(super) fn json(self, snapshot: &Snapshot, messages: &[usize]) -> Value {
+        let outcome_of = |at: usize| self.outcomes.get(&snapshot.letters[at].id);
+        let mut kinds: BTreeMap<(&'static str, Option<&str>), (usize, usize)> = BTreeMap::new();
+        for at in messages {
+            let (done, left) = kinds.entry(snapshot.kind(*at)).or_default();
+            let is_done = outcome_of(*at).is_some_and(|outcome| outcome.is_done);
+            *(if is_done { done } else { left }) += 1;
+        }
+        let (mut listed, unreached): (Vec<&usize>, Vec<&usize>) =
+            messages.iter().partition(|at| outcome_of(**at).is_some());
+        // The reasons of SQS come first: they differ, and the others are all the same.
+        listed.retain(|at| outcome_of(**at).is_some_and(|outcome| outcome.note.is_some()));
+        listed.extend(unreached);
+        let line = |at: &&usize| {
+            let (class, code) = snapshot.kind(**at);
+            let why = outcome_of(**at).and_then(|outcome| outcome.note.as_deref());
+            let why = why.unwrap_or_else(|| self.why_unreached());
+            ListedJson { message_id: &snapshot.letters[**at].id, class, code, why }
+        };
+        let result = ResultJson {
+            is_complete: self.is_complete,
+            error: self.error.as_ref().map(ToString::to_string),
+            done: kinds.values().map(|(done, _)| done).sum(),
+            left: kinds.values().map(|(_, left)| left).sum(),
+            listed: listed.iter().take(MAX_LISTED).map(line).collect(),
+            not_listed: listed.len().saturating_sub(MAX_LISTED),
+            kinds: kinds
+                .into_iter()
+                .map(|((class, code), (done, left))| KindJson { class, code, done, left })
+                .collect(),
+            lines: self.lines.clone(),
+        };
+        serde_json::to_value(result).unwrap_or_default()
+    }
+
+    /// The reason for which the job did not receive a message.
+    fn why_unreached(&self) -> &'static str {
+        if self.is_stopped {
+            "the job was stopped before this message"
+        } else if self.error.is_some() {
+            "the job ended before this message"
+        } else {
+            "not received: another reader holds it, or it is no longer in the queue"
+        }
+    }
+}
