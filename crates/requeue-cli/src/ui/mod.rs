@@ -9,6 +9,7 @@ use axum::routing::get;
 use serde::Serialize;
 
 mod assets;
+mod connections;
 mod dead_letters;
 mod function;
 mod guard;

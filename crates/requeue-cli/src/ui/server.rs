@@ -1,7 +1,9 @@
 //! The server of the local page: it listens on 127.0.0.1, guards each request, bounds it, and adds
 //! the security headers to each response. It does not know the screens.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -24,11 +26,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
+use super::connections::{ConnectionUse, Connections};
 use super::guard::{Admission, Guard, Refusal};
 use crate::Error;
 use crate::stop::Stop;
@@ -39,8 +40,6 @@ pub(super) const MAX_BODY: usize = 256 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, and how long a connection without a request stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections at once. A browser opens six for a page.
-const MAX_CONNECTIONS: usize = 64;
 /// The bytes that hyper reads ahead of one connection.
 const READ_BUFFER: usize = 64 * 1024;
 /// How long to wait when the system has no more connections, so as not to spin.
@@ -92,37 +91,51 @@ impl Server {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
-        let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut connections = JoinSet::new();
+        let mut connections = Connections::default();
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = stop.told() => break,
-                Some(_) = connections.join_next() => continue,
+                Some(_) = connections.tasks.join_next() => continue,
             };
             let Ok((stream, _)) = accepted else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             // The browser opens a refused connection again.
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+            if !connections.make_room() {
+                continue;
+            }
             let (guard, router) = (Arc::clone(&self.guard), router.clone());
-            connections.spawn(async move {
-                let _permit = permit;
-                serve_connection(stream, guard, router).await;
-            });
+            connections
+                .serve(|connection_use| serve_connection(stream, connection_use, guard, router));
         }
         drop(self.listener);
         let _ =
-            timeout(STOP_GRACE, async { while connections.join_next().await.is_some() {} }).await;
+            timeout(STOP_GRACE, async { while connections.tasks.join_next().await.is_some() {} })
+                .await;
     }
 }
 
-async fn serve_connection(stream: TcpStream, guard: Arc<Guard>, router: Router) {
+async fn serve_connection(
+    stream: TcpStream,
+    connection_use: ConnectionUse,
+    guard: Arc<Guard>,
+    router: Router,
+) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let (guard, router) = (Arc::clone(&guard), router.clone());
-        async move { Ok::<_, Infallible>(respond(&guard, router, request).await) }
+        let busy = connection_use.begin();
+        async move {
+            let response = respond(&guard, router, request).await;
+            // The request ends with the last part of its response.
+            let held = move |part| {
+                let _ = &busy;
+                part
+            };
+            Ok::<_, Infallible>(response.map(|body| Body::new(body.map_frame(held))))
+        }
     });
     // An error is a browser that is gone.
     let _ = http1::Builder::new()
@@ -173,21 +186,38 @@ fn refused((status, reason): Refusal) -> Response {
     (status, [(header::CONNECTION, "close")], format!("{reason}\n")).into_response()
 }
 
-/// A JSON response. Values may come from queues, so its texts have no control characters: U+FFFD
-/// stands for each.
+/// A JSON response. Values may come from queues, so its texts have no control characters: `[U+202E]`
+/// stands for one.
 pub(super) fn json(value: &impl Serialize) -> Response {
     let value = serde_json::to_value(value).expect("its keys are texts");
     let text = printable_value(value).to_string();
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
+/// The text with a visible name for each character that a browser hides or obeys.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| printable::is_printable(c) || matches!(c, '\n' | '\t');
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_shown(c) {
+            shown.push(c);
+        } else {
+            let _ = write!(shown, "[U+{:04X}]", u32::from(c));
+        }
+    }
+    Cow::Owned(shown)
+}
+
 fn printable_value(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(printable::text(&text).into_owned()),
+        Value::String(text) => Value::String(visible(&text).into_owned()),
         Value::Array(values) => values.into_iter().map(printable_value).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(name, value)| (printable::text(&name).into_owned(), printable_value(value)))
+            .map(|(name, value)| (visible(&name).into_owned(), printable_value(value)))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
