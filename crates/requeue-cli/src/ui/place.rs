@@ -14,10 +14,14 @@ pub(super) fn position(document: &str, problem: &str) -> Option<Position> {
     named(problem).or_else(|| of_key(document, problem.split(' ').next()?))
 }
 
-/// `… at line 2 column 13`, as for a document that is not JSON.
+/// `… at line 2 column 13`, as for a document that is not JSON. A document that ends too early may
+/// have the column 0, behind the last line feed.
 fn named(problem: &str) -> Option<Position> {
     let (line, column) = problem.rsplit_once(" at line ")?.1.split_once(" column ")?;
-    Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
+    Some(Position {
+        line: line.parse().ok()?,
+        column: column.parse().ok().filter(|column| *column > 0)?,
+    })
 }
 
 /// The position of the last key of a path. Each key is searched behind the one before it, which
@@ -53,6 +57,7 @@ mod tests {
             ("errorConfigs[0].retryCount is -1: must be 0", Some((3, 23))),
             ("errorConfigs[0].class is missing", Some((3, 3))),
             ("is not JSON: key must be a string at line 2 column 13", Some((2, 13))),
+            ("is not JSON: EOF while parsing a value at line 1 column 0", None),
             ("rules is missing", None),
         ] {
             let position = position.map(|(line, column)| Position { line, column });

@@ -99,6 +99,10 @@ fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
         Ok(options) => options,
         Err(error) => return Ok(ScheduleJson::of_problems(asked, &[error.to_string()])),
     };
+    if asked.policy.trim().is_empty() {
+        let problem = r#"the document is empty; write a policy such as {"preset": "standard"}"#;
+        return Ok(ScheduleJson::of_problems(asked, &[problem.to_owned()]));
+    }
     let document = match document::parse_text(&asked.policy) {
         Ok(document) => document,
         Err(invalid) => return Ok(ScheduleJson::of_problems(asked, invalid.problems())),

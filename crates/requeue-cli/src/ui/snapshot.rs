@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
 use requeue::queue::AttributeValue;
-use requeue::{DeadLetter, FailureClass, printable};
+use requeue::{DeadLetter, FailureClass};
 use serde::Serialize;
 
+use super::server;
 use crate::dlq::letter::{DeadLetterJson, Letter, moment};
 use crate::dlq::list::{DeadLetterGroups, GroupKey};
 
@@ -95,7 +96,7 @@ pub(super) struct BodyJson<'a> {
     text: &'a str,
     bytes: usize,
     is_cut: bool,
-    /// Whether a replacement character stands for control characters.
+    /// Whether names such as `[U+202E]` stand for control characters.
     has_hidden: bool,
 }
 
@@ -237,7 +238,7 @@ impl<'a> BodyJson<'a> {
     pub(super) fn of(dead: &'a DeadLetter<'_>) -> Self {
         let whole = dead.payload();
         let text = &whole[..whole.floor_char_boundary(MAX_SHOWN_BYTES)];
-        let has_hidden = printable::text(text) != text;
+        let has_hidden = server::visible(text) != text;
         Self { text, bytes: whole.len(), is_cut: text.len() < whole.len(), has_hidden }
     }
 }

@@ -373,7 +373,7 @@ async function showBody(root, path) {
   }
   const notes = [];
   if (body.isCut) notes.push(`The first ${bytes(new Blob([body.text]).size)} of ${bytes(body.bytes)}; the download has all of it.`);
-  if (body.hasHidden) notes.push("� stands for control characters and for characters that change the direction of text.");
+  if (body.hasHidden) notes.push("A name such as [U+202E] stands for a control character or a character that changes the direction of text. The download has the character itself.");
   root.replaceChildren(
     notes.map((note) => h("p", { class: "muted" }, note)).reduce((all, note) => (all.append(note), all), h("div")),
     h("pre", { tabindex: "0", class: "body", "aria-label": "Body" }, body.text),
