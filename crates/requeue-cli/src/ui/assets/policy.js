@@ -205,7 +205,7 @@ class Editor {
     ];
     details.forEach((one, at) => { one.open = isOpen[at] ?? false; });
     this.ends.replaceChildren(summary(schedule));
-    this.outcome.replaceChildren(h("a", { class: "chart", href: this.url, download: "schedule.svg", title: "Download the chart" }, image), ...details);
+    this.outcome.replaceChildren(h("a", { class: "chart", href: this.url, download: "schedule.svg", title: "Download the chart" }, image), h("p", { class: "cue muted" }, "Scroll the chart sideways for the rest →"), ...details);
   }
 
   async copy(write) {

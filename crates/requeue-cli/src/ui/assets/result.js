@@ -33,10 +33,10 @@ export function title({ name, ended, result, error }) {
 }
 
 function kinds({ name, result }) {
-  const heads = [["Class"], ["Failure"], [ACTIONS[name][1], "number"], ["Left", "number"]];
+  const heads = [["Class"], [ACTIONS[name][1], "number"], ["Left", "number"], ["Failure"]];
   const number = (value) => h("td", { class: "number" }, value.toLocaleString("en"));
   const rows = result.kinds.map(({ class: of, code, done, left }) => h("tr", {},
-    h("td", {}, h("span", { class: `class ${of}` }, of)), h("td", { class: "text" }, failure(code)), number(done), number(left)));
+    h("td", {}, h("span", { class: `class ${of}` }, of)), number(done), number(left), h("td", { class: "text" }, failure(code))));
   return table("Result by class", heads, rows);
 }
 
