@@ -124,8 +124,7 @@ impl<'a> Scan<'a> {
     }
 
     fn time_for(&self, rate: usize) -> Duration {
-        let secs = u64::try_from(self.max_messages / rate).unwrap_or(u64::MAX);
-        VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
+        visibility(self.max_messages, rate)
     }
 
     /// Hands over every message once. The caller must call [`release`](Self::release) afterwards in
@@ -383,6 +382,17 @@ impl<'a> Scan<'a> {
     pub(crate) fn queue(&self) -> &QueueArn {
         &self.queue.arn
     }
+}
+
+/// The time for which messages stay hidden if a redrive at this rate is killed.
+pub(crate) fn hidden_for(max_messages: usize, rate: Option<u16>) -> Duration {
+    let rate = rate.map_or(LEAST_RATE, |rate| usize::from(rate).clamp(1, LEAST_RATE));
+    visibility(max_messages, rate)
+}
+
+fn visibility(max_messages: usize, rate: usize) -> Duration {
+    let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
+    VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
 }
 
 /// Codes for a message that is no longer hidden. Source: SQS API reference,

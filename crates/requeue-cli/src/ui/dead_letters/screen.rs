@@ -16,10 +16,11 @@ use crate::Error;
 use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, CopyOptions, RedriveEnd};
-use crate::dlq::scan::Scan;
+use crate::dlq::scan::{Scan, hidden_for};
 use crate::dlq::{DeadLetters, QueueArguments, discard, export, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::span;
 use crate::ui::MAX_MESSAGES;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
@@ -140,6 +141,10 @@ impl Screen {
         Ok(end.json(snapshot, chosen))
     }
 
+    fn max_messages(&self) -> usize {
+        usize::try_from(self.queue.max_messages).unwrap_or(usize::MAX)
+    }
+
     fn place(&self) -> QueueArguments {
         QueueArguments::new(None, None, None, self.queue.max_messages)
     }
@@ -150,9 +155,8 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let now = self.queue.dead_letters.refreshed().await?;
-        let max = usize::try_from(self.queue.max_messages).unwrap_or(usize::MAX);
         progress.count("messages", Some(now.queue.count()));
-        let mut scan = Scan::new(&now.sqs, &now.queue, max, stop, progress);
+        let mut scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
         let (mut seen, mut bytes) = (Vec::new(), 0);
         let walked = scan
             .walk(async |letters, _| {
@@ -189,7 +193,12 @@ impl Screen {
     ) -> Result<Vec<String>, Error> {
         let arguments = self.arguments(snapshot, messages, options);
         let letters = messages.iter().map(|at| &snapshot.letters[*at]);
-        redrive::plan(&arguments, &self.queue.dead_letters, letters).await
+        let mut lines = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
+        let hidden = span(hidden_for(self.max_messages(), options.rate));
+        lines.push(format!(
+            "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
+        ));
+        Ok(lines)
     }
 
     pub(super) async fn redrive(
