@@ -111,25 +111,30 @@ macro_rules! help {
 pub(crate) enum Command {
     /// Group the messages by class, reason and failure: their number, the oldest, and an example of
     /// each group.
-    #[command(after_help = help!(list), override_usage = usage!("list [OPTIONS]"))]
+    #[command(after_help = help!(list), override_usage = usage!("list [OPTIONS]"), mut_arg("queue", needed))]
     List(list::Arguments),
     /// Show messages one by one: ten unless --limit says otherwise, and their bodies only with
     /// --bodies.
-    #[command(after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"))]
+    #[command(after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"), mut_arg("queue", needed))]
     Peek(peek::Arguments),
     /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
-    #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"))]
+    #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"), mut_arg("queue", needed))]
     Export(export::Arguments),
     /// Send the messages of an export to a queue, each with its body, attributes and group.
     #[command(after_help = help!(import))]
     Import(import::Arguments),
     /// Export messages to a file and then delete them: all of them, or those that the options
     /// choose.
-    #[command(after_help = help!(discard), override_usage = usage!("discard [OPTIONS] <FILE>"))]
+    #[command(after_help = help!(discard), override_usage = usage!("discard [OPTIONS] <FILE>"), mut_arg("queue", needed))]
     Discard(discard::Arguments),
     /// Redrive messages: all of them, or those that the options choose.
-    #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"))]
+    #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"), mut_arg("queue", needed))]
     Redrive(redrive::Arguments),
+}
+
+/// Without a queue these commands have nothing to do.
+fn needed(queue: clap::Arg) -> clap::Arg {
+    queue.required_unless_present("source_queue")
 }
 
 /// The queue, and how many of its messages.
@@ -141,11 +146,10 @@ pub(crate) struct QueueArguments {
         help_heading = "Queue",
         alias = "queue-url",
         value_name = "QUEUE",
-        required_unless_present = "source_queue",
         conflicts_with = "source_queue"
     )]
     queue: Option<QueueName>,
-    /// A source queue, instead: the command looks at the dead-letter queue in its redrive policy.
+    /// A source queue, instead: its redrive policy names the dead-letter queue.
     #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
     source_queue: Option<QueueName>,
     #[command(flatten)]
@@ -153,7 +157,7 @@ pub(crate) struct QueueArguments {
     /// Most messages to look at.
     #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
-    max_messages: u32,
+    pub(crate) max_messages: u32,
 }
 
 /// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
@@ -233,6 +237,10 @@ impl QueueArguments {
             note(text);
         }
         Ok(found)
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.queue.is_some() || self.source_queue.is_some()
     }
 
     fn max_messages(&self) -> usize {

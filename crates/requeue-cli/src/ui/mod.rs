@@ -28,7 +28,6 @@ use server::Server;
 
 use crate::dlq::QueueArguments;
 use crate::output::outln;
-use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -43,31 +42,15 @@ const MAX_MESSAGES: u32 = 10_000;
                   that opened this URL gets the page, and only on this machine: the server listens \
                   on 127.0.0.1. It refuses requests with another Host or Origin.\n\n\
                   Ctrl-C ends the server.\n\n\
+                  Without a queue, the page has only the screen for policies.\n\n\
                   Permissions: those of `requeue dlq list`; with --allow-redrive also those of \
                   `requeue dlq redrive --copy` and `requeue dlq discard`; with --function also \
                   lambda:GetFunctionConfiguration and logs:FilterLogEvents.\n\n\
                   Exit status: 130 after Ctrl-C; 1 on an error."
 )]
 pub(crate) struct Arguments {
-    /// The dead-letter queue: its name, URL or ARN. Without a queue, the page has only the screen
-    /// for policies.
-    #[arg(
-        long,
-        help_heading = "Queue",
-        alias = "queue-url",
-        value_name = "QUEUE",
-        conflicts_with = "source_queue"
-    )]
-    queue: Option<QueueName>,
-    /// A source queue, instead: the page shows the dead-letter queue in its redrive policy.
-    #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
-    source_queue: Option<QueueName>,
     #[command(flatten)]
-    region: RegionArgument,
-    /// Most messages to look at.
-    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = MAX_MESSAGES,
-          value_parser = clap::value_parser!(u32).range(1..=120_000))]
-    max_messages: u32,
+    place: QueueArguments,
     /// The message attribute that names a tenant, or a JSON pointer into the body, as in
     /// `REQUEUE_SCOPE`. [default: the message group]
     #[arg(long, help_heading = "Queue", value_name = "ATTRIBUTE")]
@@ -156,14 +139,11 @@ impl Arguments {
     }
 
     async fn dead_letters(&self) -> Result<Option<DeadLetterScreen>, Error> {
-        let Self { queue, source_queue, region, max_messages, scope, .. } = self;
-        if queue.is_none() && source_queue.is_none() {
+        if !self.place.is_given() {
             return Ok(None);
         }
-        let place =
-            QueueArguments::new(queue.clone(), source_queue.clone(), region.given(), *max_messages);
-        let dead_letters = place.find().await?;
-        let (max_messages, scope) = (*max_messages, scope.clone());
+        let (dead_letters, scope) = (self.place.find().await?, self.scope.clone());
+        let max_messages = self.place.max_messages;
         Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
     }
 }
