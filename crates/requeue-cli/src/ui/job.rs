@@ -162,3 +162,25 @@ impl Job {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_results_stay_and_work_without_a_result_takes_no_place() {
+        let place = JobPlace::default();
+        for number in 1..=50 {
+            let result = if number % 2 == 0 { Value::Null } else { json!(number) };
+            place.start("redrive", move |_, _| Ok(result)).expect("no other job runs");
+            place.end().await;
+        }
+        let numbers: Vec<u64> = place.results().iter().map(|job| job.number).collect();
+        let expected: Vec<u64> = (1..=50).rev().filter(|number| number % 2 == 1).collect();
+        assert_eq!(numbers, expected[..MAX_RESULTS]);
+        let ended = place.results().into_iter().all(|job| job.ended.is_some() && !job.is_running);
+        assert!(ended, "each with its end");
+    }
+}
