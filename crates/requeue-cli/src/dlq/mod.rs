@@ -200,6 +200,10 @@ impl QueueArguments {
         Self { queue, source_queue, region: RegionArgument::of(region), max_messages }
     }
 
+    pub(crate) fn region(&self) -> &RegionArgument {
+        &self.region
+    }
+
     pub(crate) async fn find(&self) -> Result<DeadLetters, Error> {
         let (option, name) = match (&self.queue, &self.source_queue) {
             (None, Some(name)) => ("--source-queue", name),
