@@ -1,4 +1,6 @@
 //! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
+//! A second SIGTERM right after the first one is the same request: GNU `timeout` sends SIGTERM to its
+//! child and then to the whole process group.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,9 +12,12 @@ use futures_util::future::select_all;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::progress;
+
+/// A SIGTERM that follows another one within this time is the same request.
+const DOUBLED: Duration = Duration::from_secs(1);
 
 /// Whether a signal has come.
 #[derive(Clone)]
@@ -69,7 +74,7 @@ impl Stop {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
-                let number = timeout(limit, next(&mut signals)).await.unwrap_or(number);
+                let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
                 progress::leave();
                 std::process::exit(128 + i32::from(number));
@@ -101,6 +106,19 @@ async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
         signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));
     let ((kind, _), ..) = select_all(arrivals).await;
     u8::try_from(kind.as_raw_value()).unwrap_or(2)
+}
+
+/// The number of the signal after the first one that ends the process at once.
+async fn second(signals: &mut [(SignalKind, Signal)], first: u8) -> u8 {
+    let told = Instant::now();
+    let terminate = SignalKind::terminate().as_raw_value();
+    loop {
+        let number = next(signals).await;
+        let is_doubled = number == first && i32::from(number) == terminate;
+        if !is_doubled || told.elapsed() >= DOUBLED {
+            return number;
+        }
+    }
 }
 
 /// SIGINT, SIGTERM, SIGQUIT, and the SIGHUP of a closed terminal, unless `nohup` makes the process
