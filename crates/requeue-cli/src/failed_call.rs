@@ -40,6 +40,11 @@ const KEY_DENIED: [&str; 2] = ["KmsAccessDenied", "KMS.AccessDeniedException"];
 const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
 
+/// Whether the code tells of a missing permission.
+pub(crate) fn is_denied(code: &str) -> bool {
+    DENIED.contains(&code)
+}
+
 /// A request to AWS that failed.
 pub(crate) struct FailedCall<'a> {
     /// As in `SQS` or `CloudWatch Logs`.

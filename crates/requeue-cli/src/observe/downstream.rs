@@ -1,21 +1,38 @@
-//! The downstream service, by the calls of the handler: the reason of the last failure of each
-//! scope, and whether it responds at all.
+//! The downstream service, by the calls of the handler: the cause of the pause and of the open circuit
+//! of each scope, and whether the service responds at all.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use requeue::{Failure, Scope};
+use requeue::{Deferral, Failure, FailureClass, Scope};
 use tokio::time::Instant;
 
-/// The scopes whose last failure is remembered.
-const MAX_SCOPES: usize = 1_000;
+/// The causes that are remembered.
+const MAX_CAUSES: usize = 1_000;
 /// Calls in a row without a response from which on the service is in trouble. Fewer may be one
 /// broken connection.
 const TROUBLE: u32 = 3;
 
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Hold {
+    Pause,
+    Circuit,
+}
+
+impl Hold {
+    fn of(why: Deferral) -> Option<Self> {
+        match why {
+            Deferral::Paused => Some(Self::Pause),
+            Deferral::CircuitOpen => Some(Self::Circuit),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Downstream {
-    reasons: HashMap<Scope, String>,
+    /// The last failure that may pause a scope, and the last one that may open its circuit.
+    causes: HashMap<(Scope, Hold), String>,
     silent: Option<Silent>,
 }
 
@@ -42,11 +59,13 @@ impl Downstream {
             self.silent = None;
             return;
         };
-        // The reasons matter only while their scopes are held, so old ones may go.
-        if self.reasons.len() >= MAX_SCOPES && !self.reasons.contains_key(&scope) {
-            self.reasons.clear();
+        if let Some(hold) = hold_of(failure) {
+            // The causes matter only while their scopes are held, so old ones may go.
+            if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&(scope, hold)) {
+                self.causes.clear();
+            }
+            self.causes.insert((scope, hold), cause(failure));
         }
-        self.reasons.insert(scope, failure.reason().to_owned());
         if is_response(failure) {
             self.silent = None;
         } else {
@@ -62,15 +81,36 @@ impl Downstream {
             Some(Silent { calls: calls.saturating_add(1), since, cause: cause.to_owned() });
     }
 
-    /// The reason of the last failure of a scope, in few words.
-    pub(crate) fn reason(&self, scope: Scope) -> Option<&str> {
-        self.reasons.get(&scope).map(String::as_str)
+    /// The cause of a pause or an open circuit of a scope, in few words.
+    pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
+        self.causes.get(&(scope, Hold::of(why)?)).map(String::as_str)
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
         let Silent { calls, since, cause } =
             self.silent.as_ref().filter(|silent| silent.calls >= TROUBLE)?;
         Some(DownstreamTrouble { cause: cause.clone(), calls: *calls, lasted: since.elapsed() })
+    }
+}
+
+/// The hold to which the failure may lead. A rate limit or a quota without a delay leads to none.
+fn hold_of(failure: &Failure) -> Option<Hold> {
+    match failure.class() {
+        _ if failure.is_postponed() => None,
+        FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Hold::Pause),
+        FailureClass::Temporary => Some(Hold::Circuit),
+        FailureClass::NonRetryable => None,
+    }
+}
+
+/// `status 429, delay 60 s`
+fn cause(failure: &Failure) -> String {
+    let reason = failure.reason();
+    match failure.delay() {
+        Some(delay) if is_response(failure) => {
+            format!("{reason}, delay {} s", delay.as_secs_f64().ceil())
+        }
+        _ => reason.to_owned(),
     }
 }
 

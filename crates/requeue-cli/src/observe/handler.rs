@@ -56,6 +56,7 @@ impl Call {
             );
             (ids, message.retry_count() + 1)
         });
+        observer.begin_call();
         let call = Self {
             observer: observer.clone(),
             scope,
@@ -69,6 +70,9 @@ impl Call {
 
     fn end(mut self, ended: Result<(), &Failure>) {
         self.has_ended = true;
+        if ended.is_ok() {
+            self.observer.count_success();
+        }
         self.observer.downstream().note(self.scope, ended);
         self.observer.tell(|| {
             let event = self.ended();
@@ -95,7 +99,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.observer.count_call();
+        self.observer.end_call();
         // The library drops a call whose time is over.
         if !self.has_ended {
             self.observer.downstream().unanswered(NO_RESPONSE);

@@ -38,6 +38,7 @@ pub(crate) struct LogLine {
     endpoint: Option<String>,
     code: Option<String>,
     pause_ms: Option<u64>,
+    messages: Option<u64>,
 }
 
 impl LogLine {
@@ -120,6 +121,12 @@ impl Layer<Registry> for LogLayer {
         if target.ends_with("::telemetry") && *event.metadata().level() == Level::WARN {
             return self.settled(event);
         }
+        if target.ends_with("::observe::queue") {
+            return self.lines == TroubleLines::Rare;
+        }
+        if target.ends_with("::worker") && *event.metadata().level() == Level::WARN {
+            return self.not_deleted(event);
+        }
         if !target.ends_with("::poll") {
             return true;
         }
@@ -155,12 +162,22 @@ impl LogLayer {
     fn settled(&self, event: &tracing::Event<'_>) -> bool {
         let line = LogLine::of(event);
         let Some(code) = line.code.as_deref() else { return true };
-        self.sqs.not_settled(code);
+        self.sqs.not_settled(Some(code), 1);
         if self.lines == TroubleLines::Rare {
             return true;
         }
         self.on(&line);
         false
+    }
+
+    /// Notes messages that are done and not deleted.
+    fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
+        let line = LogLine::of(event);
+        if !line.message.starts_with("done, but not deleted") {
+            return true;
+        }
+        self.sqs.not_settled(None, line.messages.unwrap_or(1));
+        self.lines == TroubleLines::Rare
     }
 
     fn on(&self, line: &LogLine) {
@@ -206,6 +223,7 @@ impl Visit for LogLine {
             "delaySeconds" => self.delay_seconds = Some(value),
             "elapsedMs" => self.elapsed_ms = Some(value),
             "pauseMs" => self.pause_ms = Some(value),
+            "messages" => self.messages = Some(value),
             _ => {}
         }
     }

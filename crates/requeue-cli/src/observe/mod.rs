@@ -22,7 +22,7 @@ pub(crate) use event::{Event, Ids, Kind, epoch_millis};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, TROUBLE_LINES, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{ReceivingTrouble, Sqs};
+pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
 
 /// Where the adapters tell what they see.
@@ -33,6 +33,8 @@ struct Inner {
     /// `None` if nobody reads events, which then cost nothing.
     events: Option<Events>,
     calls: AtomicU64,
+    running: AtomicU64,
+    succeeded: AtomicU64,
     downstream: Mutex<Downstream>,
     sqs: Sqs,
     /// The number of messages that are due in a second, for the seconds to come.
@@ -44,6 +46,8 @@ impl Observer {
         Self(Arc::new(Inner {
             events,
             calls: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
             downstream: Mutex::default(),
             sqs,
             due: Mutex::default(),
@@ -67,8 +71,27 @@ impl Observer {
         self.0.calls.load(Ordering::Relaxed)
     }
 
-    fn count_call(&self) {
+    /// The handlers that run.
+    pub(crate) fn running(&self) -> u64 {
+        self.0.running.load(Ordering::Relaxed)
+    }
+
+    /// The handlers that succeeded. The worker counts a message only after its batch.
+    pub(crate) fn succeeded(&self) -> u64 {
+        self.0.succeeded.load(Ordering::Relaxed)
+    }
+
+    fn begin_call(&self) {
+        self.0.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end_call(&self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
         self.0.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_success(&self) {
+        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {

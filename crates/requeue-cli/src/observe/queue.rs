@@ -10,6 +10,7 @@ use requeue::queue::{
 };
 
 use super::event::{Event, Ids, Kind};
+use super::sqs::DELETE;
 use super::{Observer, of_body};
 
 /// The messages in flight that are remembered: many times those of a worker.
@@ -50,6 +51,26 @@ impl<Q> ObservedQueue<Q> {
         });
     }
 
+    /// Notes a failed request. An unsettled message tells its code, but not the request.
+    fn note(
+        &self,
+        queue: &QueueArn,
+        action: &'static str,
+        response: &Result<Vec<Confirmation>, CallError>,
+    ) {
+        let code = match response {
+            Ok(confirmed) => {
+                confirmed.iter().find_map(|one| one.as_ref().err()).map(|error| &error.code)
+            }
+            Err(error) => Some(&error.code),
+        };
+        if let Some(code) = code
+            && self.observer.sqs().refused(action, queue.name(), code)
+        {
+            tracing::warn!(action, queue = %queue, code, "a request to SQS failed");
+        }
+    }
+
     /// A confirmed send: a copy for this queue, or a dead letter for another one.
     fn sent(&self, entry: &Outgoing<'_>, is_dead: bool) {
         let delay = Duration::from_secs(entry.delay.as_secs().into());
@@ -82,7 +103,9 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let confirmed = self.queue.send(queue, entries).await?;
+        let confirmed = self.queue.send(queue, entries).await;
+        self.note(queue, "sqs:SendMessage", &confirmed);
+        let confirmed = confirmed?;
         let is_dead = queue.name() != self.source;
         for (entry, confirmation) in entries.iter().zip(&confirmed) {
             if confirmation.is_ok() {
@@ -97,7 +120,9 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let confirmed = self.queue.delete(queue, receipt_handles).await?;
+        let confirmed = self.queue.delete(queue, receipt_handles).await;
+        self.note(queue, DELETE, &confirmed);
+        let confirmed = confirmed?;
         for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
             if confirmation.is_ok()
                 && let Some(ids) = self.in_flight().ids.remove(*handle)
@@ -113,7 +138,9 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let confirmed = self.queue.change_visibility(queue, entries).await?;
+        let confirmed = self.queue.change_visibility(queue, entries).await;
+        self.note(queue, "sqs:ChangeMessageVisibility", &confirmed);
+        let confirmed = confirmed?;
         for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {
             if confirmation.is_ok()
                 && let Some(ids) = self.in_flight().ids.get(*handle).cloned()

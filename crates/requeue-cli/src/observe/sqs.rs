@@ -9,6 +9,9 @@ use tokio::time::Instant;
 /// How long messages that were not settled are told.
 const TOLD: Duration = Duration::from_secs(30);
 
+/// The action of a delete.
+pub(super) const DELETE: &str = "sqs:DeleteMessage";
+
 /// The state of SQS; its clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Sqs(Arc<Mutex<State>>);
@@ -17,13 +20,28 @@ pub(crate) struct Sqs(Arc<Mutex<State>>);
 struct State {
     failing: Option<Failing>,
     unsettled: Option<Unsettled>,
+    request: Option<FailedRequest>,
 }
 
 /// Messages whose send or delete SQS did not confirm.
-struct Unsettled {
-    code: String,
-    messages: u64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unsettled {
+    /// As in `sqs:DeleteMessage`; `None` if no request has failed.
+    pub(crate) action: Option<&'static str>,
+    /// The name of the queue of this action.
+    pub(crate) queue: String,
+    pub(crate) code: String,
+    pub(crate) messages: u64,
     last: Instant,
+}
+
+/// A request of settling that failed.
+struct FailedRequest {
+    action: &'static str,
+    queue: String,
+    code: String,
+    /// When the last line about such a request was written.
+    written: Instant,
 }
 
 /// Receives that failed in a row.
@@ -61,18 +79,37 @@ impl Sqs {
         self.lock().failing = None;
     }
 
-    pub(super) fn not_settled(&self, code: &str) {
-        let unsettled = &mut self.lock().unsettled;
-        let before = unsettled.as_ref().filter(|before| before.last.elapsed() < TOLD);
-        let messages = before.map_or(0, |before| before.messages).saturating_add(1);
-        *unsettled = Some(Unsettled { code: code.to_owned(), messages, last: Instant::now() });
+    /// Notes a request of settling that failed. Returns whether a line about it is due.
+    pub(crate) fn refused(&self, action: &'static str, queue: &str, code: &str) -> bool {
+        let request = &mut self.lock().request;
+        let same = |before: &&FailedRequest| before.action == action && before.code == code;
+        let recent = request.as_ref().filter(same).map(|before| before.written);
+        let recent = recent.filter(|written| written.elapsed() < TOLD);
+        let written = recent.unwrap_or_else(Instant::now);
+        let (queue, code) = (queue.to_owned(), code.to_owned());
+        *request = Some(FailedRequest { action, queue, code, written });
+        recent.is_none()
     }
 
-    /// The code and the number of messages that were not settled lately.
-    pub(crate) fn unsettled(&self) -> Option<(String, u64)> {
-        let state = self.lock();
-        let unsettled = state.unsettled.as_ref()?;
-        (unsettled.last.elapsed() < TOLD).then(|| (unsettled.code.clone(), unsettled.messages))
+    /// Notes messages that were not settled. Without a code, they were not deleted.
+    pub(crate) fn not_settled(&self, code: Option<&str>, messages: u64) {
+        let mut state = self.lock();
+        let is_cause = |request: &&FailedRequest| {
+            code.map_or(request.action == DELETE, |code| code == request.code.as_str())
+        };
+        let request = state.request.as_ref().filter(is_cause);
+        let action = request.map(|request| request.action);
+        let queue = request.map(|request| request.queue.clone()).unwrap_or_default();
+        let code = code.or(request.map(|request| request.code.as_str()));
+        let code = code.unwrap_or("no confirmation").to_owned();
+        let before = state.unsettled.as_ref().filter(|before| before.last.elapsed() < TOLD);
+        let messages = before.map_or(0, |before| before.messages).saturating_add(messages);
+        state.unsettled = Some(Unsettled { action, queue, code, messages, last: Instant::now() });
+    }
+
+    /// The messages that were not settled lately.
+    pub(crate) fn unsettled(&self) -> Option<Unsettled> {
+        self.lock().unsettled.clone().filter(|unsettled| unsettled.last.elapsed() < TOLD)
     }
 
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {

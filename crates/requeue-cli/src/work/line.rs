@@ -30,7 +30,7 @@ pub(super) struct HoldFigure {
     pub(super) scope: Scope,
     pub(super) why: Deferral,
     pub(super) rest: Duration,
-    /// The reason of the last failure of its scope.
+    /// The failure that caused it.
     pub(super) reason: Option<String>,
 }
 

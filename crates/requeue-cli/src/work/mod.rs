@@ -24,6 +24,7 @@ use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 
 mod banner;
 mod depth;
+mod ending;
 mod line;
 mod screen;
 mod trouble;
@@ -31,6 +32,7 @@ mod verbose;
 mod view;
 
 use banner::Banner;
+use line::seconds;
 use screen::Screen;
 use view::View;
 
@@ -45,7 +47,15 @@ use view::View;
                         status 0, also while it waits for the target or for SQS. It receives \
                         nothing more, lets running handlers finish, and makes the other messages \
                         visible again. A second signal ends it at once; SQS delivers unfinished \
-                        messages again.")]
+                        messages again. A second SIGTERM within a second counts as the first, \
+                        since GNU timeout sends two.\n\n\
+                        Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \
+                        sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on \
+                        the queue; sqs:GetQueueUrl if --queue is a name; the others of \
+                        infra/policies for a table, blobs, FIFO or --ui.\n\n\
+                        Exit status: 0 after the first signal or at the end of --drain, 1 if the \
+                        worker cannot start, 2 for wrong options, 128 and the number of the signal \
+                        after a second one (130 for Ctrl-C).")]
 pub(crate) struct Arguments {
     /// The queue to receive from: its name, URL or ARN.
     #[arg(long, help_heading = "Queue", alias = "queue-url", value_name = "QUEUE")]
@@ -84,7 +94,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let screen = (stderr().is_terminal() && stdout().is_terminal()).then(Screen::default);
+    let is_terminal = stderr().is_terminal() && stdout().is_terminal();
+    let screen = (is_terminal && !screen::is_dumb()).then(Screen::default);
     let is_watched = screen.is_some();
     // Before all slow steps: a signal without a listener does not end the first process of a
     // container.
@@ -99,6 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tokio::select! {
             biased;
             () = stop.told() => {
+                view.clear();
                 tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
@@ -119,12 +131,23 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         None => config.required_target()?.clone(),
     };
     let sdk = crate::sdk::config().await;
-    let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
+    let asking = |since: Duration| {
+        format!("for a response of SQS about the queue: {} so far", seconds(since))
+    };
+    let find = arguments.queue.find("--queue", &arguments.region, &sdk);
+    let found = view.waiting(asking, find).await?;
     if let Some(note) = &found.note {
         tracing::warn!("{note}");
     }
     if let Some(limit) = arguments.wait_for_target {
-        wait_for(&target, limit).await?;
+        let waiting = |since: Duration| {
+            format!(
+                "for the target, {} left, a try every {} ms: {target}",
+                seconds(limit.saturating_sub(since)),
+                PAUSE.as_millis()
+            )
+        };
+        view.waiting(waiting, wait_for(&target, limit)).await?;
     }
     let target_text = target.to_string();
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
@@ -132,10 +155,16 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let sqs = SqsQueue::from_env();
     let observed = ObservedQueue::new(sqs.clone(), &found.arn, view.observer.clone());
     let settings = arguments.settings();
-    let started = Worker::start(handler, observed, &found.arn, config.settings, settings).await;
-    let worker = started.map_err(|error| found.not_started(error))?;
+    let start = Box::pin(Worker::start(handler, observed, &found.arn, config.settings, settings));
+    let worker = view.waiting(asking, start).await.map_err(|error| found.not_started(error))?;
     view.begin(&banner);
-    Ok(Started { worker, sqs, queue: found.arn, target: target_text })
+    Ok(Started {
+        worker,
+        sqs,
+        queue: found.arn,
+        target: target_text,
+        shutdown_timeout: arguments.shutdown_timeout,
+    })
 }
 
 /// A worker before its first receive.
@@ -145,6 +174,7 @@ struct Started {
     sqs: SqsQueue,
     queue: QueueArn,
     target: String,
+    shutdown_timeout: Duration,
 }
 
 impl Started {
@@ -198,10 +228,12 @@ impl Arguments {
     }
 }
 
+/// The pause between two tries to connect to the target.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// Waits until the target accepts connections.
 async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);
-    const PAUSE: Duration = Duration::from_millis(200);
     let host = target.host().trim_matches(['[', ']']);
     let end = Instant::now() + limit;
     loop {

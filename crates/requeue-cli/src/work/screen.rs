@@ -1,6 +1,7 @@
 //! The lines at the bottom of a worker's terminal, which are written again and again, and the log
 //! above them.
 
+use std::env;
 use std::io::{self, Write, stderr, stdout};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,11 @@ fn cleared(lines: usize) -> String {
 pub(super) fn columns() -> usize {
     let size = terminal_size::terminal_size_of(stderr());
     size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0)).saturating_sub(1)
+}
+
+/// Whether the terminal cannot clear a line, as inside an editor.
+pub(super) fn is_dumb() -> bool {
+    env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb")
 }
 
 /// A lost terminal does not end the worker.

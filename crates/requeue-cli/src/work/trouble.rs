@@ -6,7 +6,8 @@ use requeue::printable;
 use tokio::time::Instant;
 
 use super::line::seconds;
-use crate::observe::{DownstreamTrouble, ReceivingTrouble, TROUBLE_LINES};
+use crate::failed_call::is_denied;
+use crate::observe::{DownstreamTrouble, ReceivingTrouble, TROUBLE_LINES, Unsettled};
 
 /// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
 /// of STS.
@@ -35,32 +36,68 @@ pub(super) fn of_target(
     fitting([format!("target {target}{rest}"), format!("target{rest}")], columns)
 }
 
-/// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`, as above.
-pub(super) fn of_receiving(trouble: &ReceivingTrouble, columns: usize) -> String {
+/// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`, as above. A missing permission is
+/// named: `SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`.
+pub(super) fn of_receiving(queue: &str, trouble: &ReceivingTrouble, columns: usize) -> String {
     let ReceivingTrouble { endpoint, code, failures, next_try } = trouble;
+    if is_denied(code) {
+        let denied = "SQS refuses sqs:ReceiveMessage";
+        let counted = format!(": {code} ×{failures}");
+        let next = next(Some(*next_try));
+        return fitting(
+            [
+                format!("{denied} on {queue}{counted}{next}"),
+                format!("{denied}{counted}{next}"),
+                format!("{denied}{counted}"),
+            ],
+            columns,
+        );
+    }
     let what =
         if OF_CREDENTIALS.contains(&code.as_str()) { "AWS credentials for SQS" } else { "SQS" };
     let rest = format!(": {code} ×{failures}{}", next(Some(*next_try)));
     fitting([format!("{what} {endpoint}{rest}"), format!("{what}{rest}")], columns)
 }
 
-/// `SQS: NoConnection ×4 while settling; SQS delivers these messages again`
-pub(super) fn of_unsettled(code: &str, messages: u64, columns: usize) -> String {
-    let line = format!("SQS: {code} ×{messages} while settling");
-    fitting([format!("{line}; SQS delivers these messages again"), line], columns)
+/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS delivers these messages again`, and
+/// `SQS refuses sqs:DeleteMessage` if the permission is missing.
+pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
+    let Unsettled { action, queue, code, messages, .. } = unsettled;
+    let counted = format!(": {code} ×{messages}");
+    let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
+    let (long, short) = match action {
+        Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),
+        None => ("SQS while settling".to_owned(), "SQS".to_owned()),
+    };
+    let again = "SQS delivers these messages again";
+    fitting(
+        [
+            format!("{long}{counted}; {again}"),
+            format!("{long}{counted}; delivered again"),
+            format!("{long}{counted}"),
+            format!("{short}{counted}"),
+        ],
+        columns,
+    )
 }
 
 /// The first of these lines that fits, or the beginning of the last one.
-fn fitting(lines: [String; 2], columns: usize) -> String {
-    let [long, short] = lines.map(|line| printable::line(&line).into_owned());
-    let fits = |line: &str| line.chars().count() <= columns;
-    if fits(&long) {
-        long
-    } else if fits(&short) {
-        short
-    } else {
-        short.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+fn fitting<const N: usize>(lines: [String; N], columns: usize) -> String {
+    let lines = lines.map(|line| printable::line(&line).into_owned());
+    let fits = |line: &&String| line.chars().count() <= columns;
+    if let Some(line) = lines.iter().find(fits) {
+        return line.clone();
     }
+    let last = lines.last().map(String::as_str).unwrap_or_default();
+    cut(last, columns)
+}
+
+/// At most so many columns of a line, with `…` where its end is missing.
+pub(super) fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn next(next_try: Option<Duration>) -> String {
@@ -107,6 +144,7 @@ impl TargetLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Sqs;
 
     #[test]
     fn trouble_is_one_line_with_url_cause_count_and_next_try() {
@@ -121,6 +159,13 @@ mod tests {
             failures: 3,
             next_try: Duration::from_secs(secs),
         };
+        let unsettled = |code| {
+            let sqs = Sqs::default();
+            sqs.refused("sqs:DeleteMessage", "orders", code);
+            sqs.not_settled(None, 3);
+            sqs.not_settled(Some(code), 1);
+            sqs.unsettled().expect("messages")
+        };
         let target = |next_try, columns| of_target("http://a/", &refused, next_try, columns);
         let next = Some(Duration::from_millis(27_001));
         for (line, said) in [
@@ -134,18 +179,33 @@ mod tests {
             ),
             (target(None, 80), "target http://a/: connection refused ×5"),
             (
-                of_receiving(&receiving("NoConnection", 8), 80),
+                of_receiving("orders", &receiving("NoConnection", 8), 80),
                 "SQS http://mq:1: NoConnection ×3; next try in 8 s",
             ),
             (
-                of_receiving(&receiving("ExpiredToken", 10), 80),
+                of_receiving("orders", &receiving("ExpiredToken", 10), 80),
                 "AWS credentials for SQS http://mq:1: ExpiredToken ×3; next try in 10 s",
             ),
             (
-                of_unsettled("ExpiredToken", 4, 80),
-                "SQS: ExpiredToken ×4 while settling; SQS delivers these messages again",
+                of_receiving("orders", &receiving("AccessDenied", 10), 80),
+                "SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 10 s",
             ),
-            (of_unsettled("ExpiredToken", 4, 60), "SQS: ExpiredToken ×4 while settling"),
+            (
+                of_receiving("orders", &receiving("AccessDenied", 10), 50),
+                "SQS refuses sqs:ReceiveMessage: AccessDenied ×3",
+            ),
+            (
+                of_unsettled(&unsettled("ExpiredToken"), 90),
+                "SQS: sqs:DeleteMessage on orders: ExpiredToken ×4; SQS delivers these messages again",
+            ),
+            (
+                of_unsettled(&unsettled("AccessDenied"), 79),
+                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; delivered again",
+            ),
+            (
+                of_unsettled(&unsettled("AccessDenied"), 60),
+                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4",
+            ),
         ] {
             assert_eq!(line, said);
         }

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::line::brief;
-use super::screen::{Screen, clock_time};
+use super::screen::{Screen, clock_time, columns};
+use super::trouble::cut;
 use crate::observe::{Event, Events, Kind};
 
 /// The characters of an id in a line.
@@ -35,9 +36,9 @@ impl Lines {
     fn write_one(&self, event: &Event) {
         match self {
             Self::Terminal(screen) => {
-                if let Some(line) = line(event) {
+                if let Some(line) = line(event, columns()) {
                     // A lost terminal does not end the worker.
-                    let _ = screen.above(&format!("{}\n", requeue::printable::line(&line)));
+                    let _ = screen.above(&format!("{line}\n"));
                 }
             }
             Self::Log if is_done(event) => tracing::info!(
@@ -56,8 +57,9 @@ fn is_done(event: &Event) -> bool {
     event.kind == Kind::Ended && event.class.is_none() && event.reason.is_none()
 }
 
-/// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`
-fn line(event: &Event) -> Option<String> {
+/// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
+/// call if that has more columns, and without the end of a reason that is longer still.
+fn line(event: &Event, columns: usize) -> Option<String> {
     let reason = event.reason.as_deref().map(brief);
     let because = || reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
     let delay = event.delay.map(|secs| format!(" {secs} s")).unwrap_or_default();
@@ -77,7 +79,10 @@ fn line(event: &Event) -> Option<String> {
     let id: String = event.ids.original.chars().take(ID).collect();
     let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
     let attempt = event.attempt.unwrap_or(1);
-    Some(format!("{}  {id}  attempt {attempt}  {result}{elapsed}", clock_time(at)))
+    let line = format!("{}  {id}  attempt {attempt}  {result}", clock_time(at));
+    let line = requeue::printable::line(&line);
+    let whole = format!("{line}{elapsed}");
+    Some(if whole.chars().count() <= columns { whole } else { cut(&line, columns) })
 }
 
 #[cfg(test)]
@@ -89,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_when_its_attempt_is_settled() {
-        let of = |kind, class, reason: Option<&str>, delay| {
+        let of_width = |kind, class, reason: Option<&str>, delay, columns| {
             let ids = Ids::new("copy", "3f9a1c2e-0000");
             let event = Event {
                 at: 43_445_000,
@@ -99,8 +104,9 @@ mod tests {
                 delay,
                 ..Event::now(kind, ids)
             };
-            line(&Event { at: 43_445_000, ..event.reason(reason) })
+            line(&Event { at: 43_445_000, ..event.reason(reason) }, columns)
         };
+        let of = |kind, class, reason, delay| of_width(kind, class, reason, delay, 79);
         let temporary = Some(FailureClass::Temporary);
         for (line, said) in [
             (of(Kind::Ended, None, None, None), Some("done")),
@@ -131,6 +137,12 @@ mod tests {
         ] {
             let whole = said.map(|said| format!("12:04:05  3f9a1c2e  attempt 2  {said}  41 ms"));
             assert_eq!(line, whole);
+        }
+        for (columns, end) in
+            [(55, "503 → retry in 8 s (tem…"), (79, "503 → retry in 8 s (temporary)  41 ms")]
+        {
+            let narrow = of_width(Kind::Requeued, temporary, Some("status 503"), Some(8), columns);
+            assert_eq!(narrow, Some(format!("12:04:05  3f9a1c2e  attempt 2  {end}")));
         }
     }
 }

@@ -6,16 +6,18 @@ use std::time::Duration;
 use axum::Router;
 use requeue::{Progress, ScopeHold, init_logging_observed};
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{Instant, interval, interval_at};
 
 use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
+use super::ending::Ending;
 use super::line::{Figures, HoldFigure, Rate};
 use super::screen::{self, LogAbove, Screen};
 use super::trouble::{self, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
+use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
 
@@ -63,6 +65,47 @@ impl View {
         Some(live_routes(events, page.subscribe()))
     }
 
+    /// Does a step before the first receive. A step of more than a second shows what it waits for.
+    pub(super) async fn waiting<T>(
+        &self,
+        step: impl Fn(Duration) -> String,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        let began = Instant::now();
+        let mut ticks = interval_at(began + NOTICEABLE, NOTICEABLE);
+        let mut is_shown = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut work => {
+                    if let Some(screen) = self.screen.as_ref().filter(|_| is_shown) {
+                        screen.draw(Vec::new());
+                    }
+                    return ended;
+                }
+                _ = ticks.tick() => {}
+            }
+            let text = step(began.elapsed());
+            match &self.screen {
+                Some(screen) => {
+                    let line = format!("waiting {text}");
+                    screen.draw(vec![trouble::cut(&line, screen::columns())]);
+                }
+                None if !is_shown => tracing::info!("waiting {text}"),
+                None => {}
+            }
+            is_shown = true;
+        }
+    }
+
+    /// Removes the lines, as of a step that a signal has ended.
+    pub(super) fn clear(&self) {
+        if let Some(screen) = &self.screen {
+            screen.draw(Vec::new());
+        }
+    }
+
     pub(super) fn begin(&self, banner: &Banner) {
         if self.screen.is_some() { banner.show() } else { banner.log() }
     }
@@ -82,11 +125,7 @@ impl View {
     /// The last line.
     pub(super) fn end(&self, progress: Progress) {
         if let Some(screen) = &self.screen {
-            let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
-            screen.draw(vec![format!(
-                "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given \
-                 up, {waiting} waiting\n"
-            )]);
+            screen.draw(vec![format!("{}\n", closing(&progress))]);
         }
     }
 
@@ -99,15 +138,21 @@ impl View {
     async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
         let mut rate = Rate::default();
         let mut log = TargetLog::default();
+        let mut ending = Ending::of(started.shutdown_timeout);
         let mut ticks = interval(LOOK);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                // The line shows the signal at once.
+                () = stop.told(), if !ending.has_begun() => ending.begin(),
+            }
             let rate = rate.note(self.observer.calls());
             let holds = started.worker.holds();
             let figures = self.figures(started, depth, rate, &holds);
             if let Some(screen) = &self.screen {
-                self.draw(screen, started, stop, &figures, &holds);
+                self.draw(screen, started, &ending, &figures, &holds);
             } else {
+                ending.log(self.observer.running());
                 let trouble = self.observer.downstream().trouble();
                 log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
             }
@@ -122,14 +167,13 @@ impl View {
         &self,
         screen: &Screen,
         started: &Started,
-        stop: &Stop,
+        ending: &Ending,
         figures: &Figures,
         holds: &[ScopeHold],
     ) {
-        let ending = if stop.is_told() { "ending: " } else { "" };
         let columns = screen::columns();
-        let line = figures.line(columns.saturating_sub(ending.len()));
-        let mut lines = vec![format!("{ending}{line}").chars().take(columns).collect()];
+        let mut lines = vec![figures.line(columns)];
+        lines.extend(ending.line(self.observer.running(), columns));
         lines.extend(self.troubles(started, holds, columns));
         screen.draw(lines);
     }
@@ -141,15 +185,17 @@ impl View {
         rate: Option<u64>,
         holds: &[ScopeHold],
     ) -> Figures {
-        let progress = started.worker.progress();
+        let mut progress = started.worker.progress();
         let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
         let in_hand = received.saturating_sub(completed + requeued + dead_lettered + waiting);
+        // A message whose handler succeeded is in hand until its batch ends.
+        progress.completed = completed.max(self.observer.succeeded());
         let downstream = self.observer.downstream();
         let figure = |hold: &ScopeHold| HoldFigure {
             scope: hold.scope,
             why: hold.why,
             rest: hold.rest,
-            reason: downstream.reason(hold.scope).map(str::to_owned),
+            reason: downstream.cause(hold.scope, hold.why).map(str::to_owned),
         };
         Figures {
             queue: started.queue.name().to_owned(),
@@ -167,9 +213,10 @@ impl View {
         let target =
             target.map(|lost| trouble::of_target(&started.target, &lost, next_try, columns));
         let sqs = self.observer.sqs();
-        let receiving = sqs.trouble().map(|failing| trouble::of_receiving(&failing, columns));
-        let unsettled =
-            sqs.unsettled().map(|(code, messages)| trouble::of_unsettled(&code, messages, columns));
+        let receiving = sqs
+            .trouble()
+            .map(|failing| trouble::of_receiving(started.queue.name(), &failing, columns));
+        let unsettled = sqs.unsettled().map(|unsettled| trouble::of_unsettled(&unsettled, columns));
         target.into_iter().chain(receiving).chain(unsettled).collect()
     }
 
@@ -179,6 +226,20 @@ impl View {
         let held = holds.first().map(|hold| hold.rest);
         held.or_else(|| self.observer.next_due().map(|(due, _)| due))
     }
+}
+
+/// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`. A message that was received
+/// twice counts twice.
+fn closing(progress: &Progress) -> String {
+    let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
+        *progress;
+    let s = if received == 1 { "" } else { "s" };
+    let not_deleted =
+        if not_deleted == 0 { String::new() } else { format!(" ({not_deleted} not deleted)") };
+    format!(
+        "{received} receive{s}: {completed} done{not_deleted}, {requeued} to retry, {dead_lettered} \
+         given up, {waiting} deferred or released"
+    )
 }
 
 /// The state for the page.
