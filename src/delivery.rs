@@ -24,9 +24,9 @@ use crate::wire::{self, Origin};
 /// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 
-/// After so many receives beyond the first ones of its copies, a copy that is received again is deferred
-/// in its place. It may have been given up by an execution environment that left it to its redrive
-/// policy, and further copies would give it new receives for ever.
+/// After so many receives beyond the first ones of its copies, a copy that is received again waits by
+/// its visibility timeout. It may have been given up by an execution environment that left it to
+/// its redrive policy, and further copies would give it new receives for ever.
 const MAX_FURTHER_RECEIVES: u32 = 20;
 
 /// The reason for which no handler gets a body with two layers of untrusted retry fields.
@@ -202,7 +202,7 @@ impl Delivery {
             Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
             strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
         };
-        Self {
+        let mut delivery = Self {
             position,
             message_id,
             receipt_handles: record
@@ -231,7 +231,11 @@ impl Delivery {
             defect,
             is_unverified,
             is_of_later_version,
+        };
+        if delivery.was_received_too_often() {
+            delivery.strategy = Strategy::Visibility;
         }
+        delivery
     }
 
     /// Adds a further delivery of the same message: one message has one outcome. SQS accepts the
@@ -304,7 +308,7 @@ impl Delivery {
 
     /// Whether no further copy may give it new receives. SQS can be told to keep a message only by
     /// its id.
-    pub(crate) fn was_received_too_often(&self) -> bool {
+    fn was_received_too_often(&self) -> bool {
         self.message_id.is_some()
             && self.receives() > 1
             && self.state.further_receives >= MAX_FURTHER_RECEIVES

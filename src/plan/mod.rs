@@ -200,7 +200,7 @@ impl<'a> Planner<'a> {
                     | Deferral::OnceUnavailable
                     | Deferral::NoTimeLeft),
                 wait,
-            } if is_deferred_in_place(delivery, why) => {
+            } if delivery.strategy == Strategy::Visibility => {
                 Disposition::Defer { why, wait: policy::deferred_by_visibility(wait, *at) }
             }
             Disposition::DeadLetter(_)
@@ -240,10 +240,7 @@ impl<'a> Planner<'a> {
     ) -> Plan {
         let Decision { delivery, .. } = decision;
         let Some(queue) = delivery.queue.clone() else { return Plan::Keep { unsent: None } };
-        let is_in_place = why.map_or(delivery.strategy == Strategy::Visibility, |why| {
-            is_deferred_in_place(delivery, why)
-        });
-        if is_in_place {
+        if delivery.strategy == Strategy::Visibility {
             return Plan::Hide { queue, wait: wait.total(), unsent: None };
         }
         let state = copy::waiting(decision, why, wait);
@@ -353,13 +350,6 @@ impl<'a> Planner<'a> {
                     <= MAX_BATCH_BYTES
             })
     }
-}
-
-/// Whether a deferred message waits by its visibility timeout. A postponement is an answer of the
-/// handler, so a copy notes it.
-fn is_deferred_in_place(delivery: &Delivery, why: Deferral) -> bool {
-    delivery.strategy == Strategy::Visibility
-        || why != Deferral::Postponed && delivery.was_received_too_often()
 }
 
 fn show(delivery: &Delivery) -> Plan {
