@@ -24,11 +24,6 @@ use crate::wire::{self, Origin};
 /// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 
-/// After so many receives beyond the first ones of its copies, a copy that is received again waits by
-/// its visibility timeout. It may have been given up by an execution environment that left it to
-/// its redrive policy, and further copies would give it new receives for ever.
-const MAX_FURTHER_RECEIVES: u32 = 20;
-
 /// The reason for which no handler gets a body with two layers of untrusted retry fields.
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
@@ -202,7 +197,7 @@ impl Delivery {
             Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
             strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
         };
-        let mut delivery = Self {
+        Self {
             position,
             message_id,
             receipt_handles: record
@@ -231,11 +226,7 @@ impl Delivery {
             defect,
             is_unverified,
             is_of_later_version,
-        };
-        if delivery.was_received_too_often() {
-            delivery.strategy = Strategy::Visibility;
         }
-        delivery
     }
 
     /// Adds a further delivery of the same message: one message has one outcome. SQS accepts the
@@ -299,19 +290,6 @@ impl Delivery {
     /// Receives of this copy in this queue that may have been attempts, this one included.
     fn receives(&self) -> u32 {
         self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
-    }
-
-    /// Receives of this message beyond the first ones of its copies, since its last retry.
-    pub(crate) fn further_receives(&self) -> u32 {
-        self.state.further_receives.saturating_add(self.receives() - 1)
-    }
-
-    /// Whether no further copy may give it new receives. SQS can be told to keep a message only by
-    /// its id.
-    fn was_received_too_often(&self) -> bool {
-        self.message_id.is_some()
-            && self.receives() > 1
-            && self.state.further_receives >= MAX_FURTHER_RECEIVES
     }
 
     /// Whether the store may count its attempts: it waits in its place, and was received before.

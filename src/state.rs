@@ -36,8 +36,6 @@ pub(crate) struct RetryState {
     pub(crate) postponements: u32,
     /// Copies sent on the way to a `not_before`.
     pub(crate) hops: u32,
-    /// Further receives of the copies since the last retry, without this one's.
-    pub(crate) further_receives: u32,
     /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.
     pub(crate) copies_in_row: u32,
     /// How often an operator redrove the message from the dead-letter queue.
@@ -76,7 +74,6 @@ impl RetryState {
         self.retry_count = retries.saturating_add(1);
         self.deferrals = 0;
         self.postponements = 0;
-        self.further_receives = 0;
         self.place = None;
         self.delay = Some(wait);
         self.class = class;
@@ -136,7 +133,6 @@ impl RetryState {
     /// The handler asked for a later time.
     pub(crate) fn note_postponement(&mut self) {
         self.deferrals = 0;
-        self.further_receives = 0;
         self.place = None;
         self.postponements = self.postponements.saturating_add(1);
     }

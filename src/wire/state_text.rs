@@ -52,7 +52,6 @@ struct Fields<'a> {
     deferrals: Option<&'a str>,
     postponements: Option<&'a str>,
     hops: Option<&'a str>,
-    further_receives: Option<&'a str>,
     copies_in_row: Option<&'a str>,
     redrives: Option<&'a str>,
     original: Option<&'a str>,
@@ -91,7 +90,6 @@ impl<'a> Fields<'a> {
             "deferrals" => &mut self.deferrals,
             "postponements" => &mut self.postponements,
             "hops" => &mut self.hops,
-            "furtherReceives" => &mut self.further_receives,
             "lineage" => &mut self.copies_in_row,
             "redrives" => &mut self.redrives,
             "original" => &mut self.original,
@@ -115,7 +113,6 @@ impl<'a> Fields<'a> {
             deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
             postponements: present(self.postponements, super::count)?.unwrap_or_default(),
             hops: present(self.hops, super::count)?.unwrap_or_default(),
-            further_receives: present(self.further_receives, super::count)?.unwrap_or_default(),
             copies_in_row: present(self.copies_in_row, super::count)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
@@ -208,7 +205,6 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "postponements", non_zero(state.postponements))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
-        entry(&mut map, "furtherReceives", non_zero(state.further_receives))?;
         entry(&mut map, "lineage", non_zero(state.copies_in_row))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
         entry(

@@ -504,31 +504,3 @@ async fn all_environments_keep_one_limit_together() {
     assert!(world.dead().is_empty());
     assert!(began.elapsed() < secs(45), "{:?}", began.elapsed());
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_given_up_message_that_other_environments_put_in_line_reaches_the_dead_letter_queue() {
-    let mut world = world(Kept::Together, 1, 1);
-    // On each second receive the gate is full, and the environment does not know the message.
-    world.settings.policy.limit.as_mut().unwrap().period = secs(3_600);
-    world.send("{}").await;
-    let script = Script::always(Failure::non_retryable("never"));
-    let (mut copies, mut receives) = (0, 0);
-    while world.sleep_until_due().await {
-        if world.invoke(&world.processor(script.clone())).await.is_some() {
-            receives += 1;
-        }
-        copies = copies.max(further_receives(&world));
-        assert!(receives < 5_000, "a message goes round for ever");
-    }
-    // Each copy was called once. The last one had the receives of the redrive policy.
-    assert_eq!((copies, world.dead().len()), (20, 1));
-    let calls = script.calls().len();
-    assert!((21..=20 + 5).contains(&calls), "{calls} calls");
-}
-
-/// The further receives of the message, as its copy tells them.
-fn further_receives(world: &World) -> u64 {
-    let messages = world.messages();
-    let copy = messages.iter().find(|message| message.body != "{}");
-    copy.and_then(|copy| state(copy)["retryState"]["furtherReceives"].as_u64()).unwrap_or(0)
-}

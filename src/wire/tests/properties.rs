@@ -146,7 +146,7 @@ fn any_state() -> BoxedStrategy<RetryState> {
         option::of(any::<u32>()),
         prop::array::uniform4(prop_oneof![Just(0), any::<u32>()]),
         prop::array::uniform3(option::of(any_time())),
-        prop::array::uniform6(prop_oneof![Just(0), any::<u32>()]),
+        prop::array::uniform5(prop_oneof![Just(0), any::<u32>()]),
     );
     let object = option::of(object_of(string_text(), json())).boxed();
     let foreign =
@@ -169,7 +169,6 @@ fn any_state() -> BoxedStrategy<RetryState> {
             redrives: inner.4[2],
             copies_in_row: inner.4[3],
             postponements: inner.4[4],
-            further_receives: inner.4[5],
             dead_letter: foreign.0,
             source: foreign.1,
             unknown: foreign.2,
