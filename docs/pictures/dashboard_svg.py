@@ -40,7 +40,7 @@ def chart(drawn, widget, sample, x, y, width):
     axes stand above them."""
     for side, at, anchor in [("left", x, "start"), ("right", x + width, "end")]:
         chosen = [
-            (ink, sample[line["label"]])
+            (ink, sample.get(line["label"], [0, 0]))
             for ink, line in zip(INKS, lines_of(widget))
             if line.get("yAxis", "left") == side
         ]
@@ -116,7 +116,7 @@ def picture(dashboard=None):
                 if widget["type"] == "metric":
                     inner = widget["width"] * COLUMN - 2 * GAP - 2 * MARGIN
                     title = widget["properties"]["title"]
-                    chart(drawn, widget, sample[title], x + MARGIN, below + 6, inner)
+                    chart(drawn, widget, sample.get(title, {}), x + MARGIN, below + 6, inner)
                     below += CHART + 8
                 legend(drawn, widget, x + MARGIN, below + LINE, lines)
     return drawn

@@ -43,6 +43,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-cli/src/dlq/sqs.rs",
             "crates/requeue-cli/src/doctor/",
             "crates/requeue-cli/src/failed_call.rs",
+            "crates/requeue-cli/src/function.rs",
             "crates/requeue-cli/src/invoke.rs",
             "crates/requeue-cli/src/queue_argument.rs",
             "crates/requeue-cli/src/send.rs",

@@ -3,6 +3,8 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
 
 /// All arguments, the program's name first.
 pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
@@ -16,6 +18,11 @@ pub(crate) fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> 
         let value = value.to_string_lossy().into_owned();
         (!value.is_empty()).then_some((name, value))
     })
+}
+
+/// The directory in which the command was started.
+pub(crate) fn directory() -> io::Result<PathBuf> {
+    env::current_dir()
 }
 
 /// The value of a variable. An empty one counts as unset.

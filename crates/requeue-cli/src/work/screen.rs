@@ -1,7 +1,6 @@
 //! The lines at the bottom of a worker's terminal, which are written again and again, and the log
 //! above them.
 
-use std::env;
 use std::io::{self, Write, stderr, stdout};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +58,7 @@ pub(super) fn columns() -> usize {
 
 /// Whether the terminal cannot clear a line, as inside an editor.
 pub(super) fn is_dumb() -> bool {
-    env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb")
+    environment::value("TERM").is_none_or(|name| name == "dumb")
 }
 
 /// A lost terminal does not end the worker.

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::outdated;
 use super::result::JobEnd;
-use crate::Error;
 use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, CopyOptions, RedriveEnd};
@@ -25,6 +24,7 @@ use crate::ui::MAX_MESSAGES;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
+use crate::{Error, environment};
 
 /// The bodies and attributes that the page keeps in memory. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
@@ -110,7 +110,7 @@ impl Screen {
         let name = self.queue.dead_letters.queue.arn.name();
         let since = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);
         let millis = since.unwrap_or_default().as_millis();
-        let path = std::env::current_dir()?.join(format!("{name}-discarded-{millis}.jsonl"));
+        let path = environment::directory()?.join(format!("{name}-discarded-{millis}.jsonl"));
         export::write_file(&path, messages.iter().map(|at| &snapshot.letters[*at]))?;
         Ok(path)
     }
