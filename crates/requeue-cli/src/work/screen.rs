@@ -10,6 +10,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use requeue::Clock;
 
+use crate::environment;
+
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
 /// Clears the line above too.
