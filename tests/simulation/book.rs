@@ -121,6 +121,8 @@ pub struct Book {
     pub tracks: Vec<Track>,
     pub invocations: BTreeMap<usize, Invocation>,
     pub invoked: usize,
+    /// Invocations until the last call of a handler ended.
+    pub invoked_by_last_call: usize,
     /// When a request of an environment last met trouble.
     pub troubles: BTreeMap<usize, Instant>,
     /// How many invocations in a row led to a message.
@@ -162,6 +164,7 @@ impl Book {
             tracks: Vec::new(),
             invocations: BTreeMap::new(),
             invoked: 0,
+            invoked_by_last_call: 0,
             troubles: BTreeMap::new(),
             rows: BTreeMap::new(),
             arrivals: BTreeMap::new(),
@@ -425,6 +428,7 @@ impl Book {
                 member.is_timed_out = ended == Ended::Cut && message.time_left().is_zero();
             },
         )?;
+        self.invoked_by_last_call = self.invoked;
         self.history.note(Some(n), format!("call ends: {ended:?}"));
         let track = &mut self.tracks[n];
         track.is_done |= ended == Ended::Done;

@@ -22,9 +22,11 @@ use crate::store::FaultyStore;
 use crate::{faults, poller, producer, worker};
 use requeue_testkit::dice::Dice;
 
-/// A run that takes more than these goes round and round. Where many messages are delivered twice,
-/// and their copies too, some thousands are needed.
-const MOST_INVOCATIONS: usize = 50_000;
+/// A run in which so many invocations call no handler goes round and round. Where many messages are
+/// delivered twice, and their copies too, thousands wait for a limit of a call in 10 seconds.
+const MOST_WITHOUT_A_CALL: usize = 50_000;
+/// The calls of a message end long before.
+const LONGEST_RUN: Duration = secs(12 * 86_400);
 /// SQS delivers no message twice more often. Each delivery may be sent on, so the copies of one that
 /// waits in a line would never end.
 const MOST_SHOWN_AGAIN: usize = 100;
@@ -152,7 +154,8 @@ impl World {
 
     pub fn check_endless(&self) {
         let mut book = self.book();
-        if book.invoked > MOST_INVOCATIONS || self.started.elapsed() > secs(12 * 86_400) {
+        let without_a_call = book.invoked - book.invoked_by_last_call;
+        if without_a_call > MOST_WITHOUT_A_CALL || self.started.elapsed() > LONGEST_RUN {
             book.history.violate(None, "messages go round for ever");
         }
     }
