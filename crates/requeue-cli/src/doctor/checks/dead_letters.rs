@@ -61,6 +61,13 @@ pub(super) const CHECKS: &[Check] = &[
         look: annotate_fifo,
     },
     Check {
+        id: "redrive-with-rate-limit",
+        why: "With a rate limit, an execution environment that does not know a given-up message \
+              may let it wait in line again. Each such copy has new receives and is called once \
+              more.",
+        look: redrive_with_rate_limit,
+    },
+    Check {
         id: "direct-queue",
         why: "In the mode direct the function sends each message that it gives up to this queue. \
               If that fails, the message stays until SQS moves it.",
@@ -271,6 +278,24 @@ fn annotate_fifo(context: &Context<'_>) -> Checked {
         remedy::variable("DEAD_LETTER", "direct")
     )];
     Ok(Diagnosis::warning("REQUEUE_DEAD_LETTER is annotate, and the queue is FIFO", remedies))
+}
+
+fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
+    let arn = &context.source()?.arn;
+    let has_limit = context.policy().is_ok_and(|policy| policy.limit.is_some());
+    let config = context.config()?;
+    // Without copies nothing has new receives.
+    if arn.is_fifo() || !has_limit || config.mode != Mode::Requeue {
+        return Err(Skip::NotApplicable);
+    }
+    Ok(match &config.dead_letter {
+        DeadLetterMode::Redrive => Diagnosis::warning(
+            "REQUEUE_DEAD_LETTER is redrive, and the policy has a rateLimit: while messages wait \
+             in line, a message that is given up may be called again and again",
+            [remedy::variable("DEAD_LETTER", "annotate")],
+        ),
+        _ => Diagnosis::ok("a message that is given up carries a note, so it is not called again"),
+    })
 }
 
 fn is_annotating(context: &Context<'_>) -> Result<bool, Skip> {

@@ -35,7 +35,7 @@ fn as_made(d: &mut Deployment) {
     shared(d);
 }
 
-fn limited(d: &mut Deployment, calls: u32) {
+pub(super) fn limited(d: &mut Deployment, calls: u32) {
     d.valid().config.policy.limit = Some(RateLimit::new(calls, secs(1)));
 }
 

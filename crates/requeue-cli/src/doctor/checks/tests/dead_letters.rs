@@ -1,5 +1,6 @@
 //! Findings about dead-letter queues.
 
+use super::coordination::limited;
 use super::*;
 
 fn passes_on(d: &mut Deployment, target: &str) {
@@ -90,6 +91,34 @@ pub(super) const ROWS: &[Row] = &[
             d.valid().config.dead_letter = DeadLetterMode::Redrive;
         },
         Some(Fine),
+    ),
+    ("redrive-with-rate-limit", |d| d.valid().config.dead_letter = DeadLetterMode::Redrive, None),
+    ("redrive-with-rate-limit", |d| limited(d, 49), Some(Fine)),
+    (
+        "redrive-with-rate-limit",
+        |d| {
+            limited(d, 49);
+            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+        },
+        Some(Warning),
+    ),
+    (
+        "redrive-with-rate-limit",
+        |d| {
+            limited(d, 49);
+            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.valid().config.mode = Mode::Report;
+        },
+        None,
+    ),
+    (
+        "redrive-with-rate-limit",
+        |d| {
+            limited(d, 49);
+            d.fifo();
+            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+        },
+        None,
     ),
     ("direct-queue", |_| {}, None),
     ("direct-queue", |d| d.direct(14 * DAY), Some(Fine)),
