@@ -27,6 +27,9 @@ use requeue_testkit::dice::Dice;
 const MOST_WITHOUT_A_CALL: usize = 50_000;
 /// The calls of a message end long before.
 const LONGEST_RUN: Duration = secs(12 * 86_400);
+/// Once so many messages are in the queue, trouble ends. Copies of a message that wait for a limit
+/// return at the same time, so the work grows by the square of their number.
+const MOST_IN_TROUBLE: usize = 300;
 /// SQS delivers no message twice more often. Each delivery may be sent on, so the copies of one that
 /// waits in a line would never end.
 const MOST_SHOWN_AGAIN: usize = 100;
@@ -51,6 +54,8 @@ pub struct World {
     book: Mutex<Book>,
     /// Cancelled when an execution environment dies.
     lives: Mutex<Vec<CancellationToken>>,
+    /// Whether so many messages are in the queue that trouble has ended.
+    is_crowded: Arc<AtomicBool>,
     /// Whether a request is none of the function's.
     is_aside: Arc<AtomicBool>,
     /// Producer and operator, as long as they have something to do.
@@ -100,6 +105,7 @@ impl World {
             book: Mutex::new(Book::new()),
             lives: Mutex::new(lives),
             is_aside: Arc::default(),
+            is_crowded: Arc::default(),
             actors: AtomicUsize::new(2),
         }
     }
@@ -111,7 +117,7 @@ impl World {
 
     /// Whether trouble has ended.
     pub fn is_calm(&self) -> bool {
-        self.started.elapsed() > self.plan.calm
+        self.started.elapsed() > self.plan.calm || self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// A request that meets no fault.
@@ -153,6 +159,8 @@ impl World {
     }
 
     pub fn check_endless(&self) {
+        let in_queue = self.sqs.message_count(&self.queue).expect("the queue exists");
+        self.is_crowded.fetch_or(in_queue > MOST_IN_TROUBLE, Ordering::Relaxed);
         let mut book = self.book();
         let without_a_call = book.invoked - book.invoked_by_last_call;
         if without_a_call > MOST_WITHOUT_A_CALL || self.started.elapsed() > LONGEST_RUN {
@@ -311,13 +319,14 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         let _listening = world.log.listen();
         let (dice, plan, aside) =
             (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
-        let started = world.started;
+        let (started, is_crowded) = (world.started, Arc::clone(&world.is_crowded));
         world.sqs.set_faults(move |call| {
             // The receives of Lambda's poller are its own affair.
             let is_of_worker = plan.processes().is_some() && call.operation == "ReceiveMessage";
             let is_safe = aside.load(Ordering::Relaxed)
                 || !(is_of_worker || call.operation.ends_with("Batch"));
-            if is_safe || started.elapsed() > plan.calm || !dice.happens(plan.trouble.of_requests) {
+            let is_calm = is_crowded.load(Ordering::Relaxed) || started.elapsed() > plan.calm;
+            if is_safe || is_calm || !dice.happens(plan.trouble.of_requests) {
                 return Fault::None;
             }
             faults::fault(&dice, call)
