@@ -287,6 +287,41 @@ test("a redrive follows its plan at its rate, stops when told, and leaves the ot
   await tab.close();
 });
 
+test("the chosen messages stay in sight: behind a filter, in the question, and after another tab's look", async () => {
+  const { sqs, ui } = await letters(some(40), "--allow-redrive");
+  const [tab, other] = [await open(ui), await open(ui)];
+  await look(tab);
+  const all = await counts(groups(tab), 2, [1]);
+  const classes = Object.keys(all);
+  await tab.getByRole("combobox", { name: "Class" }).selectOption({ label: classes[0] });
+  await tab.getByLabel("Choose all groups").check();
+  await tab.getByText(new RegExp(`^${all[classes[0]]} messages? chosen$`)).waitFor();
+  await tab.getByRole("combobox", { name: "Class" }).selectOption({ label: classes[1] });
+  await tab.getByText(`${all[classes[0]]} of them hidden by the filter`).waitFor();
+  await tab.getByRole("button", { name: "Discard" }).click();
+  await tab.getByRole("heading", { name: "Discard the chosen messages" }).waitFor();
+  const lines = await tab.getByRole("dialog").getByRole("listitem").allTextContents();
+  const told = lines.slice(1).map((line) => line.match(/^(\d+) × ([a-z-]+), ./));
+  assert.ok(told.every((line) => line?.[2] === classes[0]), lines.join("; "));
+  assert.equal(told.reduce((sum, line) => sum + Number(line[1]), 0), all[classes[0]]);
+  await look(other);
+  await tab.getByText("Another tab worked on the queue, so nothing is chosen here any longer.").waitFor();
+  assert.equal((await world.count(sqs, sqs.deadLetters)).visible, 40);
+  for (const one of [tab, other]) await one.close();
+});
+
+test("on a narrow screen a group shows its failure and tenant", async () => {
+  const { ui } = await letters(some(10));
+  const tab = await open(ui);
+  await tab.setViewportSize({ width: 390, height: 800 });
+  await look(tab);
+  for (const cell of await groups(tab).locator("tbody td").all()) {
+    const { x, width } = await cell.boundingBox();
+    assert.ok(x >= 0 && x + width <= 390, `a cell from ${x} to ${x + width}`);
+  }
+  await tab.close();
+});
+
 test("a discard deletes exactly the messages of its file, and the page names the file", async () => {
   const { sqs, ui } = await letters(some(30), "--allow-redrive");
   const tab = await open(ui);
@@ -358,11 +393,11 @@ test("another browser follows a running job, stops it, and finds the results of 
   await other.getByRole("button", { name: "Stop" }).click();
   for (const watching of [tab, idle, other]) {
     await latest(watching).getByText("of the chosen ones not copied").waitFor();
-    await watching.getByText("the job was stopped before this message").first().waitFor();
+    await latest(watching).getByRole("heading", { name: /^Redrive stopped, \d\d:\d\d:\d\d UTC: \d+ of \d+ messages redriven$/ }).waitFor();
   }
   assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
   await other.getByText("Earlier results (1)").click();
-  await other.locator("summary", { hasText: /^Redrive, .* 0 left$/ }).click();
+  await other.locator("summary", { hasText: /^Redrive, .* (\d+) of \1 messages redriven$/ }).click();
   await other.getByRole("table", { name: "Result by class" }).nth(1).waitFor();
   for (const one of [tab, idle, other]) await one.close();
 });

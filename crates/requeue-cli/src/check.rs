@@ -49,9 +49,8 @@ const OTHER_VARIABLES: usize = 600;
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let Some(name) = arguments.file.clone().or_else(|| arguments.policy.name()) else {
-        return Ok(output::missing("a policy", "check"));
-    };
+    let name = arguments.file.clone().or_else(|| arguments.policy.name());
+    let name = name.unwrap_or(PolicyName::STANDARD);
     let text = name.text()?;
     match name.parse(&text) {
         Ok(document) if arguments.json => {

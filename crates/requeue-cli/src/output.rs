@@ -10,7 +10,7 @@ use clap::error::ErrorKind;
 use requeue::printable;
 use serde::Serialize;
 
-use crate::{examples, progress};
+use crate::progress;
 
 /// Writes a text to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -33,9 +33,6 @@ macro_rules! errln {
 }
 
 pub(crate) use {errln, out, outln};
-
-/// The status of wrong options. clap uses it too.
-const USAGE: u8 = 2;
 
 /// The status of a command that worked and found something bad. Status 2 means wrong options, and a
 /// script must not confuse a misspelt option with a finding.
@@ -111,13 +108,4 @@ pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
         Err(error) if !usage.use_stderr() => failed(&Unwritten(error)),
         _ => u8::try_from(usage.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
     }
-}
-
-/// The error of a command without an argument that it needs, with an example.
-pub(crate) fn missing(what: &str, command: &str) -> ExitCode {
-    note(format_args!("error: {what} is missing"));
-    if let Some(example) = examples::first(command) {
-        note(format_args!("\nExample: {example}"));
-    }
-    ExitCode::from(USAGE)
 }

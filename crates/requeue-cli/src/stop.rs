@@ -1,6 +1,6 @@
 //! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
-//! A second SIGTERM right after the first one is the same request: GNU `timeout` sends SIGTERM to its
-//! child and then to the whole process group.
+//! The same signal right after the first one is the same request: GNU `timeout` signals its child and
+//! then the whole process group.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use crate::progress;
 
 /// A SIGTERM that follows another one within this time is the same request.
 const DOUBLED: Duration = Duration::from_secs(1);
+/// The same for the other signals. A person does not press Ctrl-C twice as fast.
+const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
 /// Whether a signal has come.
 #[derive(Clone)]
@@ -111,11 +113,11 @@ async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
 /// The number of the signal after the first one that ends the process at once.
 async fn second(signals: &mut [(SignalKind, Signal)], first: u8) -> u8 {
     let told = Instant::now();
-    let terminate = SignalKind::terminate().as_raw_value();
+    let is_terminate = i32::from(first) == SignalKind::terminate().as_raw_value();
+    let doubled = if is_terminate { DOUBLED } else { DOUBLED_BY_HAND };
     loop {
         let number = next(signals).await;
-        let is_doubled = number == first && i32::from(number) == terminate;
-        if !is_doubled || told.elapsed() >= DOUBLED {
+        if number != first || told.elapsed() >= doubled {
             return number;
         }
     }

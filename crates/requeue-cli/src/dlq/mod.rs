@@ -17,6 +17,7 @@ mod import;
 pub(crate) mod letter;
 pub(crate) mod list;
 pub(crate) mod outcome;
+mod pace;
 mod peek;
 pub(crate) mod redrive;
 pub(crate) mod scan;

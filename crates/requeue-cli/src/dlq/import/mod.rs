@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use requeue::queue::{CallErrorKind, EntryError, QueueArn};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 mod file;
 mod report;
@@ -16,6 +15,7 @@ mod report;
 use file::{ImportFile, Line, Summary};
 use report::{Report, Sent};
 
+use super::pace::CopyPace;
 use super::sqs::Sqs;
 use super::{confirm, messages, note};
 use crate::progress::CommandProgress;
@@ -55,7 +55,7 @@ struct Importer<'a> {
     sqs: &'a Sqs,
     to: &'a QueueArn,
     report: Report,
-    first: Instant,
+    pace: CopyPace,
     sent: u64,
     failed: u64,
     fatal: Option<Error>,
@@ -104,9 +104,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was sent");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let (report, first) = (Report::append_to(path, to)?, Instant::now());
-    let mut importer = Importer { sqs, to, report, first, sent: 0, failed: 0, fatal: None };
-    let walked = importer.send_all(arguments, file, sent, summary, &stop).await;
+    let report = Report::append_to(path, to)?;
+    let pace = CopyPace::new(arguments.rate, Instant::now());
+    let mut importer = Importer { sqs, to, report, pace, sent: 0, failed: 0, fatal: None };
+    let walked = importer.send_all(file, sent, summary, &stop).await;
     tell(arguments, to, summary, (importer.sent, importer.failed))?;
     if importer.sent < summary.left {
         note(&format!(
@@ -137,7 +138,6 @@ impl Importer<'_> {
     /// Sends the lines in their order, in batches as large as SQS accepts.
     async fn send_all(
         &mut self,
-        arguments: &Arguments,
         file: &ImportFile,
         sent: &Sent,
         summary: &Summary,
@@ -154,12 +154,14 @@ impl Importer<'_> {
             self.note_failed(&held, "behind one of its group that failed")?;
             let failed_before = self.failed;
             let groups: Vec<_> = batch.iter().filter_map(|line| line.group_id.clone()).collect();
+            let (began, before) = (Instant::now(), self.sent);
             self.send(&batch).await?;
+            self.pace.sent(began, self.sent - before);
             if self.failed > failed_before && self.to.is_fifo() {
                 blocked.extend(groups);
             }
             progress.done(self.sent);
-            self.pace(arguments.rate, stop).await;
+            self.pace.wait(stop).await;
             if stop.is_told() || self.fatal.is_some() {
                 break;
             }
@@ -211,16 +213,6 @@ impl Importer<'_> {
             self.report.failed(line, code)?;
         }
         self.report.flush()
-    }
-
-    /// Waits until as much time has passed as the messages so far may take.
-    async fn pace(&self, rate: Option<u16>, stop: &Stop) {
-        let Some(rate) = rate else { return };
-        let secs = Duration::from_secs(self.sent) / u32::from(rate);
-        tokio::select! {
-            () = sleep_until(self.first + secs) => {}
-            () = stop.told() => {}
-        }
     }
 }
 

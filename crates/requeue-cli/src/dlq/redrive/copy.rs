@@ -11,13 +11,14 @@ use requeue::Clock;
 use requeue::queue::{
     CallErrorKind, EntryError, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::route::{LeftBehind, RedriveRoute};
 use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::outcome::{Outcome, Outcomes};
+use crate::dlq::pace::CopyPace;
 use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -59,14 +60,12 @@ pub(crate) struct Copier<'a> {
     pub(crate) route: &'a RedriveRoute,
     pub(crate) filter: &'a Filter,
     pub(crate) fresh_budget: bool,
-    pub(crate) rate: Option<u16>,
     pub(crate) stop: &'a Stop,
     /// Messages that were sent here later stay. Otherwise a copy that fails at once would circulate
     /// forever.
     pub(crate) until: SystemTime,
     pub(crate) time_in_hand: Duration,
-    /// The time for the first copy.
-    pub(crate) first: Instant,
+    pub(crate) pace: CopyPace,
     /// Groups with a message that stayed: later messages must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
     pub(crate) progress: &'a CommandProgress,
@@ -121,17 +120,22 @@ impl<'a> Copier<'a> {
             by_destination.entry(to).or_default().push(draft);
         }
         if !by_destination.is_empty() {
-            self.wait_until(self.first).await;
+            self.pace.wait(self.stop).await;
             if self.stop.is_told() {
                 return ControlFlow::Continue(());
             }
         }
+        let (began, before) = (Instant::now(), self.copied());
         for (to, drafts) in by_destination {
             if self.copy_to(to, drafts, held).await.is_break() {
                 return ControlFlow::Break(());
             }
         }
-        self.pace().await;
+        let sent = self.copied() - before;
+        if sent > 0 {
+            self.pace.sent(began, sent);
+            self.pace.wait(self.stop).await;
+        }
         let has_all = self.taken() >= self.filter.limit.unwrap_or(u64::MAX);
         if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -161,9 +165,13 @@ impl<'a> Copier<'a> {
         ControlFlow::Continue(())
     }
 
+    fn copied(&self) -> u64 {
+        self.tally.copied.values().sum()
+    }
+
     /// Messages that count against the limit.
     fn taken(&self) -> u64 {
-        self.tally.copied.values().chain(self.tally.failed.values()).sum()
+        self.copied() + self.tally.failed.values().sum::<u64>()
     }
 
     /// The messages to copy, with their destinations.
@@ -350,10 +358,10 @@ impl<'a> Copier<'a> {
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Tells the counts. If the options choose messages without a limit, the scan counts the messages seen, because
-    /// the number of chosen ones is not known.
+    /// Tells the counts. If the options choose messages without a limit, the scan counts the messages
+    /// seen, because the number of chosen ones is not known.
     fn tell(&self) {
-        let copied = self.tally.copied.values().sum::<u64>();
+        let copied = self.copied();
         if self.filter.is_set() && self.filter.limit.is_none() {
             let from = self.from.name();
             self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
@@ -361,20 +369,6 @@ impl<'a> Copier<'a> {
             self.progress.done(copied);
         }
         self.progress.failed(self.tally.failed.values().sum());
-    }
-
-    /// Waits until as much time has passed as the messages so far may take.
-    async fn pace(&self) {
-        let Some(rate) = self.rate else { return };
-        let secs = Duration::from_secs(self.tally.copied.values().sum()) / u32::from(rate);
-        self.wait_until(self.first + secs).await;
-    }
-
-    async fn wait_until(&self, time: Instant) {
-        tokio::select! {
-            () = sleep_until(time) => {}
-            () = self.stop.told() => {}
-        }
     }
 }
 

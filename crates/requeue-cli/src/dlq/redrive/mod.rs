@@ -25,6 +25,7 @@ use result::RedriveResult;
 use route::RedriveRoute;
 
 use super::letter::moment;
+use super::pace::CopyPace;
 use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
 use super::{DeadLetters, confirm, messages, note, progress};
@@ -196,13 +197,12 @@ async fn copy_all(
         route,
         filter,
         fresh_budget: arguments.fresh_budget,
-        rate: *rate,
         stop,
         until: began + CLOCK_GRAIN,
         time_in_hand: scan.time_in_hand(),
         // Messages since `until` are new: a copy that failed at once would otherwise count as old,
         // and circulate.
-        first: Instant::now() + CLOCK_GRAIN + CLOCK_SKEW,
+        pace: CopyPace::new(*rate, Instant::now() + CLOCK_GRAIN + CLOCK_SKEW),
         blocked: BTreeSet::new(),
         progress,
         tally: Tally::default(),

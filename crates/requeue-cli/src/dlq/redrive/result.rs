@@ -104,7 +104,9 @@ impl RedriveResult {
             line(format!("{id} {NOT_DELETED}"));
         }
         if let Some(remaining) = self.remaining {
-            line(format!("about {} remain here after the interruption", messages(remaining)));
+            let remaining = messages(remaining);
+            line(format!("about {remaining} remain here after the interruption"));
+            line("to go on, give the same command again".to_owned());
         }
         text + &copies.left.lines("left here")
     }

@@ -1,7 +1,7 @@
 // The screen "Dead letters": groups, messages and their history.
 
 import { read, send } from "/api.js";
-import { ago, announce, count, h, span } from "/dom.js";
+import { ago, announce, clock, count, h, span } from "/dom.js";
 import { follow } from "/job.js";
 import { earlier, problem, resultOf, title } from "/result.js";
 import { selectionBar } from "/selection.js";
@@ -97,12 +97,15 @@ class Screen {
       this.result.replaceChildren(problem(error.message));
       return;
     }
+    this.isMine = true;
     this.follow();
     this.work.firstChild.focus();
   }
 
   follow() {
     this.isFollowing = true;
+    this.hadChosen = this.chosen && !this.isMine && this.chosen.groups.size + this.chosen.messages.size > 0;
+    this.isMine = false;
     this.look.disabled = true;
     for (const part of [this.result, this.list, this.messages, this.bar]) part.replaceChildren();
     this.ends = follow(this.work, `${ROOT}/job`, (job) => this.end(job));
@@ -135,13 +138,14 @@ class Screen {
     const { snapshot } = this.queue;
     for (const part of [this.list, this.messages, this.bar]) part.replaceChildren();
     this.chosen = { groups: new Set(), messages: new Map() };
+    if (this.hadChosen) this.list.append(h("p", { class: "warning", role: "alert" }, "Another tab worked on the queue, so nothing is chosen here any longer."));
     if (!snapshot) return;
     if (!snapshot.isReleased) {
       this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
     }
     if (!snapshot.isComplete) {
       const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
-      this.list.append(h("p", { class: "warning" }, `${missed} Redrive or discard some, or look again later.`));
+      this.list.append(h("p", { class: "warning" }, `${missed} Another reader hides them, such as a redrive that was killed. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
     }
     if (snapshot.count === 0) {
       this.list.append(h("p", { class: "empty" }, "The queue has no visible message."));
@@ -156,12 +160,13 @@ class Screen {
     this.summary = h("p", { class: "muted" });
     this.more = h("p");
     this.hasTenants = this.groups.some((group) => group.tenant !== null);
-    this.list.append(
+    this.list.append(h("div", {},
       h("div", { class: "filters" }, filters),
       this.summary,
-      h("div", { class: "scroll" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
+      h("div", { class: "scroll groups" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
       this.more,
-    );
+      this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled.") : null,
+    ));
     this.selection = selectionBar(this.bar, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
     this.fill();
   }
@@ -196,7 +201,7 @@ class Screen {
   fill() {
     const groups = this.filtered();
     const total = groups.reduce((all, group) => all + group.count, 0);
-    const taken = new Date(this.queue.snapshot.taken).toLocaleTimeString();
+    const taken = clock(this.queue.snapshot.taken);
     this.summary.textContent = `${count(total, "message")} in ${count(groups.length, "group")}, looked at ${taken}`;
     this.body.replaceChildren(...groups.slice(0, this.shown).map((group) => this.group(group)));
     const left = groups.length - this.shown;
@@ -223,8 +228,8 @@ class Screen {
       h("td", {}, h("span", { class: `class ${group.class}` }, group.class)),
       h("td", {}, group.reason),
       h("td", { class: "text" }, group.code ?? h("span", { class: "muted" }, "none")),
-      this.hasTenants ? h("td", { class: "text" }, group.tenant ?? h("span", { class: "muted" }, "none")) : null,
-      h("td", {}, h("time", { datetime: group.oldest ?? "", title: group.oldest ?? "" }, ago(group.oldest))),
+      this.hasTenants ? h("td", { class: "text", "data-name": "Tenant" }, group.tenant ?? h("span", { class: "muted" }, "none")) : null,
+      h("td", { "data-name": "Oldest" }, h("time", { datetime: group.oldest ?? "", title: group.oldest ?? "" }, ago(group.oldest))),
     );
   }
 
@@ -240,14 +245,24 @@ class Screen {
   // Tells the selection bar how many messages are chosen.
   tell() {
     const { groups, messages } = this.chosen;
-    const counts = this.groups.filter((group) => groups.has(group.at)).map((group) => group.count);
-    const single = [...messages.values()].filter((group) => !groups.has(group)).length;
-    this.all.checked = groups.size > 0 && this.filtered().every((group) => groups.has(group.at));
-    this.selection.update(counts.reduce((all, one) => all + one, single), {
+    const shown = new Set(this.filtered());
+    const kinds = new Map();
+    let [all, hidden] = [0, 0];
+    for (const group of this.groups) {
+      const number = groups.has(group.at) ? group.count : [...messages.values()].filter((at) => at === group.at).length;
+      if (number === 0) continue;
+      const kind = `${group.class}, ${group.code ?? group.reason}`;
+      kinds.set(kind, (kinds.get(kind) ?? 0) + number);
+      all += number;
+      if (!shown.has(group)) hidden += number;
+    }
+    this.all.checked = groups.size > 0 && [...shown].every((group) => groups.has(group.at));
+    const lines = [...kinds].map(([kind, number]) => `${number.toLocaleString("en")} × ${kind}`);
+    this.selection.update(all, {
       snapshot: this.queue.snapshot.number,
       groups: [...groups],
       messages: [...messages.keys()],
-    });
+    }, lines, hidden);
     for (const box of this.messages.querySelectorAll("input[data-group]")) {
       const isWhole = groups.has(Number(box.dataset.group));
       box.disabled = isWhole;

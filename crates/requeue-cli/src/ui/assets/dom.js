@@ -33,6 +33,11 @@ export function span(milliseconds) {
   return parts.join(" ") || "0 s";
 }
 
+// A moment as the logs have it, since those are in UTC too.
+export function clock(moment) {
+  return `${new Date(moment).toISOString().slice(11, 19)} UTC`;
+}
+
 export function ago(moment) {
   return moment ? span(Date.now() - Date.parse(moment)) : "unknown";
 }

@@ -7,6 +7,8 @@ const INTERVAL = 250;
 // The rate is that of the last seconds, and from less time it is a guess.
 const MEASURED = 15_000;
 const LEAST = 2_000;
+// A rate of one message in a second moves each second.
+const SILENT = 5_000;
 
 // Shows the job at this path in the element, and calls `ended` with it. Returns a function that ends
 // the watch; the job goes on.
@@ -35,6 +37,8 @@ export function follow(root, path, ended) {
     try {
       job = await read(path);
     } catch {
+      stop.disabled = true;
+      counts.textContent = "The server does not respond, so the progress is not known.";
       if (isWatched) timer = setTimeout(look, 4 * INTERVAL);
       return;
     }
@@ -46,6 +50,7 @@ export function follow(root, path, ended) {
       return;
     }
     const { done, total, failed, unit, step: name } = job.progress;
+    stop.disabled = job.isStopping;
     step.textContent = job.isStopping ? `${name}: stopping` : name;
     if (total) {
       bar.max = Math.max(total, done);
@@ -54,7 +59,7 @@ export function follow(root, path, ended) {
       bar.removeAttribute("value");
     }
     const of = total ? ` of ${Math.max(total, done).toLocaleString("en")}` : "";
-    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pace.of(job.progress)] : [];
+    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pace.of(job.progress), pace.silence()] : [];
     counts.textContent = parts.filter(Boolean).join(", ");
     timer = setTimeout(look, INTERVAL);
   };
@@ -75,6 +80,8 @@ class Pace {
     if (this.unit !== unit) this.seen = [];
     this.unit = unit;
     const now = performance.now();
+    if (this.last !== done) this.moved = now;
+    this.last = done;
     this.seen = this.seen.filter(({ at }) => now - at <= MEASURED);
     this.seen.push({ at: now, done });
     const [first] = this.seen;
@@ -83,6 +90,13 @@ class Pace {
     const rate = (done - first.done) / seconds;
     const left = total > done ? `${span(Math.max(1000, (total - done) / rate * 1000))} left` : null;
     // Seconds pass at one in a second.
+    if (this.silence()) return [];
     return [unit === "s" ? null : `${rate < 10 ? rate.toFixed(1) : Math.round(rate).toLocaleString("en")}/s`, left];
+  }
+
+  // The time without a change, if it is long: SQS does not respond, or messages are hidden.
+  silence() {
+    const still = performance.now() - this.moved;
+    return still > SILENT ? `no change for ${span(still)}` : null;
   }
 }

@@ -173,7 +173,7 @@ class Screen {
     const rows = holds.map(({ scope, why, restMs, reason }) => h("tr", {},
       h("td", {}, why === "paused" ? "paused" : "circuit open"),
       h("td", { class: "mono" }, scope === "-" ? "all" : scope),
-      h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "probing"),
+      h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "the next message"),
       h("td", {}, brief(reason))));
     replace(this.holds, [table(["hold", "scope", "next probe", "last failure"], rows, [2])]);
   }
@@ -264,6 +264,7 @@ class Screen {
   select(id) {
     this.selected = this.selected === id ? null : id;
     this.listed = -1;
+    this.isNew = true;
     const message = this.messages.byId.get(this.selected);
     if (message) announce(`Message ${id.slice(0, 8)}: ${message.state}`);
     this.schedule();
@@ -286,6 +287,8 @@ class Screen {
         event.scope ? `scope ${event.scope}` : "",
       ].filter((text) => text).join(", "))));
     replace(this.details, [h("p", { class: "mono" }, message.id), h("ol", { class: "steps" }, steps)]);
+    if (this.isNew) this.details.scrollIntoView({ block: "nearest" });
+    this.isNew = false;
   }
 
   leave() {

@@ -76,17 +76,19 @@ export class Messages {
         break;
       case "given-up":
         if (event.class) this.fail(message, event);
-        if (message.state !== "dead") this.set(message, "given up");
+        this.giveUp(message);
         break;
       case "copied":
         message.replaced = message.copy ?? message.replaced;
         message.copy = null;
-        if (event.reason) this.set(message, "given up");
+        if (event.reason) this.giveUp(message);
         else if (!isGivenUp) this.wait(message, "waits for a retry", event);
         break;
       case "released":
       case "kept":
-        if (isCurrent && !isGivenUp) this.set(message, "left to SQS");
+        // On an earlier receive, of which the events may be left out.
+        if (/^(annotated|given-up)/.test(event.reason ?? "")) this.giveUp(message);
+        else if (isCurrent && !isGivenUp) this.set(message, "left to SQS");
         break;
       case "deleted":
         if (isCurrent && !isGivenUp && message.state !== "done") this.done(message, event);
@@ -106,6 +108,12 @@ export class Messages {
   wait(message, state, event) {
     message.state = state;
     message.due = event.at + (event.delay ?? 0) * 1000;
+  }
+
+  giveUp(message) {
+    if (message.state !== "dead") this.set(message, "given up");
+    const last = this.failures.find(({ id }) => id === message.id);
+    if (last) last.kind = "given-up";
   }
 
   done(message, event) {

@@ -1,8 +1,8 @@
 // The result of a redrive or a discard: its counts by class and failure, and the messages that stayed.
 
-import { count, h } from "/dom.js";
+import { clock, count, h } from "/dom.js";
 
-const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Deleted"], look: ["Look", "Done"] };
+const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Deleted"], look: ["Look", "Received"] };
 
 // The whole result of a job that has ended.
 export function resultOf(job) {
@@ -28,12 +28,12 @@ export function earlier(jobs) {
 
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
-  const counts = result ? `${count(result.done, "message")} ${done.toLowerCase()}, ${result.left.toLocaleString("en")} left` : error;
-  return `${action}, ${new Date(ended).toLocaleTimeString()}: ${counts}`;
+  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()}` : "ended by an error";
+  return `${action}${result?.isStopped ? " stopped" : ""}, ${clock(ended)}: ${counts}`;
 }
 
 function kinds({ name, result }) {
-  const heads = [["Class"], [ACTIONS[name][1], "number"], ["Left", "number"], ["Failure"]];
+  const heads = [["Class"], [ACTIONS[name][1], "number"], [`Not ${ACTIONS[name][1].toLowerCase()}`, "number"], ["Failure"]];
   const number = (value) => h("td", { class: "number" }, value.toLocaleString("en"));
   const rows = result.kinds.map(({ class: of, code, done, left }) => h("tr", {},
     h("td", {}, h("span", { class: `class ${of}` }, of)), number(done), number(left), h("td", { class: "text" }, failure(code))));

@@ -10,6 +10,7 @@ const ROOT = "/api/dead-letters";
 export function selectionBar(root, queue, act) {
   const name = queue.queue.split(":").pop();
   let chosen;
+  let kinds;
   const saved = h("span", { class: "muted", role: "status" });
   const status = h("strong", { role: "status" });
   const rate = h("input", { type: "number", min: "1", max: "500", value: "10", id: "rate" });
@@ -54,7 +55,7 @@ export function selectionBar(root, queue, act) {
     const { selection, count: messages } = await select();
     ask(root, {
       title: "Discard the chosen messages",
-      lines: [`${count(messages, "message")} would be deleted from ${name}`],
+      lines: [`${count(messages, "message")} would be deleted from ${name}`, ...kinds],
       notes: [
         "The command first writes the messages to a new file in the directory where it was started. The result names the file.",
         "Only this file can bring the messages back, with requeue dlq import.",
@@ -75,11 +76,13 @@ export function selectionBar(root, queue, act) {
   const bar = h("div", { class: "selection", hidden: true }, status, h("button", { type: "button", click: save }, "Export"), controls, saved, failed, link);
   root.append(bar);
   return {
-    update(messages, selection) {
+    // `sorts` counts the chosen messages of each class and failure; a filter hides `hidden` of them.
+    update(messages, selection, sorts, hidden) {
       chosen = selection;
+      kinds = sorts;
       saved.textContent = "";
       bar.hidden = messages === 0;
-      const text = `${count(messages, "message")} chosen`;
+      const text = `${count(messages, "message")} chosen${hidden ? `, ${hidden.toLocaleString("en")} of them hidden by the filter` : ""}`;
       if (status.textContent !== text) status.textContent = text;
     },
   };

@@ -18,6 +18,7 @@ const MAX_LISTED: usize = 500;
 pub(super) struct ResultJson<'a> {
     lines: Vec<String>,
     is_complete: bool,
+    is_stopped: bool,
     error: Option<String>,
     done: usize,
     left: usize,
@@ -69,7 +70,10 @@ impl JobEnd {
             messages.iter().partition(|at| outcome_of(**at).is_some());
         // The reasons of SQS come first: they differ, and the others are all the same.
         listed.retain(|at| outcome_of(**at).is_some_and(|outcome| outcome.note.is_some()));
-        listed.extend(unreached);
+        // Those that a stop spared are counted with the others that stayed.
+        if !self.is_stopped {
+            listed.extend(unreached);
+        }
         let line = |at: &&usize| {
             let (class, code) = snapshot.kind(**at);
             let why = outcome_of(**at).and_then(|outcome| outcome.note.as_deref());
@@ -78,6 +82,7 @@ impl JobEnd {
         };
         let result = ResultJson {
             is_complete: self.is_complete,
+            is_stopped: self.is_stopped,
             error: self.error.as_ref().map(ToString::to_string),
             done: kinds.values().map(|(done, _)| done).sum(),
             left: kinds.values().map(|(_, left)| left).sum(),
@@ -94,9 +99,7 @@ impl JobEnd {
 
     /// The reason for which the job did not receive a message.
     fn why_unreached(&self) -> &'static str {
-        if self.is_stopped {
-            "the job was stopped before this message"
-        } else if self.error.is_some() {
+        if self.error.is_some() {
             "the job ended before this message"
         } else {
             "not received: another reader holds it, or it is no longer in the queue"

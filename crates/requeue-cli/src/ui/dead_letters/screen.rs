@@ -29,6 +29,9 @@ use crate::{Error, environment};
 /// The bodies and attributes that the page keeps in memory. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
+/// The setting that names the tenant of a message.
+const SCOPE: &str = "REQUEUE_SCOPE";
+
 /// A dead-letter queue for the page.
 pub(crate) struct DeadLetterScreen {
     pub(crate) dead_letters: DeadLetters,
@@ -38,9 +41,10 @@ pub(crate) struct DeadLetterScreen {
 }
 
 impl DeadLetterScreen {
-    /// With the default bound, for the page beside another command.
+    /// With the default bound and the scope of the settings, for the page beside another command.
     pub(crate) fn of(dead_letters: DeadLetters) -> Self {
-        Self { dead_letters, max_messages: MAX_MESSAGES, scope: None }
+        let scope = environment::value(SCOPE);
+        Self { dead_letters, max_messages: MAX_MESSAGES, scope }
     }
 }
 
