@@ -2,6 +2,7 @@
 //! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
 //! page holds up no message.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -152,7 +153,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         *drawn = Some(bar.clone());
     }
     loop {
-        let state = state.borrow().clone();
+        let state = shown(state);
         bar.set_message(state.text(terminal::columns(), &estimator.pace(&state)));
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
@@ -165,9 +166,18 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     let mut estimator = Estimator::begin();
     while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
-        let state = state.borrow().clone();
+        let state = shown(state);
         output::note(state.text(usize::MAX, &estimator.pace(&state)));
     }
+}
+
+/// The state, with the end that somebody asked for.
+fn shown(state: &watch::Receiver<ProgressState>) -> ProgressState {
+    let mut state = state.borrow().clone();
+    if STOPPING.load(Ordering::Relaxed) {
+        state.step.push_str(", stopping");
+    }
+    state
 }
 
 fn style() -> ProgressStyle {
@@ -178,15 +188,18 @@ fn style() -> ProgressStyle {
 struct Estimator {
     bar: ProgressBar,
     unit: &'static str,
+    done: u64,
+    /// The time by the bar.
+    changed: Duration,
 }
 
 impl Estimator {
     fn begin() -> Self {
-        Self { bar: ProgressBar::hidden(), unit: "" }
+        Self { bar: ProgressBar::hidden(), unit: "", done: 0, changed: Duration::ZERO }
     }
 
     fn pace(&mut self, state: &ProgressState) -> Pace {
-        let Self { bar, unit } = self;
+        let Self { bar, unit, done, changed } = self;
         match state.total {
             Some(total) => bar.set_length(total),
             None => bar.unset_length(),
@@ -196,9 +209,22 @@ impl Estimator {
             // Other things are counted at another pace, which begins here.
             *unit = state.unit;
             bar.reset_eta();
+            *changed = bar.elapsed();
         }
-        Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta() }
+        if state.done != *done {
+            (*done, *changed) = (state.done, bar.elapsed());
+        }
+        let still = bar.elapsed().saturating_sub(*changed);
+        Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta(), still }
     }
+}
+
+/// Whether a signal asked the process to end.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// From now on the line says that the command is about to end.
+pub(crate) fn stopping() {
+    STOPPING.store(true, Ordering::Relaxed);
 }
 
 /// The line on the terminal. A process has one terminal, so this is global.
@@ -217,12 +243,15 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Removes the line before the process ends itself.
-pub(crate) fn leave() {
+/// Removes the line before the process ends itself, with these last words.
+pub(crate) fn leave(words: Option<&'static str>) {
     let (leaving, left) = mpsc::channel::<()>();
     thread::spawn(move || {
         if let Some(bar) = drawn().take() {
             bar.finish_and_clear();
+        }
+        if let Some(words) = words {
+            output::note(words);
         }
         drop(leaving);
     });

@@ -21,6 +21,10 @@ const DOUBLED: Duration = Duration::from_secs(1);
 /// The same for the other signals. A person does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
+/// The last words of a command that a second signal ended before it cleaned up.
+const AT_ONCE: &str =
+    "ended at once: messages in hand stay hidden until their visibility timeout ends";
+
 /// Whether a signal has come.
 #[derive(Clone)]
 pub(crate) struct Stop {
@@ -75,10 +79,11 @@ impl Stop {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
+                progress::stopping();
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                progress::leave();
+                progress::leave((!ends.load(Ordering::Relaxed)).then_some(AT_ONCE));
                 std::process::exit(128 + i32::from(number));
             });
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::held::{CutGroups, HeldMessages};
 use super::letter::Letter;
@@ -24,6 +24,8 @@ const AT_ONCE: usize = 4;
 /// The wait of one receive. A receive that waits asks all of SQS's servers. A short one ends soon
 /// after Ctrl-C without being cut off, since the messages of a cut-off receive would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
+/// A receive that takes so much longer may have been tried twice.
+const LATE: Duration = Duration::from_secs(4);
 /// The least visibility timeout of a scan.
 const VISIBILITY: Duration = Duration::from_secs(120);
 /// The least number of messages that a scan reads in a second.
@@ -51,6 +53,8 @@ pub(crate) struct Scan<'a> {
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
+    /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden messages.
+    was_late: bool,
     /// Messages that were made visible again, to receive them together with their successors.
     given_back: usize,
     progress: &'a CommandProgress,
@@ -81,6 +85,7 @@ impl<'a> Scan<'a> {
             looked_at: 0,
             held: HeldMessages::default(),
             cut: CutGroups::default(),
+            was_late: false,
             given_back: 0,
             progress,
             counts_seen: true,
@@ -260,13 +265,16 @@ impl<'a> Scan<'a> {
             .take(calls)
             .map(|before| (most - before).min(self.per_receive));
         let asks: Vec<usize> = asks.collect();
+        let began = Instant::now();
         let responses = join_all(asks.iter().map(|max| {
             let mut ask = ReceiveRequest::default();
             (ask.max, ask.wait, ask.visibility) = (*max, WAIT, self.visibility);
             self.sqs.receive(&self.queue.arn, ask)
         }));
         let (mut letters, mut failure) = (Vec::new(), None);
-        for (response, max) in responses.await.into_iter().zip(&asks) {
+        let responses = responses.await;
+        self.was_late |= began.elapsed() > WAIT + LATE;
+        for (response, max) in responses.into_iter().zip(&asks) {
             match response {
                 Ok((records, asked)) => {
                     let is_full = records.len() >= *max;
@@ -369,6 +377,12 @@ impl<'a> Scan<'a> {
             note(&format!(
                 "{} stay hidden for at most {mins} minutes and then become visible again: {why}",
                 messages(hidden)
+            ));
+        }
+        if self.was_late {
+            let mins = self.visibility.as_secs().div_ceil(60);
+            note(&format!(
+                "SQS responded late, so it may hide further messages for at most {mins} minutes"
             ));
         }
         hidden == 0

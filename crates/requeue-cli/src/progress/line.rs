@@ -10,8 +10,12 @@ pub(super) struct Pace {
     pub(super) elapsed: Duration,
     pub(super) per_second: f64,
     pub(super) left: Duration,
+    /// The time since the counts changed.
+    pub(super) still: Duration,
 }
 
+/// Without a change for so long, the rate and the time are no longer known.
+const STILL: Duration = Duration::from_secs(5);
 /// An estimate from less time is a guess.
 const ESTIMATED: Duration = Duration::from_secs(2);
 /// The widths of the bar, of which the first that fits is drawn.
@@ -52,7 +56,8 @@ impl ProgressState {
     fn rate(&self, pace: &Pace) -> String {
         // Seconds pass at one in a second.
         let has_rate = self.is_counting() && self.unit != "s";
-        let is_known = has_rate && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
+        let is_moving = pace.still < STILL;
+        let is_known = has_rate && is_moving && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
         if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
     }
 
@@ -61,6 +66,10 @@ impl ProgressState {
         let seconds = |time: Duration| span(Duration::from_secs(time.as_secs()));
         match self.total {
             _ if pace.elapsed < ESTIMATED => String::new(),
+            // SQS does not respond, or its messages are hidden.
+            _ if self.is_counting() && pace.still >= STILL => {
+                format!("no change for {}", seconds(pace.still))
+            }
             Some(total) if self.is_counting() && total > self.done && !pace.left.is_zero() => {
                 format!("{} left", seconds(pace.left.max(Duration::from_secs(1))))
             }
@@ -118,6 +127,7 @@ mod tests {
             elapsed: Duration::from_secs(9),
             per_second: 410.4,
             left: Duration::from_secs(20),
+            still: Duration::ZERO,
         };
         for (columns, text) in [
             (
@@ -145,6 +155,7 @@ mod tests {
     #[test]
     fn a_line_estimates_only_what_it_can() {
         let of = |unit, done, total, secs| {
+            let still = if secs > 9 { Duration::from_secs(5) } else { Duration::ZERO };
             let state = ProgressState {
                 step: "asking".to_owned(),
                 unit,
@@ -153,7 +164,7 @@ mod tests {
                 ..Default::default()
             };
             let elapsed = Duration::from_secs(secs);
-            let pace = Pace { elapsed, per_second: 2.0, left: Duration::from_secs(7) };
+            let pace = Pace { elapsed, per_second: 2.0, left: Duration::from_secs(7), still };
             state.text(usize::MAX, &pace)
         };
         for (said, text) in [
@@ -165,6 +176,8 @@ mod tests {
             (of("calls", 2, Some(9), 1), "asking: 2 of 9 calls"),
             (of("calls", 2, Some(9), 3), "asking: 2 of 9 calls, 2.0/s, 7 s left"),
             (of("calls", 10, Some(9), 3), "asking: 10 of 10 calls, 2.0/s, 3 s"),
+            (of("calls", 2, Some(9), 10), "asking: 2 of 9 calls, no change for 5 s"),
+            (of("calls", 0, None, 10), "asking: 0 calls, 10 s"),
         ] {
             assert_eq!(said, text);
         }
