@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import http from "node:http";
 import { createInterface } from "node:readline";
 import { after, afterEach, before, test } from "node:test";
@@ -204,4 +205,29 @@ test("thousands of messages have few rows", async () => {
   await page.waitForFunction(() => document.querySelector(".life:not([hidden])").style.top !== "0px", null, PATIENCE);
   await page.getByLabel("Hold the picture").check();
   assert.equal(await messages(page, "done").first().isVisible(), true);
+});
+
+test("a message that was given up is shown so, whichever of its events come", async () => {
+  // Node would read the file as CommonJS.
+  const module = await readFile("crates/requeue-cli/src/ui/assets/live_messages.js", "utf8");
+  const { Messages } = await import(`data:text/javascript,${encodeURIComponent(module)}`);
+  const of = (kind, more = {}) => ({ kind, at: 1_000, messageId: "m", originalMessageId: "m", attempt: 1, ...more });
+  const failure = { class: "temporary", reason: "status 503" };
+  for (const events of [
+    [of("called"), of("ended", failure), of("given-up", failure)],
+    [of("called"), of("ended", failure), of("copied", { reason: "retries-exhausted" })],
+    [of("received"), of("released", { reason: "annotated: status 503" })],
+  ]) {
+    const all = new Messages();
+    for (const event of events) all.add(event);
+    assert.equal(all.byId.get("m").state, "given up", JSON.stringify(events));
+    assert.ok(all.failures.every(({ kind }) => kind === "given-up"));
+    // It is redriven as another message, waits for a circuit, and fails again.
+    all.add(of("received", { messageId: "n" }));
+    all.add(of("deferred", { messageId: "n", delay: 9 }));
+    assert.equal(all.byId.get("m").state, "deferred");
+    const before = all.failures.length;
+    for (const event of [of("given-up"), of("called", { messageId: "o" }), of("ended", { messageId: "o", ...failure })]) all.add(event);
+    assert.equal(all.failures.length, before + 1);
+  }
 });

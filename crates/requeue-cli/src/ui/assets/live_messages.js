@@ -57,6 +57,8 @@ export class Messages {
         if (!isGivenUp) this.set(message, "received");
         break;
       case "called":
+        // It was redriven, so its attempts are new ones.
+        if (isGivenUp) message.failed = 0;
         message.copy = event.messageId;
         message.attempt = event.attempt ?? message.attempt;
         this.set(message, "in a call");
@@ -69,7 +71,7 @@ export class Messages {
       case "deferred":
         if (event.kind === "requeued") this.fail(message, event);
         else this.deferral = event;
-        if (isGivenUp) break;
+        if (isGivenUp && event.kind === "requeued") break;
         if (isCurrent) this.wait(message, event.kind === "requeued" ? "waits for a retry" : "deferred", event);
         // Its copy is sent already, with its own delay.
         else if (message.copy === null && event.messageId === message.replaced && event.kind === "deferred") message.state = "deferred";
