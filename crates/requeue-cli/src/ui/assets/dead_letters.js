@@ -394,6 +394,7 @@ async function showBody(root, path) {
     h("pre", { tabindex: "0", class: "body", "aria-label": "Body" }, body.text),
     h("p", {}, h("a", { href: `${path}/download`, download: "" }, "Download the body")),
   );
+  root.querySelector("pre").focus({ preventScroll: true });
 }
 
 function bytes(number) {

@@ -19,11 +19,13 @@ export function follow(root, path, ended) {
   const stop = h("button", {
     type: "button",
     click: async () => {
-      stop.disabled = true;
+      if (stop.ariaDisabled === "true") return;
+      // Without `disabled`, which would take the focus away.
+      stop.ariaDisabled = "true";
       try {
         await send(`${path}/stop`);
       } catch {
-        stop.disabled = false;
+        stop.ariaDisabled = "false";
       }
     },
   }, "Stop");
@@ -37,7 +39,7 @@ export function follow(root, path, ended) {
     try {
       job = await read(path);
     } catch {
-      stop.disabled = true;
+      stop.ariaDisabled = "true";
       counts.textContent = "The server does not respond, so the progress is not known.";
       if (isWatched) timer = setTimeout(look, 4 * INTERVAL);
       return;
@@ -50,7 +52,7 @@ export function follow(root, path, ended) {
       return;
     }
     const { done, total, failed, unit, step: name } = job.progress;
-    stop.disabled = job.isStopping;
+    stop.ariaDisabled = String(job.isStopping);
     step.textContent = job.isStopping ? `${name}: stopping` : name;
     if (total) {
       bar.max = Math.max(total, done);

@@ -59,6 +59,9 @@ const SIMULATIONS = {
   },
 };
 
+// The documents as they were left, by the editor's name.
+const drafts = new Map();
+
 export function policy(root) {
   const options = new Options(() => editors.forEach((editor) => editor.changed()));
   const editors = [new Editor("A", options, PRESETS.standard)];
@@ -124,7 +127,7 @@ class Editor {
       maxlength: "65536",
       input: () => this.changed(),
     });
-    this.text.value = JSON.stringify(document, null, 2);
+    this.text.value = drafts.get(name) ?? JSON.stringify(document, null, 2);
     this.problems = h("div", { id: `problems-${name}`, class: "problems", role: "status" });
     this.ends = h("div", { class: "outcome" });
     this.outcome = h("div", { class: "outcome" });
@@ -157,6 +160,7 @@ class Editor {
   }
 
   changed() {
+    drafts.set(this.name, this.text.value);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.draw(), PAUSE);
   }
@@ -209,6 +213,10 @@ class Editor {
   }
 
   async copy(write) {
+    if (this.text.getAttribute("aria-invalid") === "true") {
+      this.copied.textContent = "not copied: the document has problems";
+      return;
+    }
     let text;
     try {
       text = JSON.stringify(JSON.parse(this.text.value));

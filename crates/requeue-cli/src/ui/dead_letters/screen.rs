@@ -128,7 +128,13 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let ids = ids(snapshot, chosen);
-        let now = self.queue.dead_letters.refreshed().await?;
+        let now = match self.queue.dead_letters.refreshed().await {
+            Ok(now) => now,
+            Err(error) => {
+                discard::keep_gone(kept, &ids, &HashSet::new())?;
+                return Err(format!("{error}; nothing was deleted").into());
+            }
+        };
         let Deleted { count: deleted, gone, outcomes, error } =
             discard::delete(&self.place(), &now, &ids, stop, progress).await;
         let error = error.or(discard::keep_gone(kept, &ids, &gone).err());
