@@ -183,7 +183,8 @@ class Editor {
   showProblems(problems) {
     this.text.setAttribute("aria-invalid", String(problems.length > 0));
     for (const part of [this.ends, this.outcome]) part.classList.toggle("old", problems.length > 0);
-    const items = problems.map(({ text, line, column }) => h("li", {},
+    const order = [...problems].sort((one, other) => (one.line ?? 0) - (other.line ?? 0));
+    const items = order.map(({ text, line, column }) => h("li", {},
       line ? h("button", { type: "button", class: "link", click: () => this.go(line, column) }, `line ${line}, column ${column}`) : null,
       line ? ": " : null,
       text));
