@@ -321,7 +321,8 @@ fn tell(
     let left = match count - deleted {
         left if left > 0 && !arguments.dry_run => {
             format!(
-                "{} not deleted: refused, interrupted, or held by another reader\n",
+                "{} not deleted: refused, interrupted, or held by another reader; to go on, name a \
+                 new file\n",
                 messages(left)
             )
         }

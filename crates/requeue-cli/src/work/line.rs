@@ -22,6 +22,8 @@ pub(super) struct Figures {
     /// Calls a second; `None` until there was time for a second one.
     pub(super) rate: Option<u64>,
     pub(super) progress: Progress,
+    /// The handlers that run.
+    pub(super) running: u64,
     pub(super) holds: Vec<HoldFigure>,
 }
 
@@ -46,6 +48,10 @@ impl Figures {
             thousands(requeued),
             thousands(dead_lettered)
         ));
+        // What holds messages back needs the room, and then few handlers run.
+        if self.running > 0 && self.holds.is_empty() {
+            parts.push(format!("{} running", thousands(self.running)));
+        }
         let (hold, reason) = self.hold().unzip();
         let reason = reason.flatten().map(|reason| format!(": {reason}")).unwrap_or_default();
         parts.extend(hold);
@@ -146,6 +152,7 @@ mod tests {
             waiting: Some(1_204),
             rate: Some(52),
             progress,
+            running: 8,
             holds: vec![open(21, "status 503")],
         }
     }
@@ -167,6 +174,9 @@ mod tests {
         ] {
             assert_eq!(figures().line(columns), line, "{columns}");
         }
+        let free = Figures { holds: Vec::new(), ..figures() };
+        let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
+        assert_eq!(free.line(80), running);
     }
 
     #[test]

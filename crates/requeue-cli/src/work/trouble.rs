@@ -32,7 +32,12 @@ pub(super) fn of_target(
     columns: usize,
 ) -> String {
     let DownstreamTrouble { cause, calls, .. } = trouble;
-    let rest = format!(": {cause} ×{calls}{}", next(next_try));
+    let next = match next_try {
+        // Its time has come, but no message calls yet.
+        Some(Duration::ZERO) => "; next try with the next message".to_owned(),
+        _ => next(next_try),
+    };
+    let rest = format!(": {cause} ×{calls}{next}");
     fitting([format!("target {target}{rest}"), format!("target{rest}")], columns)
 }
 
@@ -175,7 +180,7 @@ mod tests {
             (target(next, 46), "target: connection refused ×5; next try in 28…"),
             (
                 target(Some(Duration::ZERO), 80),
-                "target http://a/: connection refused ×5; trying now",
+                "target http://a/: connection refused ×5; next try with the next message",
             ),
             (target(None, 80), "target http://a/: connection refused ×5"),
             (

@@ -202,6 +202,7 @@ impl View {
             waiting: depth.waiting(in_hand),
             rate,
             progress,
+            running: self.observer.running(),
             holds: holds.iter().map(figure).collect(),
         }
     }

@@ -17,7 +17,7 @@ use report::{Report, Sent};
 
 use super::pace::CopyPace;
 use super::sqs::Sqs;
-use super::{confirm, messages, note};
+use super::{confirm, messages, note, progress};
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
@@ -75,12 +75,14 @@ impl Prepared {
     async fn of(arguments: &Arguments) -> Result<Self, Error> {
         let file = ImportFile::at(&arguments.file)?;
         let sdk = crate::sdk::config().await;
+        let asking = progress();
         let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
         if let Some(text) = &found.note {
             note(text);
         }
         let sqs = Sqs::of(&sdk, found.endpoint);
         let to = sqs.describe(&found.arn).await?.arn;
+        drop(asking);
         let report = arguments.report.clone().unwrap_or_else(|| file.beside("report"));
         let sent = Sent::read(&report, &to)?;
         let summary = file.check(&sent)?;
@@ -143,8 +145,8 @@ impl Importer<'_> {
         summary: &Summary,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let progress = CommandProgress::shown("sending");
-        progress.count("messages", Some(summary.left));
+        let sending = CommandProgress::shown("sending");
+        sending.count("messages", Some(summary.left));
         let mut blocked = BTreeSet::new();
         for batch in file.batches(sent, self.to.is_fifo())? {
             let mut batch = batch?;
@@ -160,7 +162,7 @@ impl Importer<'_> {
             if self.failed > failed_before && self.to.is_fifo() {
                 blocked.extend(groups);
             }
-            progress.done(self.sent);
+            sending.done(self.sent);
             self.pace.wait(stop).await;
             if stop.is_told() || self.fatal.is_some() {
                 break;
