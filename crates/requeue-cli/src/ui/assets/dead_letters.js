@@ -104,8 +104,6 @@ class Screen {
 
   follow() {
     this.isFollowing = true;
-    this.hadChosen = this.chosen && !this.isMine && this.chosen.groups.size + this.chosen.messages.size > 0;
-    this.isMine = false;
     this.look.disabled = true;
     for (const part of [this.result, this.list, this.messages, this.bar]) part.replaceChildren();
     this.ends = follow(this.work, `${ROOT}/job`, (job) => this.end(job));
@@ -137,8 +135,10 @@ class Screen {
   showGroups() {
     const { snapshot } = this.queue;
     for (const part of [this.list, this.messages, this.bar]) part.replaceChildren();
+    const isLost = !this.isMine && this.chosen?.groups.size + this.chosen?.messages.size > 0;
+    this.isMine = false;
     this.chosen = { groups: new Set(), messages: new Map() };
-    if (this.hadChosen) this.list.append(h("p", { class: "warning", role: "alert" }, "Another tab worked on the queue, so nothing is chosen here any longer."));
+    if (isLost) this.list.append(h("p", { class: "warning", role: "alert" }, "Another tab worked on the queue, so nothing is chosen here any longer."));
     if (!snapshot) return;
     if (!snapshot.isReleased) {
       this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
