@@ -28,7 +28,6 @@ use fetch::Clients;
 use first_hour::FirstHour;
 use show::Shown;
 
-use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::{Error, document, output};
@@ -98,9 +97,7 @@ const FAILED: u8 = 3;
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     Stop::end_at_once()?;
-    let asking = CommandProgress::shown("asking AWS about the deployment");
     let (clients, deployments) = runtime.block_on(read(arguments))?;
-    drop(asking);
     let endpoints = Endpoints::of(&clients.sdk);
     let examined: Vec<(Deployment, Vec<Finding>)> = deployments
         .into_iter()
