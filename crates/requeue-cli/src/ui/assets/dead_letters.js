@@ -1,7 +1,7 @@
 // The screen "Dead letters": groups, messages and their history.
 
 import { read, send } from "/api.js";
-import { ago, announce, clock, count, h, span } from "/dom.js";
+import { ago, announce, count, h, span, time } from "/dom.js";
 import { follow } from "/job.js";
 import { earlier, problem, resultOf, title } from "/result.js";
 import { selectionBar } from "/selection.js";
@@ -201,8 +201,8 @@ class Screen {
   fill() {
     const groups = this.filtered();
     const total = groups.reduce((all, group) => all + group.count, 0);
-    const taken = clock(this.queue.snapshot.taken);
-    this.summary.textContent = `${count(total, "message")} in ${count(groups.length, "group")}, looked at ${taken}`;
+    const taken = time(this.queue.snapshot.taken);
+    this.summary.textContent = `${count(total, "message")} in ${count(groups.length, "group")}, looked at ${taken} UTC`;
     this.body.replaceChildren(...groups.slice(0, this.shown).map((group) => this.group(group)));
     const left = groups.length - this.shown;
     this.more.replaceChildren(...(left > 0 ? [h("button", { type: "button", click: () => { this.shown += GROUPS_AT_ONCE; this.fill(); } }, `Show ${Math.min(left, GROUPS_AT_ONCE)} more groups`)] : []));
@@ -246,10 +246,11 @@ class Screen {
   tell() {
     const { groups, messages } = this.chosen;
     const shown = new Set(this.filtered());
-    const kinds = new Map();
+    const [kinds, single] = [new Map(), new Map()];
+    for (const at of messages.values()) single.set(at, (single.get(at) ?? 0) + 1);
     let [all, hidden] = [0, 0];
     for (const group of this.groups) {
-      const number = groups.has(group.at) ? group.count : [...messages.values()].filter((at) => at === group.at).length;
+      const number = groups.has(group.at) ? group.count : single.get(group.at) ?? 0;
       if (number === 0) continue;
       const kind = `${group.class}, ${group.code ?? group.reason}`;
       kinds.set(kind, (kinds.get(kind) ?? 0) + number);

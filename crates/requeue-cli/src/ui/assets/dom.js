@@ -33,9 +33,9 @@ export function span(milliseconds) {
   return parts.join(" ") || "0 s";
 }
 
-// A moment as the logs have it, since those are in UTC too.
-export function clock(moment) {
-  return `${new Date(moment).toISOString().slice(11, 19)} UTC`;
+// The time of a moment in UTC, as in the logs.
+export function time(moment) {
+  return new Date(moment).toISOString().slice(11, 19);
 }
 
 export function ago(moment) {

@@ -91,8 +91,8 @@ class Pace {
     if (now - first.at < LEAST || done <= first.done) return [];
     const rate = (done - first.done) / seconds;
     const left = total > done ? `${span(Math.max(1000, (total - done) / rate * 1000))} left` : null;
-    // Seconds pass at one in a second.
     if (this.silence()) return [];
+    // Seconds pass at one in a second.
     return [unit === "s" ? null : `${rate < 10 ? rate.toFixed(1) : Math.round(rate).toLocaleString("en")}/s`, left];
   }
 

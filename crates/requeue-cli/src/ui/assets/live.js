@@ -1,7 +1,7 @@
 // The screen "Live": the events of the worker or the function that runs in the same process.
 
 import { read } from "/api.js";
-import { announce, count, h, span } from "/dom.js";
+import { announce, count, h, span, time } from "/dom.js";
 import { colours, drawLife, drawRates } from "/live_chart.js";
 import { CLASSES, Messages } from "/live_messages.js";
 
@@ -15,7 +15,6 @@ const KINDS = {
   released: "left to SQS", "given-up": "given up", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
 };
 
-const time = (at) => new Date(at).toISOString().slice(11, 19);
 const seconds = (milliseconds) => span(Math.max(1000, Math.ceil(milliseconds / 1000) * 1000));
 const brief = (reason) => (reason ?? "").replace(/^status /, "");
 

@@ -1,6 +1,6 @@
 // The result of a redrive or a discard: its counts by class and failure, and the messages that stayed.
 
-import { clock, count, h } from "/dom.js";
+import { count, h, time } from "/dom.js";
 
 const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Deleted"], look: ["Look", "Received"] };
 
@@ -29,7 +29,7 @@ export function earlier(jobs) {
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
   const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()}` : "ended by an error";
-  return `${action}${result?.isStopped ? " stopped" : ""}, ${clock(ended)}: ${counts}`;
+  return `${action}${result?.isStopped ? " stopped" : ""}, ${time(ended)} UTC: ${counts}`;
 }
 
 function kinds({ name, result }) {
