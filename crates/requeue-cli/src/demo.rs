@@ -3,7 +3,7 @@
 //! real.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{stderr, stdout};
+use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         thousands(demo.sent.len()),
         thousands(refused),
     );
-    errln!("{}", wrapped(&text, columns(stderr())));
+    errln!("{text}");
     let mut settings = Settings::default();
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;

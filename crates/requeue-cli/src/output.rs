@@ -11,6 +11,7 @@ use requeue::printable;
 use serde::Serialize;
 
 use crate::progress;
+use crate::table::{columns, wrapped};
 
 /// Writes a text to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -79,9 +80,18 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), crate::Error> {
     Ok(write(&(printable::json(serde_json::to_string(value)?) + "\n"))?)
 }
 
-/// A line of such a text on the standard error.
+/// A line of such a text on the standard error. On a terminal its words go on below.
 pub(crate) fn note(line: impl fmt::Display) {
-    tell(&printable::text(&format!("{line}\n")));
+    tell(&format!("{}\n", for_terminal(&line.to_string())));
+}
+
+/// A question on the standard error, with the cursor behind it.
+pub(crate) fn question(question: &str) {
+    tell(&for_terminal(question));
+}
+
+fn for_terminal(text: &str) -> String {
+    wrapped(&printable::text(text), columns(io::stderr()))
 }
 
 /// Reports the error of a command. A closed pipe is no error: its reader has read enough.

@@ -1,13 +1,13 @@
 //! The question before something is changed.
 
-use std::io::{IsTerminal, Write, stderr, stdin};
+use std::io::{IsTerminal, stdin};
 use std::thread;
 
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::oneshot;
 
-use crate::Error;
 use crate::stop::Stop;
+use crate::{Error, output};
 
 /// An error if nobody can answer a question about this.
 pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
@@ -25,7 +25,7 @@ pub(crate) async fn agreed(what: &str, stop: &Stop) -> Result<bool, Error> {
     require_terminal(what)?;
     // Keys typed before the question do not answer it.
     tcflush(stdin(), QueueSelector::IFlush)?;
-    let _ = write!(stderr(), "{what}. Continue? [y/N] ");
+    output::question(&format!("{what}. Continue? [y/N] "));
     let (told, answer) = oneshot::channel();
     // A thread of its own, because the end of the runtime would wait for a blocked one of tokio.
     thread::spawn(move || {

@@ -205,7 +205,9 @@ impl World {
             }
             keyboard.write_all(keys.as_bytes()).unwrap();
             screen.read_to_end(&mut output).unwrap();
-            (child.wait().unwrap().code(), String::from_utf8_lossy(&output).into_owned())
+            // A line that is too long goes on below.
+            let output = String::from_utf8_lossy(&output).replace("\r\n  ", " ");
+            (child.wait().unwrap().code(), output)
         };
         tokio::task::spawn_blocking(run).await.unwrap()
     }

@@ -20,10 +20,15 @@ struct Typed {
     output: String,
 }
 
-/// Runs `requeue` in a terminal of so many columns. Ctrl-C follows as soon as `awaited` is drawn.
+/// Keys, and the text that is drawn before they are typed.
+type Keys = (&'static str, &'static str);
+
+const CTRL_C: &str = "\x03";
+
+/// Runs `requeue` in a terminal of so many columns, and types these keys in their order.
 fn typed(
     columns: usize,
-    awaited: Option<&str>,
+    keys: &[Keys],
     variables: &[(&str, String)],
     line: &[&str],
 ) -> Typed {
@@ -44,7 +49,7 @@ fn typed(
         .spawn()
         .unwrap();
     let (mut keyboard, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut output, mut some, mut awaited) = (Vec::new(), [0; 4_096], awaited);
+    let (mut output, mut some, mut keys) = (Vec::new(), [0; 4_096], keys.iter().peekable());
     loop {
         let read = screen.read(&mut some).unwrap();
         output.extend_from_slice(&some[..read]);
@@ -52,8 +57,8 @@ fn typed(
             break;
         }
         let is_drawn = |text: &str| String::from_utf8_lossy(&output).contains(text);
-        if awaited.take_if(|text| is_drawn(text)).is_some() {
-            keyboard.write_all(b"\x03").unwrap();
+        if let Some((_, key)) = keys.next_if(|(text, _)| is_drawn(text)) {
+            keyboard.write_all(key.as_bytes()).unwrap();
         }
     }
     let status = child.wait().unwrap().code();
@@ -64,15 +69,15 @@ fn typed(
 async fn typed_at(
     world: &World,
     columns: usize,
-    awaited: Option<&'static str>,
+    keys: &[Keys],
     line: &[&str],
 ) -> Typed {
     let url = world.url(&world.dead_letters);
     let line: Vec<String> = line.iter().map(|word| word.replace("URL", &url)).collect();
-    let variables = world.variables();
+    let (variables, keys) = (world.variables(), keys.to_vec());
     let run = move || {
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
-        typed(columns, awaited, &variables, &line)
+        typed(columns, &keys, &variables, &line)
     };
     tokio::task::spawn_blocking(run).await.unwrap()
 }
@@ -128,7 +133,7 @@ fn each_table_fits_into_its_terminal() {
     ];
     let cases = [60, 80, 120].into_iter().flat_map(|columns| commands.map(|line| (columns, line)));
     side_by_side(cases, async |(columns, line)| {
-        let typed = typed(columns, None, &[], line);
+        let typed = typed(columns, &[], &[], line);
         assert_eq!(typed.status, Some(0), "{line:?}: {}", typed.output);
         typed.fitting(columns);
     });
@@ -137,7 +142,7 @@ fn each_table_fits_into_its_terminal() {
 #[test]
 fn numbers_end_in_one_column_and_have_groups_of_three_digits() {
     for (columns, line) in [(80, &OUTAGE[..]), (120, &OUTAGE), (120, &RATE)] {
-        let lines = typed(columns, None, &[], line).fitting(columns);
+        let lines = typed(columns, &[], &[], line).fitting(columns);
         let ends = ends_of_numbers(&lines);
         let all: Vec<usize> = ends.iter().filter_map(|row| row.last().copied()).collect();
         assert!(all.len() > 10 && all.iter().all(|end| *end == all[0]), "{line:?}: {lines:#?}");
@@ -151,7 +156,7 @@ fn dead_letters_are_shown_with_whole_ids_on_each_terminal() {
         let world = World::filled("annotate").await;
         for (command, expected) in [("list", 3), ("peek", 5)] {
             let line = ["dlq", command, "--queue-url", "URL"];
-            let lines = typed_at(&world, columns, None, &line).await.fitting(columns);
+            let lines = typed_at(&world, columns, &[], &line).await.fitting(columns);
             let shown = lines.join("\n");
             let whole = world.dead().iter().filter(|dead| shown.contains(&dead.id)).count();
             assert_eq!(whole, expected, "{columns} columns: {shown}");
@@ -164,7 +169,7 @@ fn findings_fit_and_commands_stay_whole_for_a_shell() {
     side_by_side([60, 80, 120], async |columns| {
         let world = World::filled("annotate").await;
         let line = ["doctor", "--queue-url", "URL"];
-        let lines = typed_at(&world, columns, None, &line).await.fitting(columns);
+        let lines = typed_at(&world, columns, &[], &line).await.fitting(columns);
         let broken = |line: &&String| line.ends_with(" \\");
         let at = lines.iter().position(|line| line.contains("> aws ")).unwrap();
         assert_eq!(broken(&&lines[at]), lines[at + 1].starts_with("           "), "{lines:#?}");
@@ -182,7 +187,7 @@ fn a_wait_of_more_than_a_second_names_its_call() {
             (&["dlq", "list", "--queue-url", "URL"], "asking SQS for the queue"),
             (&["send", "{}", "--queue-url", "URL"], "sending to "),
         ] {
-            let typed = typed_at(&world, 80, Some(awaited), line).await;
+            let typed = typed_at(&world, 80, &[(awaited, CTRL_C)], line).await;
             let lines = typed.fitting(80);
             assert!(!lines.iter().any(|line| line.contains(awaited)), "{lines:#?}");
         }
@@ -192,7 +197,7 @@ fn a_wait_of_more_than_a_second_names_its_call() {
 #[test]
 fn an_interrupted_command_leaves_no_half_line() {
     let long = ["simulate", "outage", "--messages", "3000"];
-    let typed = typed(80, Some(" of 600 virtual s"), &[], &long);
+    let typed = typed(80, &[(" of 600 virtual s", CTRL_C)], &[], &long);
     assert_eq!(typed.status, Some(130), "{}", typed.output);
     let drawn = "without pause and circuit breaker";
     assert!(typed.output.contains(drawn), "{}", typed.output);
@@ -211,7 +216,7 @@ fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
         let to = world.url(&world.queue);
         let line =
             ["dlq", "redrive", "--queue-url", "URL", "--to", &to, "--rate", "2", "--copy", "--yes"];
-        let typed = typed_at(&world, 80, Some(" of 45 messages, "), &line).await;
+        let typed = typed_at(&world, 80, &[(" of 45 messages, ", CTRL_C)], &line).await;
         assert_eq!(typed.status, Some(130), "{}", typed.output);
         let lines = typed.fitting(80);
         let (dead, back) = world.counts();
@@ -220,6 +225,34 @@ fn an_interrupted_redrive_says_how_much_is_done_and_how_much_remains() {
         let copied = if back == 1 { "1 message".to_owned() } else { format!("{back} messages") };
         said(format!("{copied} copied to orders"));
         said(format!("about {dead} messages remain here after the interruption"));
+        said("to go on, give the same command again".to_owned());
+    });
+}
+
+#[test]
+fn the_progress_of_chosen_messages_counts_them_alone() {
+    side_by_side(["--class", "--limit"], async |option| {
+        let world = World::filled("annotate").await;
+        for number in 0..40 {
+            world.send_dead(&format!("{number}")).await;
+        }
+        let value = if option == "--class" { "unknown" } else { "40" };
+        let keys = [("[y/N] ", "y\n"), (" of 40 messages, ", CTRL_C)];
+        let line = ["dlq", "redrive", "--queue", "URL", "--rate", "3", "--copy", option, value];
+        let typed = typed_at(&world, 80, &keys, &line).await;
+        assert_eq!(typed.status, Some(130), "{}", typed.output);
+        let (dead, back) = world.counts();
+        assert!((1..40).contains(&back), "{}", typed.output);
+        let left = 40 - back;
+        let (of, next) = match option {
+            "--class" => (left, "to go on, give the same command again".to_owned()),
+            _ => (left, format!("to go on, give the same command with --limit {left}")),
+        };
+        let remain = "messages remain here after the interruption";
+        let lines = typed.fitting(80);
+        for text in [format!("about {dead} {remain}, {of} of them chosen"), next] {
+            assert!(lines.contains(&text), "{text} in {lines:#?}");
+        }
     });
 }
 
@@ -233,9 +266,9 @@ fn an_interrupted_import_says_what_was_sent_and_how_to_go_on() {
         let _ = std::fs::remove_file(format!("{file}.report"));
         let queue = world.queue.name();
         let line = ["dlq", "import", &file, "--queue", queue, "--rate", "1", "--yes"];
-        let typed = typed_at(&world, 80, Some("10 of 25 messages"), &line).await;
+        let typed = typed_at(&world, 80, &[("10 of 25 messages", CTRL_C)], &line).await;
         assert_eq!((typed.status, world.back().len()), (Some(130), 10), "{}", typed.output);
-        let lines = typed.fitting(200).join("\n");
+        let lines = typed.fitting(80).join("\n").replace("\n  ", " ");
         for told in [
             "10 messages sent to orders\n15 messages left, not sent yet\n",
             "terminal-import.jsonl.report has each message that was sent; run the same command again",
@@ -252,7 +285,7 @@ fn an_interrupted_import_says_what_was_sent_and_how_to_go_on() {
 
 #[test]
 fn a_terminal_that_cannot_rewrite_a_line_gets_none() {
-    let with = |name, value: &str| typed(80, None, &[(name, value.to_owned())], &OUTAGE);
+    let with = |name, value: &str| typed(80, &[], &[(name, value.to_owned())], &OUTAGE);
     let dumb = with("TERM", "dumb");
     assert!(!dumb.output.contains('\u{1b}'), "{}", dumb.output);
     let plain = with("NO_COLOR", "1");

@@ -48,13 +48,13 @@ pub(crate) async fn redrive(
     let ended = super::copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
     let error = ended.err().or_else(|| result.copies.fatal.take());
     let copies = &result.copies;
-    let count = copies.copied.values().sum::<u64>();
+    let count = copies.copied();
     let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
     let is_complete = error.is_none() && left == 0 && copies.not_deleted.is_empty();
     // The messages that were not chosen are known to the page.
     result.copies.not_chosen = 0;
     result.copies.beyond_limit = 0;
-    let mut lines: Vec<String> = result.text(None).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> = result.text(None, None).lines().map(str::to_owned).collect();
     if left > 0 {
         lines.push(format!("{} of the chosen ones not copied", messages(left)));
     }

@@ -48,6 +48,15 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied.values().sum()
+    }
+
+    /// The chosen messages that were copied or failed.
+    pub(crate) fn taken(&self) -> u64 {
+        self.copied() + self.failed.values().sum::<u64>()
+    }
+
     /// The messages that stay because they were not chosen, or because the limit left them unseen.
     pub(crate) fn left_unchosen(&self) -> u64 {
         self.not_chosen.saturating_add(self.beyond_limit)
@@ -69,6 +78,9 @@ pub(crate) struct Copier<'a> {
     /// Groups with a message that stayed: later messages must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
     pub(crate) progress: &'a CommandProgress,
+    /// Whether the progress counts the copies. Otherwise the scan counts the messages seen, because
+    /// the number of chosen ones is not known.
+    pub(crate) counts_copies: bool,
     pub(crate) tally: Tally,
 }
 
@@ -119,24 +131,25 @@ impl<'a> Copier<'a> {
         for (to, draft) in self.drafts(&letters) {
             by_destination.entry(to).or_default().push(draft);
         }
+        self.tell();
         if !by_destination.is_empty() {
             self.pace.wait(self.stop).await;
             if self.stop.is_told() {
                 return ControlFlow::Continue(());
             }
         }
-        let (began, before) = (Instant::now(), self.copied());
+        let (began, before) = (Instant::now(), self.tally.copied());
         for (to, drafts) in by_destination {
             if self.copy_to(to, drafts, held).await.is_break() {
                 return ControlFlow::Break(());
             }
         }
-        let sent = self.copied() - before;
+        let sent = self.tally.copied() - before;
         if sent > 0 {
             self.pace.sent(began, sent);
             self.pace.wait(self.stop).await;
         }
-        let has_all = self.taken() >= self.filter.limit.unwrap_or(u64::MAX);
+        let has_all = self.tally.taken() >= self.filter.limit.unwrap_or(u64::MAX);
         if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -165,15 +178,6 @@ impl<'a> Copier<'a> {
         ControlFlow::Continue(())
     }
 
-    fn copied(&self) -> u64 {
-        self.tally.copied.values().sum()
-    }
-
-    /// Messages that count against the limit.
-    fn taken(&self) -> u64 {
-        self.copied() + self.tally.failed.values().sum::<u64>()
-    }
-
     /// The messages to copy, with their destinations.
     fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, CopyDraft<'l>)>
     where
@@ -181,7 +185,7 @@ impl<'a> Copier<'a> {
     {
         let route = self.route;
         let mut room =
-            self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
+            self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.tally.taken()));
         let mut drafts = Vec::new();
         for letter in letters {
             let dead = letter.read();
@@ -358,14 +362,15 @@ impl<'a> Copier<'a> {
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Tells the counts. If the options choose messages without a limit, the scan counts the messages
-    /// seen, because the number of chosen ones is not known.
     fn tell(&self) {
-        let copied = self.copied();
-        if self.filter.is_set() && self.filter.limit.is_none() {
-            let from = self.from.name();
+        let (copied, from) = (self.tally.copied(), self.from.name());
+        if !self.counts_copies {
             self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
         } else {
+            if self.tally.not_chosen > 0 {
+                let others = thousands(self.tally.not_chosen);
+                self.progress.step(format!("copying from {from}, {others} not chosen"));
+            }
             self.progress.done(copied);
         }
         self.progress.failed(self.tally.failed.values().sum());

@@ -156,6 +156,11 @@ impl Plan {
         self.looked.end == ScanEnd::Interrupted
     }
 
+    /// The number of messages that a redrive would copy, or would try to.
+    pub(super) fn to_copy(&self) -> u64 {
+        self.routes.to_copy.values().chain(self.routes.not_possible.values()).sum()
+    }
+
     /// Whether a redrive would do nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.routes.to_move == 0 && self.routes.to_copy.is_empty() && self.is_complete

@@ -1,6 +1,7 @@
 //! `requeue dlq redrive`: redrives messages, by SQS's move task or by copies.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,40 +56,43 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         refuse_a_second_task(&dead_letters).await?;
     }
     drop(asking);
+    let mut redrive = RedriveResult::default();
     if !arguments.yes {
         confirm::require_terminal(&route.words(arguments, &dead_letters))?;
-        if let Some(ended) = ask(arguments, &dead_letters, &route, &stop).await? {
-            return Ok(ended);
+        match ask(arguments, &dead_letters, &route, &stop).await? {
+            ControlFlow::Continue(to_copy) => redrive.to_copy = Some(to_copy),
+            ControlFlow::Break(ended) => return Ok(ended),
         }
     }
-    carry_out(arguments, &dead_letters, &route, &stop).await
+    carry_out(arguments, &dead_letters, &route, &stop, redrive).await
 }
 
-/// Shows the plan and asks; the exit status if nothing is to be done.
+/// Shows the plan and asks: the number of messages to copy, or the exit status if nothing is to be
+/// done.
 async fn ask(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
     stop: &Stop,
-) -> Result<Option<ExitCode>, Error> {
+) -> Result<ControlFlow<ExitCode, u64>, Error> {
     dead_letters.warn().await;
     let progress = progress();
     let plan = Plan::make(arguments, dead_letters, route, stop, &progress).await?;
     drop(progress);
     if plan.is_interrupted() {
-        return Ok(Some(stop.exit_code(ExitCode::FAILURE)));
+        return Ok(ControlFlow::Break(stop.exit_code(ExitCode::FAILURE)));
     }
     output::note(plan.text(route).trim_end());
     if plan.is_empty() {
         note("nothing was done");
-        return Ok(Some(ExitCode::SUCCESS));
+        return Ok(ControlFlow::Break(ExitCode::SUCCESS));
     }
     let question = format!("{}: {}", dead_letters.name(), plan.question(route, arguments));
     if confirm::agreed(&question, stop).await? {
-        return Ok(None);
+        return Ok(ControlFlow::Continue(plan.to_copy()));
     }
     note("nothing was done");
-    Ok(Some(stop.exit_code(ExitCode::FAILURE)))
+    Ok(ControlFlow::Break(stop.exit_code(ExitCode::FAILURE)))
 }
 
 async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
@@ -110,10 +114,10 @@ async fn carry_out(
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
     stop: &Stop,
+    mut redrive: RedriveResult,
 ) -> Result<ExitCode, Error> {
     stop.defer_end();
     let progress = CommandProgress::shown(format!("redriving {}", dead_letters.name()));
-    let mut redrive = RedriveResult::default();
     let mut failure = None;
     let mut has_to_copy = !route.by_move_task;
     if route.by_move_task {
@@ -186,9 +190,13 @@ async fn copy_all(
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let scan = dead_letters.scan(place, stop, progress);
     let mut scan = scan.one_by_one(*rate, filter.is_set()).after(redrive.moved);
-    if filter.limit.is_some() {
+    let to_copy = redrive.to_copy.or(filter.limit);
+    let counts_copies = to_copy.is_some() || !filter.is_set();
+    if counts_copies {
         scan = scan.without_count();
-        progress.count("messages", filter.limit);
+    }
+    if to_copy.is_some() {
+        progress.count("messages", to_copy);
     }
     progress.step(format!("copying from {}", dead_letters.name()));
     let mut copier = Copier {
@@ -205,6 +213,7 @@ async fn copy_all(
         pace: CopyPace::new(*rate, Instant::now() + CLOCK_GRAIN + CLOCK_SKEW),
         blocked: BTreeSet::new(),
         progress,
+        counts_copies,
         tally: Tally::default(),
     };
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;

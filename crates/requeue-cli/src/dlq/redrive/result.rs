@@ -9,11 +9,14 @@ use super::copy::{NOT_DELETED, Tally};
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
+use crate::table::thousands;
 use crate::{Error, output};
 
 /// The counts of messages, by result.
 #[derive(Default)]
 pub(super) struct RedriveResult {
+    /// The messages to copy, by the plan; `None` without a plan.
+    pub(super) to_copy: Option<u64>,
     pub(super) moved: u64,
     pub(super) copies: Tally,
     /// Set only after SQS's counts were compared with the messages seen.
@@ -38,9 +41,15 @@ struct RedriveJson<'a> {
     complete: bool,
     not_reached: &'a Unseen,
     remaining: Option<u64>,
+    remaining_chosen: Option<u64>,
 }
 
 impl RedriveResult {
+    /// The messages of the plan that are neither copied nor failed.
+    fn remaining_chosen(&self) -> Option<u64> {
+        Some(self.to_copy?.saturating_sub(self.copies.taken()))
+    }
+
     /// `moved` is the route of SQS's move task, if there was one. The messages are already moved,
     /// so if the standard output cannot be written, the standard error has the result.
     pub(super) fn tell(
@@ -50,7 +59,7 @@ impl RedriveResult {
         moved: Option<&RedriveRoute>,
     ) -> Result<(), Error> {
         let Self { copies, .. } = self;
-        let text = self.text(moved);
+        let text = self.text(moved, arguments.filter.limit);
         let told = if arguments.json {
             let redriven = RedriveJson {
                 queue: dead_letters.queue.arn.to_string(),
@@ -64,6 +73,7 @@ impl RedriveResult {
                 complete: self.is_complete,
                 not_reached: &self.unseen,
                 remaining: self.remaining,
+                remaining_chosen: self.remaining.and(self.remaining_chosen()),
             };
             output::json(&redriven)
         } else {
@@ -72,7 +82,7 @@ impl RedriveResult {
         told.inspect_err(|_| output::note(text.trim_end()))
     }
 
-    pub(super) fn text(&self, moved: Option<&RedriveRoute>) -> String {
+    pub(super) fn text(&self, moved: Option<&RedriveRoute>, limit: Option<u64>) -> String {
         let Self { copies, .. } = self;
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
@@ -105,8 +115,16 @@ impl RedriveResult {
         }
         if let Some(remaining) = self.remaining {
             let remaining = messages(remaining);
-            line(format!("about {remaining} remain here after the interruption"));
-            line("to go on, give the same command again".to_owned());
+            let chosen = self.remaining_chosen().filter(|_| moved.is_none());
+            let chosen = chosen.map(|chosen| format!(", {} of them chosen", thousands(chosen)));
+            let chosen = chosen.unwrap_or_default();
+            line(format!("about {remaining} remain here after the interruption{chosen}"));
+            let limit = limit.map(|limit| limit.saturating_sub(copies.taken()));
+            line(match limit {
+                Some(0) => "all messages that --limit allows were redriven".to_owned(),
+                Some(left) => format!("to go on, give the same command with --limit {left}"),
+                None => "to go on, give the same command again".to_owned(),
+            });
         }
         text + &copies.left.lines("left here")
     }
