@@ -22,7 +22,7 @@ pub(crate) use event::{Event, Ids, Kind, epoch_millis};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, TROUBLE_LINES, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
+pub(crate) use sqs::{ReceivingTrouble, Silence, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
 
 /// Where the adapters tell what they see.

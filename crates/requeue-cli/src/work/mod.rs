@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
+use requeue::{DeadLetterMode, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
-            started = begin(arguments, &view) => started?.work(&view, arguments, &stop).await,
+            started = begin(arguments, &view) => Box::pin(started?.work(&view, arguments, &stop)).await,
         }
     });
     // A name look-up cannot be cancelled, and would delay the end.
@@ -152,10 +152,14 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let target_text = target.to_string();
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
-    let sqs = SqsQueue::from_env();
-    let observed = ObservedQueue::new(sqs.clone(), &found.arn, view.observer.clone());
+    let annotates = matches!(config.settings.dead_letter, DeadLetterMode::Annotate);
+    let leaves_copies = annotates && !arguments.drain;
+    let queue = SqsQueue::from_env();
+    let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
+    let sqs = observed(queue.clone());
     let settings = arguments.settings();
-    let start = Box::pin(Worker::start(handler, observed, &found.arn, config.settings, settings));
+    let start =
+        Box::pin(Worker::start(handler, observed(queue), &found.arn, config.settings, settings));
     let worker = view.waiting(asking, start).await.map_err(|error| found.not_started(error))?;
     view.begin(&banner);
     Ok(Started {
@@ -164,6 +168,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         queue: found.arn,
         target: target_text,
         shutdown_timeout: arguments.shutdown_timeout,
+        leaves_copies,
     })
 }
 
@@ -171,10 +176,12 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
 struct Started {
     worker: Worker<Observed<HttpTarget>, ObservedQueue<SqsQueue>>,
     /// For questions about the queue.
-    sqs: SqsQueue,
+    sqs: ObservedQueue<SqsQueue>,
     queue: QueueArn,
     target: String,
     shutdown_timeout: Duration,
+    /// Whether copies of messages that were given up may be in the queue at the end.
+    leaves_copies: bool,
 }
 
 impl Started {
@@ -198,8 +205,21 @@ impl Started {
             ended = self.worker.run(stop.told()) => ended,
             _ = shown => self.worker.progress(),
         };
-        view.end(ended);
+        view.end(ended, self.note_on_the_way(ended).as_deref());
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Started {
+    /// In the mode annotate a worker that ends leaves copies behind.
+    fn note_on_the_way(&self, progress: Progress) -> Option<String> {
+        (self.leaves_copies && progress.dead_lettered > 0).then(|| {
+            format!(
+                "note: copies of messages given up in the last seconds may still be in {}; SQS \
+                 moves them to the dead-letter queue while a worker or a function receives from it",
+                self.queue.name()
+            )
+        })
     }
 }
 

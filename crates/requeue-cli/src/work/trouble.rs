@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::line::seconds;
 use crate::failed_call::is_denied;
-use crate::observe::{DownstreamTrouble, ReceivingTrouble, TROUBLE_LINES, Unsettled};
+use crate::observe::{DownstreamTrouble, ReceivingTrouble, Silence, TROUBLE_LINES, Unsettled};
 
 /// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
 /// of STS.
@@ -35,7 +35,7 @@ pub(super) fn of_target(
     let next = match next_try {
         // Its time has come, but no message calls yet.
         Some(Duration::ZERO) => "; next try with the next message".to_owned(),
-        _ => next(next_try),
+        _ => next(next_try, None),
     };
     let rest = format!(": {cause} ×{calls}{next}");
     fitting([format!("target {target}{rest}"), format!("target{rest}")], columns)
@@ -43,12 +43,17 @@ pub(super) fn of_target(
 
 /// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`, as above. A missing permission is
 /// named: `SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`.
-pub(super) fn of_receiving(queue: &str, trouble: &ReceivingTrouble, columns: usize) -> String {
+pub(super) fn of_receiving(
+    queue: &str,
+    trouble: &ReceivingTrouble,
+    silent: Option<Duration>,
+    columns: usize,
+) -> String {
     let ReceivingTrouble { endpoint, code, failures, next_try } = trouble;
     if is_denied(code) {
         let denied = "SQS refuses sqs:ReceiveMessage";
         let counted = format!(": {code} ×{failures}");
-        let next = next(Some(*next_try));
+        let next = next(Some(*next_try), silent);
         return fitting(
             [
                 format!("{denied} on {queue}{counted}{next}"),
@@ -60,8 +65,15 @@ pub(super) fn of_receiving(queue: &str, trouble: &ReceivingTrouble, columns: usi
     }
     let what =
         if OF_CREDENTIALS.contains(&code.as_str()) { "AWS credentials for SQS" } else { "SQS" };
-    let rest = format!(": {code} ×{failures}{}", next(Some(*next_try)));
+    let rest = format!(": {code} ×{failures}{}", next(Some(*next_try), silent));
     fitting([format!("{what} {endpoint}{rest}"), format!("{what}{rest}")], columns)
+}
+
+/// `SQS http://127.0.0.1:9324: no response for 8 s`
+pub(super) fn of_silence(silence: &Silence, columns: usize) -> String {
+    let rest = format!(": no response for {}", seconds(silence.since));
+    let endpoint = silence.endpoint.as_deref().map(|endpoint| format!(" {endpoint}"));
+    fitting([format!("SQS{}{rest}", endpoint.unwrap_or_default()), format!("SQS{rest}")], columns)
 }
 
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS delivers these messages again`, and
@@ -105,11 +117,15 @@ pub(super) fn cut(line: &str, columns: usize) -> String {
     line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-fn next(next_try: Option<Duration>) -> String {
-    match next_try {
-        Some(Duration::ZERO) => "; trying now".to_owned(),
-        Some(time) => format!("; next try in {}", seconds(time)),
-        None => String::new(),
+/// `silent` is the time without a response to the running try.
+fn next(next_try: Option<Duration>, silent: Option<Duration>) -> String {
+    match (next_try, silent) {
+        (Some(Duration::ZERO), Some(silent)) => {
+            format!("; trying now, no response for {}", seconds(silent))
+        }
+        (Some(Duration::ZERO), None) => "; trying now".to_owned(),
+        (Some(time), _) => format!("; next try in {}", seconds(time)),
+        (None, _) => String::new(),
     }
 }
 
@@ -173,6 +189,8 @@ mod tests {
         };
         let target = |next_try, columns| of_target("http://a/", &refused, next_try, columns);
         let next = Some(Duration::from_millis(27_001));
+        let endpoint = Some("http://mq:1".to_owned());
+        let silence = Silence { endpoint, since: Duration::from_secs(8) };
         for (line, said) in [
             (target(next, 80), "target http://a/: connection refused ×5; next try in 28 s"),
             (target(next, 57), "target http://a/: connection refused ×5; next try in 28 s"),
@@ -183,20 +201,26 @@ mod tests {
                 "target http://a/: connection refused ×5; next try with the next message",
             ),
             (target(None, 80), "target http://a/: connection refused ×5"),
+            (of_silence(&silence, 80), "SQS http://mq:1: no response for 8 s"),
+            (of_silence(&silence, 30), "SQS: no response for 8 s"),
             (
-                of_receiving("orders", &receiving("NoConnection", 8), 80),
+                of_receiving("orders", &receiving("NoConnection", 0), Some(silence.since), 80),
+                "SQS http://mq:1: NoConnection ×3; trying now, no response for 8 s",
+            ),
+            (
+                of_receiving("orders", &receiving("NoConnection", 8), None, 80),
                 "SQS http://mq:1: NoConnection ×3; next try in 8 s",
             ),
             (
-                of_receiving("orders", &receiving("ExpiredToken", 10), 80),
+                of_receiving("orders", &receiving("ExpiredToken", 10), None, 80),
                 "AWS credentials for SQS http://mq:1: ExpiredToken ×3; next try in 10 s",
             ),
             (
-                of_receiving("orders", &receiving("AccessDenied", 10), 80),
+                of_receiving("orders", &receiving("AccessDenied", 10), None, 80),
                 "SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 10 s",
             ),
             (
-                of_receiving("orders", &receiving("AccessDenied", 10), 50),
+                of_receiving("orders", &receiving("AccessDenied", 10), None, 50),
                 "SQS refuses sqs:ReceiveMessage: AccessDenied ×3",
             ),
             (

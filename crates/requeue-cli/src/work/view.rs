@@ -1,6 +1,7 @@
 //! The view of a worker at work: lines on a terminal, the log, and the page.
 
 use std::io::stdout;
+use std::iter;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,6 +20,7 @@ use super::verbose::Lines;
 use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
+use crate::table::wrapped;
 use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
@@ -122,10 +124,15 @@ impl View {
         tokio::join!(self.show_messages(), self.show_state(started, stop, &depth), asking);
     }
 
-    /// The last line.
-    pub(super) fn end(&self, progress: Progress) {
+    /// The last line, and a note if one is due.
+    pub(super) fn end(&self, progress: Progress, note: Option<&str>) {
         if let Some(screen) = &self.screen {
-            screen.draw(vec![format!("{}\n", closing(&progress))]);
+            let columns = Some(screen::columns());
+            let lines = iter::once(closing(&progress)).chain(note.map(str::to_owned));
+            let lines: Vec<String> = lines.map(|line| wrapped(&line, columns) + "\n").collect();
+            screen.draw(vec![lines.concat()]);
+        } else if let Some(note) = note {
+            tracing::info!("{note}");
         }
     }
 
@@ -214,9 +221,14 @@ impl View {
         let target =
             target.map(|lost| trouble::of_target(&started.target, &lost, next_try, columns));
         let sqs = self.observer.sqs();
-        let receiving = sqs
-            .trouble()
-            .map(|failing| trouble::of_receiving(started.queue.name(), &failing, columns));
+        let silence = sqs.silence();
+        let receiving = match sqs.trouble() {
+            Some(failing) => {
+                let (queue, silent) = (started.queue.name(), silence.map(|silence| silence.since));
+                Some(trouble::of_receiving(queue, &failing, silent, columns))
+            }
+            None => silence.map(|silence| trouble::of_silence(&silence, columns)),
+        };
         let unsettled = sqs.unsettled().map(|unsettled| trouble::of_unsettled(&unsettled, columns));
         target.into_iter().chain(receiving).chain(unsettled).collect()
     }

@@ -26,12 +26,7 @@ type Keys = (&'static str, &'static str);
 const CTRL_C: &str = "\x03";
 
 /// Runs `requeue` in a terminal of so many columns, and types these keys in their order.
-fn typed(
-    columns: usize,
-    keys: &[Keys],
-    variables: &[(&str, String)],
-    line: &[&str],
-) -> Typed {
+fn typed(columns: usize, keys: &[Keys], variables: &[(&str, String)], line: &[&str]) -> Typed {
     let columns = columns.to_string();
     let [program, words @ ..] = in_terminal(&columns);
     let inherited = ["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default()));
@@ -66,12 +61,7 @@ fn typed(
 }
 
 /// The same for a dead-letter queue on loopback.
-async fn typed_at(
-    world: &World,
-    columns: usize,
-    keys: &[Keys],
-    line: &[&str],
-) -> Typed {
+async fn typed_at(world: &World, columns: usize, keys: &[Keys], line: &[&str]) -> Typed {
     let url = world.url(&world.dead_letters);
     let line: Vec<String> = line.iter().map(|word| word.replace("URL", &url)).collect();
     let (variables, keys) = (world.variables(), keys.to_vec());

@@ -8,6 +8,7 @@ use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue_testkit::terminal::in_terminal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::shop::Shop;
@@ -17,6 +18,17 @@ const CLEARED: &str = "\r\u{1b}[2K";
 /// Clears the line above, if there were two.
 const CLEARED_ABOVE: &str = "\u{1b}[1A\u{1b}[2K";
 
+/// A worker in a terminal.
+fn typed(shop: &Shop, columns: &str, settings: &[(&str, &str)]) -> Child {
+    let path = std::env::var("PATH").unwrap();
+    let home = std::env::var("HOME").unwrap_or_default();
+    let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
+    let worker =
+        [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
+    let mut command = shop.command(&[&in_terminal(columns)[..], &worker].concat(), &settings);
+    command.stdin(Stdio::piped()).spawn().unwrap()
+}
+
 /// Everything that comes to be on a terminal on which a worker has a failing message, trouble and
 /// then a Ctrl-C.
 async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Option<i32>, String) {
@@ -24,13 +36,7 @@ async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Optio
     let server = sqs.serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), name).await;
     shop.send(vec![r#"{"n":0,"work":700}"#.to_owned(), r#"{"n":1,"work":4000}"#.to_owned()]).await;
-    let path = std::env::var("PATH").unwrap();
-    let home = std::env::var("HOME").unwrap_or_default();
-    let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
-    let worker =
-        [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
-    let mut command = shop.command(&[&in_terminal(columns)[..], &worker].concat(), &settings);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut child = typed(&shop, columns, settings);
     let mut keyboard = child.stdin.take().unwrap();
     // The receiver that is not at work.
     sqs.set_faults(|call| match call.operation.as_str() {
@@ -62,7 +68,7 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
         assert!(begun.contains("  WARN the queue's visibility timeout is shorter"), "{said:?}");
         let drawn: Vec<&str> = drawn.split(CLEARED).collect();
         let (last, before) = drawn.split_last().unwrap();
-        let last = last.replace(CLEARED_ABOVE, "");
+        let last = last.replace(CLEARED_ABOVE, "").replace("\r\n  ", " ");
         assert_eq!(
             last, "2 receives: 2 done, 0 to retry, 0 given up, 0 deferred or released\r\n",
             "{said:?}"
@@ -84,6 +90,43 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
         let plain = said.replace(CLEARED, "").replace(CLEARED_ABOVE, "");
         assert!(columns == 100 || !plain.contains('\u{1b}'), "no colour: {said:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_service_that_stops_responding_is_told_before_its_requests_fail() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let server = sqs.serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "silent").await;
+    shop.send(vec![r#"{"n":0,"answer":"invalid"}"#.to_owned()]).await;
+    sqs.set_faults(|call| match call.operation.as_str() {
+        "DeleteMessage" | "DeleteMessageBatch" => Fault::Hang,
+        _ => Fault::None,
+    });
+    let mut child = typed(&shop, "80", &[("REQUEUE_DEAD_LETTER", "annotate")]);
+    let (mut screen, mut said, mut some) = (child.stdout.take().unwrap(), Vec::new(), [0; 4_096]);
+    let silent = format!("\r\nSQS {}: no response for ", server.url());
+    let mut keyboard = child.stdin.take();
+    let reading = async {
+        loop {
+            let read = screen.read(&mut some).await.unwrap();
+            said.extend_from_slice(&some[..read]);
+            let text = String::from_utf8_lossy(&said);
+            if read == 0 {
+                return text.into_owned();
+            }
+            if text.contains(&silent)
+                && let Some(mut keyboard) = keyboard.take()
+            {
+                sqs.clear_faults();
+                keyboard.write_all(b"\x03").await.unwrap();
+            }
+        }
+    };
+    let said = timeout(PATIENCE, reading).await.unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(0), "{said:?}");
+    let said = said.replace("\r\n  ", " ");
+    assert!(said.contains("note: copies of messages given up in the last seconds"), "{said:?}");
+    server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

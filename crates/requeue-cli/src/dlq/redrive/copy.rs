@@ -364,14 +364,15 @@ impl<'a> Copier<'a> {
 
     fn tell(&self) {
         let (copied, from) = (self.tally.copied(), self.from.name());
-        if !self.counts_copies {
-            self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
-        } else {
-            if self.tally.not_chosen > 0 {
-                let others = thousands(self.tally.not_chosen);
+        if self.counts_copies {
+            let others = self.tally.not_chosen;
+            if others > 0 {
+                let others = thousands(others);
                 self.progress.step(format!("copying from {from}, {others} not chosen"));
             }
             self.progress.done(copied);
+        } else {
+            self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
         }
         self.progress.failed(self.tally.failed.values().sum());
     }
