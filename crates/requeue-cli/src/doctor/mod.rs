@@ -28,6 +28,7 @@ use fetch::Clients;
 use first_hour::FirstHour;
 use show::Shown;
 
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::{Error, document, output};
@@ -156,7 +157,11 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
             (clients, vec![deployment])
         }
         (None, Some(queue)) => {
-            let found = queue.find("--queue", &region, &sdk).await?;
+            let found = {
+                let step = format!("waiting for SQS to find {queue}");
+                let _asking = CommandProgress::shown_after(NOTICEABLE, step);
+                queue.find("--queue", &region, &sdk).await?
+            };
             if let Some(text) = &found.note {
                 output::note(format_args!("note: {text}"));
             }

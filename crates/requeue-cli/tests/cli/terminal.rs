@@ -174,6 +174,7 @@ fn a_wait_of_more_than_a_second_names_its_call() {
         world.sqs.set_faults(|_| Fault::Hang);
         for (line, awaited) in [
             (["doctor", "--queue-url", "URL"].as_slice(), "waiting for sqs:GetQueueAttributes"),
+            (&["doctor", "--queue", "orders"], "waiting for SQS to find orders"),
             (&["dlq", "list", "--queue-url", "URL"], "asking SQS for the queue"),
             (&["send", "{}", "--queue-url", "URL"], "sending to "),
         ] {
