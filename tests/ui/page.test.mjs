@@ -410,8 +410,11 @@ test("a page of an earlier start says that the server was restarted", async () =
   const again = await world.page(sqs, "--queue", sqs.deadLetters, "--port", new URL(ui.url).port);
   await tab.getByText("The server was restarted. Reload the page.").waitFor();
   assert.equal(await tab.getByText("The server does not respond").isVisible(), false);
-  const other = await open(again);
   await tab.getByRole("button", { name: "Reload" }).click();
+  await tab.getByRole("heading", { name: "No access" }).waitFor();
+  await tab.getByText("open the URL that the command printed").waitFor();
+  const other = await open(again);
+  await tab.reload();
   await look(tab);
   troubles = troubles.filter((text) => !/403|ERR_(CONNECTION_|EMPTY)/.test(text));
   await other.close();

@@ -115,16 +115,17 @@ impl JobPlace {
         server::json(&self.json())
     }
 
-    /// Stops the job and waits for its end, within limits.
-    pub(super) async fn end(&self) {
-        let Some(job) = self.jobs().latest.clone().filter(Job::is_running) else { return };
+    /// Stops the job and waits for its end, within limits. Returns the result of one that ran.
+    pub(super) async fn end(&self) -> Option<String> {
+        let job = self.jobs().latest.clone().filter(Job::is_running)?;
         job.told.send_replace(Some(0));
-        let _ = timeout(END_GRACE, async {
+        let ended = timeout(END_GRACE, async {
             while job.is_running() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-        })
-        .await;
+        });
+        let _ = ended.await;
+        Some(job.summary())
     }
 }
 
@@ -141,6 +142,20 @@ impl Job {
     /// Whether its end is worth keeping: an error, or a value.
     fn has_result(&self) -> bool {
         self.end.get().is_some_and(|end| end.result != Ok(Value::Null))
+    }
+
+    /// The end in a line of text: `redrive: 12 messages copied to orders`.
+    fn summary(&self) -> String {
+        let words = match self.end.get().map(|end| &end.result) {
+            Some(Ok(value)) => {
+                let lines = value["lines"].as_array().into_iter().flatten();
+                let texts = lines.chain([&value["error"]]).filter_map(Value::as_str);
+                texts.collect::<Vec<_>>().join("; ")
+            }
+            Some(Err(error)) => error.clone(),
+            None => format!("not at its end after {} s", END_GRACE.as_secs()),
+        };
+        format!("{}: {}", self.name, if words.is_empty() { "stopped" } else { &words })
     }
 
     fn is_running(&self) -> bool {
@@ -175,12 +190,36 @@ mod tests {
         for number in 1..=50 {
             let result = if number % 2 == 0 { Value::Null } else { json!(number) };
             place.start("redrive", move |_, _| Ok(result)).expect("no other job runs");
-            place.end().await;
+            let _ = place.end().await;
         }
         let numbers: Vec<u64> = place.results().iter().map(|job| job.number).collect();
         let expected: Vec<u64> = (1..=50).rev().filter(|number| number % 2 == 1).collect();
         assert_eq!(numbers, expected[..MAX_RESULTS]);
         let ended = place.results().into_iter().all(|job| job.ended.is_some() && !job.is_running);
         assert!(ended, "each with its end");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_page_tells_the_result_of_the_job_that_ran() {
+        let results = [
+            (
+                Ok(json!({ "lines": ["3 messages copied", "1 left"], "error": null })),
+                "3 messages copied; 1 left",
+            ),
+            (Ok(json!({ "lines": ["3 deleted"], "error": "disk full" })), "3 deleted; disk full"),
+            (Ok(Value::Null), "stopped"),
+            (Err("no queue".to_owned()), "no queue"),
+        ];
+        for (result, words) in results {
+            let place = JobPlace::default();
+            assert_eq!(place.end().await, None);
+            let (told, is_told) = std::sync::mpsc::channel::<()>();
+            let work =
+                move |_, _| is_told.recv().map_or(result, |()| unreachable!("nothing is sent"));
+            place.start("redrive", work).expect("no other job runs");
+            let telling = async { drop(told) };
+            let (end, ()) = tokio::join!(place.end(), telling);
+            assert_eq!(end, Some(format!("redrive: {words}")));
+        }
     }
 }

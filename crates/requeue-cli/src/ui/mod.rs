@@ -179,11 +179,13 @@ impl Page {
         output::note(format_args!("page          {}", self.server.url()));
     }
 
-    /// Serves the page until the stop, and then ends its jobs.
+    /// Serves the page until the stop, and then ends its jobs and tells their results.
     pub(crate) async fn run(self, stop: &Stop) {
         self.server.run(self.router, stop).await;
         for job in &self.jobs {
-            job.end().await;
+            if let Some(summary) = job.end().await {
+                output::note(summary);
+            }
         }
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -149,11 +149,13 @@ async fn serve_connection(
 async fn respond(guard: &Guard, router: Router, request: Request<Incoming>) -> Response {
     let (head, body) = request.into_parts();
     let admission = guard.admit(&head);
+    let is_page = head.method == Method::GET && head.uri.path() == "/";
     let mut response = match admission {
         Ok(_) => match read(body).await {
             Ok(body) => routed(router, Request::from_parts(head, Body::from(body))).await,
             Err(refusal) => refused(refusal),
         },
+        Err((status, reason)) if is_page => refused_page(status, reason),
         Err(refusal) => refused(refusal),
     };
     let headers = response.headers_mut();
@@ -184,6 +186,17 @@ async fn read(body: Incoming) -> Result<Bytes, Refusal> {
 /// Refuses a request, and closes its connection without reading the rest.
 fn refused((status, reason): Refusal) -> Response {
     (status, [(header::CONNECTION, "close")], format!("{reason}\n")).into_response()
+}
+
+/// The same for a person, who has opened an address.
+fn refused_page(status: StatusCode, reason: &str) -> Response {
+    let page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><title>No access · requeue</title>\
+         <h1>No access</h1><p>The page is not shown, since {reason}. Each start of the command \
+         prints a new one.</p>"
+    );
+    (status, [(header::CONNECTION, "close")], Html(page)).into_response()
 }
 
 /// A JSON response. Values may come from queues, so its texts have no control characters: `[U+202E]`
