@@ -21,7 +21,8 @@ const SIZE: (u32, u32) = (1_280, 800);
 /// Up to this number, each retry is a dot on the line.
 const MAX_DOTS: usize = 25;
 
-pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
+/// With the axes that the chart of `beside` has too, so that a reader can compare both.
+pub(crate) fn svg(schedule: &Schedule, beside: Option<&Schedule>) -> Result<String, Error> {
     let mut text = String::new();
     {
         let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -34,7 +35,7 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
             || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
         let columns = charts.split_evenly((1, retried().count()));
         for (column, class) in columns.iter().zip(retried()) {
-            draw_class(column, schedule, class)?;
+            draw_class(column, &Drawn { schedule, of: class, beside })?;
         }
         draw_legend(&legend)?;
         whole.present()?;
@@ -67,17 +68,37 @@ const fn colour(class: FailureClass) -> RGBColor {
     }
 }
 
-fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
+/// A class, and the schedule that shares its axes.
+struct Drawn<'a> {
+    schedule: &'a Schedule,
+    of: &'a ClassSchedule,
+    beside: Option<&'a Schedule>,
+}
+
+impl Drawn<'_> {
+    fn axis(&self, of: impl Fn(&Schedule, &ClassSchedule) -> Axis) -> Axis {
+        let own = of(self.schedule, self.of);
+        let Some(beside) = self.beside else { return own };
+        let same = beside.classes.iter().find(|class| class.class == self.of.class);
+        match same.filter(|class| class.is_retried()) {
+            Some(class) => own.covering(&of(beside, class)),
+            None => own,
+        }
+    }
+}
+
+fn draw_class(column: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
+    let of = drawn.of;
     let (head, panels) = column.split_vertically(56);
     head.draw_text(of.class.as_str(), &style(19, HPos::Left).color(&colour(of.class)), (20, 16))?;
     head.draw_text(&end_summary(&of.timelines), &style(14, HPos::Left), (20, 38))?;
-    if of.timelines.each().iter().all(|(_, timeline)| timeline.retries.is_empty()) {
+    if !of.is_retried() {
         panels.draw_text("never retried", &style(14, HPos::Left), (20, 20))?;
         return Ok(());
     }
     let (above, below) = panels.split_vertically(panels.dim_in_pixel().1 * 2 / 5);
-    draw_delays(&above, schedule, of)?;
-    draw_ages(&below, schedule, of)
+    draw_delays(&above, drawn)?;
+    draw_ages(&below, drawn)
 }
 
 fn end_summary(timelines: &JitterRange<Timeline>) -> String {
@@ -97,12 +118,12 @@ fn end_summary(timelines: &JitterRange<Timeline>) -> String {
 }
 
 /// The upper panel: the wait before each retry, as steps.
-fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let (least, longest) = range(&of.timelines, |retry| retry.delay);
+fn draw_delays(area: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
+    let of = drawn.of;
     let panel = Panel {
         title: "wait before each retry",
-        retries: retry_axis(schedule, of),
-        time: Axis::new(least, longest, std::iter::empty()),
+        retries: drawn.axis(retry_axis),
+        time: drawn.axis(delay_axis),
     };
     let lines = of.timelines.map(|timeline| steps(&timeline.retries));
     // The band ends with the shortest timeline, since a band needs both edges.
@@ -113,22 +134,12 @@ fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Resu
 }
 
 /// The lower panel: the age of the message at each retry, and its limits.
-fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let (least, longest) = range(&of.timelines, |retry| retry.age);
-    let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
-    let ttl = schedule.policy.message_ttl.map(|ttl| ("TTL", ttl));
-    let limits = [budget, ttl].into_iter().flatten();
+fn draw_ages(area: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
+    let of = drawn.of;
     let panel = Panel {
         title: "time since the first receive",
-        retries: retry_axis(schedule, of),
-        time: Axis::new(
-            least,
-            longest,
-            limits.map(|(name, limit)| Limit {
-                at: limit.as_secs_f64(),
-                name: format!("{name} {}", span(limit)),
-            }),
-        ),
+        retries: drawn.axis(retry_axis),
+        time: drawn.axis(age_axis),
     };
     let dots = if of.timelines.median.retries.len() <= MAX_DOTS {
         dots(&of.timelines.median)
@@ -143,6 +154,22 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
     let marks =
         Marks { dots, crosses: of.timelines.each().map(|(_, timeline)| end(timeline)).into() };
     panel.draw(area, colour(of.class), &lines, &band(lines.min.clone(), &oldest), &marks)
+}
+
+fn delay_axis(_: &Schedule, of: &ClassSchedule) -> Axis {
+    let (least, longest) = range(&of.timelines, |retry| retry.delay);
+    Axis::new(least, longest, std::iter::empty())
+}
+
+fn age_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
+    let (least, longest) = range(&of.timelines, |retry| retry.age);
+    let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
+    let ttl = schedule.policy.message_ttl.map(|ttl| ("TTL", ttl));
+    let limits = [budget, ttl].into_iter().flatten().map(|(name, limit)| Limit {
+        at: limit.as_secs_f64(),
+        name: format!("{name} {}", span(limit)),
+    });
+    Axis::new(least, longest, limits)
 }
 
 fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {

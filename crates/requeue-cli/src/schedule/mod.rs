@@ -166,7 +166,7 @@ struct ClassSchedule {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let schedule = Schedule::of(arguments)?;
     if let Some(path) = &arguments.svg {
-        ChartFile::open(path)?.write(&chart::svg(&schedule)?)?;
+        ChartFile::open(path)?.write(&chart::svg(&schedule, None)?)?;
     }
     if arguments.json {
         outln!("{}", serde_json::to_string_pretty(&json::of(&schedule))?)?;
@@ -220,6 +220,10 @@ impl Schedule {
 }
 
 impl ClassSchedule {
+    fn is_retried(&self) -> bool {
+        self.timelines.each().iter().any(|(_, timeline)| !timeline.retries.is_empty())
+    }
+
     fn of(policy: &RetryPolicy, class: FailureClass, queue: &QueueModel) -> Self {
         let timelines = Timeline::range(policy, class, queue.waiting());
         let dead_lettering = timelines.map(|timeline| DeadLettering::of(timeline, queue));

@@ -49,6 +49,11 @@ impl Axis {
         Self { least, end: near.fold(longest, f64::max).max(2.0 * least) * 1.4, limits }
     }
 
+    /// The same limits on an axis that is as long as both.
+    pub(super) fn covering(self, other: &Self) -> Self {
+        Self { least: self.least.min(other.least), end: self.end.max(other.end), ..self }
+    }
+
     fn near(&self) -> impl Iterator<Item = &Limit> {
         self.limits.iter().filter(|limit| limit.at <= self.end)
     }

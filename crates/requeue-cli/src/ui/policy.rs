@@ -51,6 +51,8 @@ const RATE: Allowed = &[
 struct Asked {
     policy: String,
     options: BTreeMap<String, String>,
+    /// A second policy, with which the chart shares its axes.
+    beside: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -108,13 +110,15 @@ fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
         Err(invalid) => return Ok(ScheduleJson::of_problems(asked, invalid.problems())),
     };
     let report = check::report(&document, &asked.policy);
-    let (policy, _, queue) = document;
-    let schedule = Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
+    let of =
+        |(policy, _, queue)| Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
+    let beside = asked.beside.as_deref().and_then(|text| document::parse_text(text).ok()).map(of);
+    let schedule = of(document);
     Ok(ScheduleJson {
         problems: Vec::new(),
         report,
         schedule: schedule::json::of(&schedule),
-        chart: chart::svg(&schedule)?,
+        chart: chart::svg(&schedule, beside.as_ref())?,
     })
 }
 
@@ -180,6 +184,30 @@ fn first_line(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The numbers on the axes.
+    fn marks(policy: &str, beside: Option<&str>) -> Vec<String> {
+        let (policy, beside) = (policy.to_owned(), beside.map(str::to_owned));
+        let asked = Asked { policy, options: BTreeMap::new(), beside };
+        let chart = scheduled(&asked).expect("a chart").chart;
+        let chart = roxmltree::Document::parse(&chart).expect("XML");
+        let texts = chart.descendants().filter(|node| node.has_tag_name("text"));
+        let texts = texts.filter_map(|node| node.text()).map(|text| text.trim().to_owned());
+        texts.filter(|text| text.len() <= 6).collect()
+    }
+
+    #[test]
+    fn two_policies_have_the_same_axes() {
+        let (fast, slow) = (
+            r#"{"maxRetries": 3, "errorConfigs": {"DEFAULT": {"baseDelay": 1, "maxDelay": 2}}}"#,
+            r#"{"maxRetries": 90, "errorConfigs": {"DEFAULT": {"baseDelay": 60, "maxDelay": 900}}}"#,
+        );
+        assert!(!marks(fast, None).is_empty());
+        assert_ne!(marks(fast, None), marks(slow, None));
+        assert_eq!(marks(fast, Some(slow)), marks(slow, Some(fast)));
+        assert_eq!(marks(fast, Some("{")), marks(fast, None));
+        assert_eq!(marks(fast, Some(r#"{"maxRetries": 0}"#)), marks(fast, None));
+    }
 
     #[test]
     fn the_page_sets_no_path_and_no_size_beyond_its_bounds() {

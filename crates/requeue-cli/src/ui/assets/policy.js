@@ -63,17 +63,29 @@ const SIMULATIONS = {
 const drafts = new Map();
 
 export function policy(root) {
-  const options = new Options(() => editors.forEach((editor) => editor.changed()));
-  const editors = [new Editor("A", options, PRESETS.standard)];
+  const editors = [];
+  // The charts share their axes, so a change of one document draws both.
+  const changed = () => editors.forEach((editor) => editor.later());
+  const options = new Options(changed);
+  const add = (name, document) => {
+    const beside = () => editors.find((other) => other.name !== name)?.text.value;
+    editors.push(new Editor(name, { options, beside, changed }, document));
+    editors.forEach((editor) => editor.draw());
+  };
+  add("A", PRESETS.standard);
   const columns = h("div", { class: "policies" }, editors[0].root);
   const compare = h("button", {
     type: "button",
     "aria-pressed": "false",
     click: () => {
       const isOpen = editors.length === 2;
-      if (isOpen) editors.pop().root.remove();
-      else {
-        editors.push(new Editor("B", options, PRESETS.critical));
+      if (isOpen) {
+        const closed = editors.pop();
+        closed.leave();
+        closed.root.remove();
+        changed();
+      } else {
+        add("B", PRESETS.critical);
         columns.append(editors[1].root);
       }
       compare.setAttribute("aria-pressed", String(!isOpen));
@@ -114,8 +126,9 @@ class Options {
 }
 
 class Editor {
-  constructor(name, options, document) {
-    this.options = options;
+  // `around` has the options, the text of the other editor, and what to do after a change.
+  constructor(name, around, document) {
+    this.around = around;
     this.name = name;
     this.text = h("textarea", {
       rows: "11",
@@ -149,7 +162,6 @@ class Editor {
       h("div", { class: "editor" }, this.text, h("div", {}, this.problems, this.ends)),
       this.outcome,
     );
-    this.draw();
   }
 
   leave() {
@@ -161,6 +173,11 @@ class Editor {
 
   changed() {
     drafts.set(this.name, this.text.value);
+    this.around.changed();
+  }
+
+  // Draws once there are no more changes.
+  later() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.draw(), PAUSE);
   }
@@ -170,7 +187,8 @@ class Editor {
     this.request = new AbortController();
     let drawn;
     try {
-      drawn = await send(`${ROOT}/schedule`, { policy: this.text.value, options: this.options.values() }, { signal: this.request.signal });
+      const asked = { policy: this.text.value, options: this.around.options.values(), beside: this.around.beside() };
+      drawn = await send(`${ROOT}/schedule`, asked, { signal: this.request.signal });
     } catch (error) {
       if (error.name !== "AbortError") this.showProblems([{ text: error.message }]);
       return;

@@ -28,7 +28,8 @@ export function earlier(jobs) {
 
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
-  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()}` : "ended by an error";
+  const classes = [...new Set((result?.kinds ?? []).map((kind) => kind.class))].join(", ");
+  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()} (${classes})` : "ended by an error";
   return `${action}${result?.isStopped ? " stopped" : ""}, ${time(ended)} UTC: ${counts}`;
 }
 
