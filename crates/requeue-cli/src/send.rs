@@ -99,12 +99,15 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
         if arguments.json {
             ids.push(id);
         } else {
-            outln!("{id}")?;
+            let count = message.count;
+            let sent = || errln!("{number} of {count} messages sent, at last {id}");
+            outln!("{id}").inspect_err(|_| sent())?;
         }
         progress.done(number);
     }
     if arguments.json {
-        output::json(&json!({ "queue": to.queue, "messageIds": ids }))?;
+        let told = output::json(&json!({ "queue": to.queue, "messageIds": ids }));
+        told.inspect_err(|_| errln!("messages sent: {}", ids.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap_complete::Shell;
+use clap_complete::generate;
+use clap_complete::shells::{Bash, Fish, Zsh};
 
 use crate::{Error, command_line, output};
 
@@ -26,13 +27,12 @@ pub(crate) struct ManArguments {
 }
 
 pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Error> {
-    let shell = match arguments.shell.as_str() {
-        "zsh" => Shell::Zsh,
-        "fish" => Shell::Fish,
-        _ => Shell::Bash,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command_line(), NAME, &mut script);
+    let (mut command, mut script) = (command_line(), Vec::new());
+    match arguments.shell.as_str() {
+        "zsh" => generate(Zsh, &mut command, NAME, &mut script),
+        "fish" => generate(Fish, &mut command, NAME, &mut script),
+        _ => generate(Bash, &mut command, NAME, &mut script),
+    }
     output::write(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -116,7 +116,7 @@ pub(crate) enum Command {
     List(list::Arguments),
     /// Show messages one by one: ten unless --limit says otherwise, and their bodies only with
     /// --bodies.
-    #[command(after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"), mut_arg("queue", needed))]
+    #[command(alias = "show", after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"), mut_arg("queue", needed))]
     Peek(peek::Arguments),
     /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
     #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"), mut_arg("queue", needed))]

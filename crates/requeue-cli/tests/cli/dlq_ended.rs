@@ -163,6 +163,14 @@ async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
             world.put_back().await;
         }
     }
+    for (options, said) in
+        [(&["--json"][..], "messages sent: "), (&[], "1 of 1 messages sent, at last ")]
+    {
+        let line = [&["send", "{}", "--queue", "orders"], options].concat();
+        let (code, stderr) = world.writing_to("/dev/full", &line).await;
+        assert!(code == Some(1) && stderr.starts_with(said) && stderr.ends_with(full), "{stderr}");
+    }
+    assert_eq!(world.counts(), (5, 2), "each was sent");
     let mut child = world.spawn(&["redrive", "--yes", "--copy"]);
     drop(child.stdout.take());
     let output =

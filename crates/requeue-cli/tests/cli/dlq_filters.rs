@@ -37,6 +37,10 @@ async fn messages_are_chosen_by_their_failure_its_time_and_their_attributes() {
         let run = world.dlq(&["peek", option, value]).await;
         assert!(run.status == 2 && run.stderr.contains(words), "{run:?}");
     }
-    let run = world.dlq(&["redrive", "--code", "no-seat", "--yes", "--to", "orders"]).await;
-    assert_eq!((run.status, world.counts()), (0, (5, 1)), "{run:?}");
+    for ((dead, back), note) in [((5, 1), ""), ((5, 1), "note: no message with the code no-seat ")]
+    {
+        let run = world.dlq(&["redrive", "--code", "no-seat", "--yes", "--to", "orders"]).await;
+        assert_eq!((run.status, world.counts()), (0, (dead, back)), "{run:?}");
+        assert!(run.stderr.contains(note) && run.stderr.is_empty() == note.is_empty(), "{run:?}");
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -159,11 +160,17 @@ impl World {
         arguments: &[&str],
     ) -> (Option<i32>, String) {
         let url = self.url(&self.dead_letters);
+        self.writing_to(file, &ordered(&[&["--queue-url", url.as_str()], arguments].concat())).await
+    }
+
+    /// The same for any command.
+    pub(crate) async fn writing_to(
+        &self,
+        file: &str,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> (Option<i32>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
-        command
-            .args(ordered(&[&["--queue-url", url.as_str()], arguments].concat()))
-            .env_clear()
-            .envs(self.variables());
+        command.args(arguments).env_clear().envs(self.variables());
         command
             .stdin(Stdio::null())
             .stdout(std::fs::OpenOptions::new().write(true).open(file).unwrap());

@@ -158,6 +158,9 @@ async fn carry_out(
     redrive.remaining = remaining(dead_letters, stop).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
+    if redrive.is_complete && redrive.has_chosen_none() && arguments.filter.is_set() {
+        note(&format!("no message{} in {}", arguments.filter.words(), dead_letters.name()));
+    }
     if let Some(error) = failure {
         return Err(error);
     }

@@ -45,6 +45,10 @@ struct RedriveJson<'a> {
 }
 
 impl RedriveResult {
+    pub(super) fn has_chosen_none(&self) -> bool {
+        self.moved == 0 && self.copies.taken() == 0 && self.copies.left.count() == 0
+    }
+
     /// The messages of the plan that are neither copied nor failed.
     fn remaining_chosen(&self) -> Option<u64> {
         Some(self.to_copy?.saturating_sub(self.copies.taken()))
