@@ -215,8 +215,8 @@ impl Started {
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
         (self.leaves_copies && progress.dead_lettered > 0).then(|| {
             format!(
-                "note: copies of messages given up in the last seconds may still be in {}; SQS \
-                 moves them to the dead-letter queue while a worker or a function receives from it",
+                "note: copies of messages that were given up may still be in {}; SQS moves them to \
+                 the dead-letter queue while a worker or a function receives from it",
                 self.queue.name()
             )
         })
