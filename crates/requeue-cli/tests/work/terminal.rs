@@ -125,7 +125,10 @@ async fn a_queue_service_that_stops_responding_is_told_before_its_requests_fail(
     let said = timeout(PATIENCE, reading).await.unwrap();
     assert_eq!(child.wait().await.unwrap().code(), Some(0), "{said:?}");
     let said = said.replace("\r\n  ", " ");
-    assert!(said.contains("note: copies of messages that were given up may still be in silent"), "{said:?}");
+    assert!(
+        said.contains("note: copies of messages that were given up may still be in silent"),
+        "{said:?}"
+    );
     server.stop().await;
 }
 
