@@ -220,7 +220,7 @@ class Screen {
       h("td", {}, h("span", { class: `class ${name}` }, name)),
       h("td", { class: "text" }, reason),
       h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "given-up" || name === "non-retryable" ? "given up" : "")));
-    replace(this.failures, [h("div", { class: "scroll" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows, [2]))]);
+    replace(this.failures, [h("div", { class: "scroll failures" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows, [2]))]);
   }
 
   // Only the rows in sight exist.
