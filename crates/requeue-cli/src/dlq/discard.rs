@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was deleted; the file stays");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let progress = CommandProgress::shown(format!("deleting from {name}"));
+    let progress = progress();
     let Deleted { count: deleted, gone, error, .. } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
@@ -188,7 +188,11 @@ pub(crate) async fn delete(
     stop: &Stop,
     progress: &CommandProgress,
 ) -> Deleted {
-    let mut scan = dead_letters.scan(place, stop, progress).one_by_one(None, true);
+    let scan = dead_letters.scan(place, stop, progress);
+    let mut scan = scan.one_by_one(None, true).without_count();
+    progress.step(format!("deleting from {}", dead_letters.name()));
+    progress.count("messages", u64::try_from(exported.len()).ok());
+    progress.done(0_u64);
     let mut deleted = Deleted::default();
     let walked = scan
         .walk(async |letters, held| {
@@ -196,6 +200,7 @@ pub(crate) async fn delete(
                 letters.iter().filter(|letter| exported.contains(&letter.id)).collect();
             for chunk in chosen.chunks(MAX_BATCH_ENTRIES) {
                 deleted.delete(dead_letters, chunk, held).await;
+                progress.done(deleted.count);
                 if deleted.error.is_some() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -334,7 +339,40 @@ fn tell(
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use requeue::Clock;
+    use requeue::aws::SdkConfig;
+    use requeue::embedded::EmbeddedSqs;
+
+    use super::super::sqs::Sqs;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_progress_counts_the_messages_that_are_deleted() {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
+        let queue = sqs.create_queue("orders-dlq", []).expect("a name");
+        let mut ids = Vec::new();
+        for number in 0..30 {
+            let request = sqs.client().send_message().queue_url(queue.url());
+            let sent = request.message_body(number.to_string()).send().await.expect("sent");
+            ids.extend(sent.message_id);
+        }
+        let chosen: HashSet<String> = ids.into_iter().step_by(2).collect();
+        let asked = Sqs::new(sqs.client());
+        let described = asked.describe(&queue).await.expect("it is there");
+        let sdk = SdkConfig::builder().build();
+        let dead_letters = DeadLetters { sdk, sqs: asked, queue: described, source: None };
+        let place = QueueArguments::new(None, None, None, 100);
+        let stop = Stop::listen().expect("signals");
+        let progress = CommandProgress::silent("discard");
+        let deleted = delete(&place, &dead_letters, &chosen, &stop, &progress).await;
+        assert_eq!((deleted.count, sqs.message_count(&queue).expect("it is there")), (15, 15));
+        let state = progress.watch().borrow().clone();
+        assert_eq!((state.unit, state.done, state.total), ("messages", 15, Some(15)));
+    }
 
     #[test]
     fn a_file_of_an_interrupted_discard_has_only_the_messages_that_are_gone() {

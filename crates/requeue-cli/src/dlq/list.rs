@@ -196,8 +196,10 @@ impl DeadLetterGroups {
         for ((class, ..), group) in &self.by_key {
             *counts.entry(class).or_default() += group.count;
         }
-        let counts: Vec<String> =
-            counts.into_iter().map(|(class, count)| format!("{count} {class}")).collect();
+        let counts: Vec<String> = counts
+            .into_iter()
+            .map(|(class, count)| format!("{} {class}", thousands(count)))
+            .collect();
         counts.join(", ")
     }
 

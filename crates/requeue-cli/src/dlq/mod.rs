@@ -29,6 +29,7 @@ use self::scan::Scan;
 use self::sqs::{Described, Sqs};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::thousands;
 
 /// clap's own usage line shows an option as required even if a variable has set it.
 macro_rules! usage {
@@ -326,10 +327,10 @@ fn note(text: &str) {
     output::note(format_args!("note: {text}"));
 }
 
-/// `1 message`, `2 messages`.
+/// `1 message`, `2,000 messages`.
 pub(crate) fn messages(count: impl TryInto<u64>) -> String {
     match count.try_into().unwrap_or(u64::MAX) {
         1 => "1 message".to_owned(),
-        count => format!("{count} messages"),
+        count => format!("{} messages", thousands(count)),
     }
 }
