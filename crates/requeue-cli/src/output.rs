@@ -80,6 +80,16 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), crate::Error> {
     Ok(write(&(printable::json(serde_json::to_string(value)?) + "\n"))?)
 }
 
+/// The result of a change that has happened, as lines or as JSON. If the standard output cannot be
+/// written, the standard error has the lines. On a terminal their words go on below.
+pub(crate) fn result(lines: &str, value: Option<&impl Serialize>) -> Result<(), crate::Error> {
+    let told = match value {
+        Some(value) => json(value),
+        None => write(&wrapped(&printable::text(lines), columns(io::stdout()))).map_err(Into::into),
+    };
+    told.inspect_err(|_| note(lines.trim_end()))
+}
+
 /// A line of such a text on the standard error. On a terminal its words go on below.
 pub(crate) fn note(line: impl fmt::Display) {
     tell(&format!("{}\n", for_terminal(&line.to_string())));

@@ -302,17 +302,17 @@ fn tell(
 ) -> Result<(), Error> {
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
     let file = arguments.file.display().to_string();
-    if arguments.json {
-        return output::json(&json!({
+    let json = arguments.json.then(|| {
+        json!({
             "queue": dead_letters.queue.arn.to_string(),
             "dryRun": arguments.dry_run,
-            "file": if arguments.dry_run || count == 0 { None } else { Some(file) },
+            "file": (!arguments.dry_run && count > 0).then_some(&file),
             "exported": if arguments.dry_run { 0 } else { count },
             "chosen": count,
             "deleted": deleted,
             "groups": exported.groups.shapes(),
-        }));
-    }
+        })
+    });
     let table = match &exported.groups {
         groups if arguments.dry_run && count > 0 => format!("{}\n\n", groups.text()),
         _ => String::new(),
@@ -334,7 +334,7 @@ fn tell(
         _ => String::new(),
     };
     let text = [table, result, left].concat();
-    output::text(&text).inspect_err(|_| output::note(text.trim_end()))
+    output::result(&text, json.as_ref())
 }
 
 #[cfg(test)]

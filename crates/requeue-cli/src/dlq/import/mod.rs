@@ -228,8 +228,8 @@ fn tell(
     summary: &Summary,
     (sent, failed): (u64, u64),
 ) -> Result<(), Error> {
-    if arguments.json {
-        return output::json(&json!({
+    let json = arguments.json.then(|| {
+        json!({
             "queue": to.to_string(),
             "dryRun": arguments.dry_run,
             "lines": summary.lines,
@@ -238,8 +238,8 @@ fn tell(
             "failed": failed,
             "left": summary.left - sent,
             "byClass": summary.classes,
-        }));
-    }
+        })
+    });
     let name = to.name();
     let result = match summary.left {
         0 => format!("no message left to send to {name}\n"),
@@ -258,5 +258,5 @@ fn tell(
         _ => String::new(),
     };
     let text = [result, before, line(failed, "not sent"), waiting].concat();
-    output::text(&text).inspect_err(|_| output::note(text.trim_end()))
+    output::result(&text, json.as_ref())
 }

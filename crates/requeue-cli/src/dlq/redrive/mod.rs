@@ -271,7 +271,7 @@ async fn follow(
     } else {
         let remain = remaining.map(|count| format!(", about {} remain here", messages(count)));
         let text = format!("{} moved{}", messages(moved.messages), remain.unwrap_or_default());
-        output::line(&text).inspect_err(|_| output::note(&text))?;
+        output::result(&(text + "\n"), None::<&()>)?;
     }
     match moved.end {
         MoveEnd::Completed if is_complete => Ok(ExitCode::SUCCESS),

@@ -64,26 +64,21 @@ impl RedriveResult {
     ) -> Result<(), Error> {
         let Self { copies, .. } = self;
         let text = self.text(moved, arguments.filter.limit);
-        let told = if arguments.json {
-            let redriven = RedriveJson {
-                queue: dead_letters.queue.arn.to_string(),
-                moved: self.moved,
-                copied: &copies.copied,
-                copied_not_deleted: &copies.not_deleted,
-                left: &copies.left,
-                failed: &copies.failed,
-                not_chosen: copies.left_unchosen(),
-                arrived_meanwhile: copies.newcomers,
-                complete: self.is_complete,
-                not_reached: &self.unseen,
-                remaining: self.remaining,
-                remaining_chosen: self.remaining.and(self.remaining_chosen()),
-            };
-            output::json(&redriven)
-        } else {
-            output::text(&text)
-        };
-        told.inspect_err(|_| output::note(text.trim_end()))
+        let json = arguments.json.then(|| RedriveJson {
+            queue: dead_letters.queue.arn.to_string(),
+            moved: self.moved,
+            copied: &copies.copied,
+            copied_not_deleted: &copies.not_deleted,
+            left: &copies.left,
+            failed: &copies.failed,
+            not_chosen: copies.left_unchosen(),
+            arrived_meanwhile: copies.newcomers,
+            complete: self.is_complete,
+            not_reached: &self.unseen,
+            remaining: self.remaining,
+            remaining_chosen: self.remaining.and(self.remaining_chosen()),
+        });
+        output::result(&text, json.as_ref())
     }
 
     pub(super) fn text(&self, moved: Option<&RedriveRoute>, limit: Option<u64>) -> String {
