@@ -494,6 +494,8 @@ test("the keyboard alone reaches and does everything", async () => {
   await until(/^Show the body/);
   await tab.keyboard.press("Enter");
   await tab.getByLabel("Body").waitFor();
+  await tab.keyboard.press("Escape");
+  assert.equal(await focused(), "Export", "no row lies between the list and the bar");
   await until(/^Plan the redrive/);
   await tab.keyboard.press("Enter");
   await tab.getByRole("dialog").waitFor();

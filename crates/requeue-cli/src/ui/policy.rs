@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use clap::error::{ContextKind, ContextValue};
 use http::StatusCode;
 use requeue::policy::RetryPolicy;
 use serde::{Deserialize, Serialize};
@@ -176,9 +177,15 @@ fn arguments<T: clap::Args>(
     T::from_arg_matches(&matches).map_err(|error| first_line(&error).into())
 }
 
+/// The first line of an error, with the name of the page for an option.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return line.to_owned();
+    };
+    let name = option.trim_start_matches('-').split(' ').next().unwrap_or_default();
+    line.replace(&format!("'{option}'"), name)
 }
 
 #[cfg(test)]
@@ -215,11 +222,7 @@ mod tests {
             ("messages", "5000", ""),
             ("messages", "5001", "messages is 5001; on this page it is a number of at most 5000"),
             ("outage", "1d", "outage is 1d; on this page it is a number of at most 3600"),
-            (
-                "messages",
-                "0",
-                "invalid value \'0\' for \'--messages <MESSAGES>\': 0 is not in 1..=100000",
-            ),
+            ("messages", "0", "invalid value '0' for messages: 0 is not in 1..=100000"),
             (
                 "policy",
                 "/etc/passwd",

@@ -36,6 +36,11 @@ class Screen {
     this.messages = h("section", { "aria-label": "Messages", tabindex: "-1" });
     this.bar = h("div", { class: "dock" });
     root.append(this.facts, this.work, this.result, this.list, this.messages, this.bar);
+    // Many rows lie between a choice and the bar.
+    const reach = ({ key, target }) => {
+      if (key === "Escape" && target.localName !== "select") this.bar.querySelector("button")?.focus();
+    };
+    for (const part of [this.list, this.messages]) part.addEventListener("keydown", reach);
     this.ends = () => {};
   }
 
