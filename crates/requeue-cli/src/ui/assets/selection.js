@@ -73,7 +73,7 @@ export function selectionBar(root, queue, act) {
       h("button", { type: "button", class: "primary", click: plan }, "Plan the redrive"),
     ]
     : [h("span", { class: "muted" }, "Read-only. The option --allow-redrive allows redrives.")];
-  const bar = h("div", { class: "selection", hidden: true }, status, h("button", { type: "button", click: save }, "Export"), controls, h("span", { class: "muted keys" }, "Escape leads here from the list."), saved, failed, link);
+  const bar = h("div", { class: "selection", hidden: true }, status, h("span", { class: "muted keys" }, "Esc leads here"), h("button", { type: "button", click: save }, "Export"), controls, saved, failed, link);
   root.append(bar);
   return {
     // `sorts` counts the chosen messages of each class and failure; a filter hides `hidden` of them.
