@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::iter;
 use std::time::Duration;
 
 use requeue::{Deferral, Progress, Scope};
 use tokio::time::Instant;
 
+use super::trouble::cut;
 use crate::table::{duration, thousands};
 
 /// The rate is that of the last seconds.
@@ -37,8 +39,9 @@ pub(super) struct HoldFigure {
 }
 
 impl Figures {
-    /// A line of at most so many columns. The last parts are left out first.
-    pub(super) fn line(&self, columns: usize) -> String {
+    /// Lines of at most so many columns. What holds messages back gets its own line if it does not
+    /// fit. Of the other parts, the last ones are left out first.
+    pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let Progress { completed, requeued, dead_lettered, .. } = self.progress;
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
@@ -52,17 +55,23 @@ impl Figures {
         if self.running > 0 && self.holds.is_empty() {
             parts.push(format!("{} running", thousands(self.running)));
         }
-        let (hold, reason) = self.hold().unzip();
-        let reason = reason.flatten().map(|reason| format!(": {reason}")).unwrap_or_default();
-        parts.extend(hold);
-        let whole = parts.join(" │ ") + &reason;
-        if whole.chars().count() <= columns {
-            return whole;
+        let fits = |line: &str| line.chars().count() <= columns;
+        let figures = parts.join(" │ ");
+        let mut below = None;
+        if let Some((hold, reason)) = self.hold() {
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let beside = format!("{figures} │ {hold}");
+            let whole = format!("{beside}{reason}");
+            if let Some(line) = [whole, beside].into_iter().find(|line| fits(line)) {
+                return vec![line];
+            }
+            below = Some(cut(&format!("{hold}{reason}"), columns));
         }
-        while parts.len() > 1 && parts.join(" │ ").chars().count() > columns {
+        while parts.len() > 1 && !fits(&parts.join(" │ ")) {
             parts.pop();
         }
-        parts.join(" │ ").chars().take(columns).collect()
+        let figures = parts.join(" │ ").chars().take(columns).collect();
+        iter::once(figures).chain(below).collect()
     }
 
     fn queue(&self) -> String {
@@ -166,23 +175,26 @@ mod tests {
             (83, format!("{whole}: 503")),
             (82, whole.to_owned()),
             (78, whole.to_owned()),
-            (77, "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead".to_owned()),
-            (57, "orders 1,204 waiting │ 52/s".to_owned()),
-            (20, "orders 1,204 waiting".to_owned()),
-            (9, "orders 1,".to_owned()),
-            (0, String::new()),
+            (
+                77,
+                "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                    .to_owned(),
+            ),
+            (57, "orders 1,204 waiting │ 52/s\ncircuit open 21 s: 503".to_owned()),
+            (20, "orders 1,204 waiting\ncircuit open 21 s: …".to_owned()),
+            (9, "orders 1,\ncircuit …".to_owned()),
         ] {
-            assert_eq!(figures().line(columns), line, "{columns}");
+            assert_eq!(figures().lines(columns).join("\n"), line, "{columns}");
         }
         let free = Figures { holds: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
-        assert_eq!(free.line(80), running);
+        assert_eq!(free.lines(80), [running]);
     }
 
     #[test]
     fn parts_without_a_value_are_left_out_and_several_holds_are_counted() {
         let counts = "0 done 0 retried 0 dead";
-        let with = |holds| Figures { queue: "q".to_owned(), holds, ..Figures::default() }.line(80);
+        let with = |holds| Figures { queue: "q".to_owned(), holds, ..Figures::default() }.lines(80);
         let pause = |secs| HoldFigure { why: Deferral::Paused, ..open(secs, "status 429") };
         for (holds, line) in [
             (vec![], format!("q │ {counts}")),
@@ -198,7 +210,7 @@ mod tests {
             (vec![pause(1), pause(2)], format!("q │ {counts} │ 2 pauses")),
             (vec![open(1, ""), pause(2)], format!("q │ {counts} │ 1 circuit open, 1 pause")),
         ] {
-            assert_eq!(with(holds), line);
+            assert_eq!(with(holds), [line]);
         }
     }
 

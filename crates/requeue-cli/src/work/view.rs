@@ -179,7 +179,7 @@ impl View {
         holds: &[ScopeHold],
     ) {
         let columns = screen::columns();
-        let mut lines = vec![figures.line(columns)];
+        let mut lines = figures.lines(columns);
         lines.extend(ending.line(self.observer.running(), columns));
         lines.extend(self.troubles(started, holds, columns));
         screen.draw(lines);
