@@ -50,13 +50,16 @@ struct Exported {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    // Until the export, which has a progress of its own.
+    let (stop, asking) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     if !arguments.yes && !arguments.dry_run {
         let name = dead_letters.name();
         confirm::require_terminal(&format!("messages of {name} would be deleted"))?;
     }
     dead_letters.warn().await;
-    let stop = Stop::listen()?;
+    stop.defer_end();
+    drop(asking);
     let Some(exported) = export(arguments, &dead_letters, &stop).await? else {
         note("no file was written, and nothing was deleted");
         return Ok(stop.exit_code(ExitCode::FAILURE));

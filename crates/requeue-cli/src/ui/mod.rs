@@ -28,6 +28,7 @@ use server::Server;
 
 use crate::dlq::QueueArguments;
 use crate::output::outln;
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -110,7 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
-        let stop = Stop::listen()?;
+        let stop = Stop::end_at_once()?;
+        let asking = CommandProgress::shown_after(NOTICEABLE, "asking AWS for the queue");
         let log = arguments.log().await?;
         let site = Site {
             live: log.as_ref().map(FunctionLog::routes),
@@ -118,6 +120,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             may_redrive: arguments.allow_redrive,
         };
         let page = Page::open(arguments.port, "--port", site).await?;
+        stop.defer_end();
+        drop(asking);
         page.show()?;
         let follow = async {
             if let Some(log) = log {

@@ -131,9 +131,6 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         None => config.required_target()?.clone(),
     };
     let sdk = crate::sdk::config().await;
-    let asking = |since: Duration| {
-        format!("for a response of SQS about the queue: {} so far", seconds(since))
-    };
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(asking, find).await?;
     if let Some(note) = &found.note {
@@ -172,6 +169,11 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     })
 }
 
+/// The step of a question about the queue.
+fn asking(since: Duration) -> String {
+    format!("for a response of SQS about the queue: {} so far", seconds(since))
+}
+
 /// A worker before its first receive.
 struct Started {
     worker: Worker<Observed<HttpTarget>, ObservedQueue<SqsQueue>>,
@@ -192,7 +194,8 @@ impl Started {
         stop: &Stop,
     ) -> Result<ExitCode, Error> {
         let page = if arguments.page.is_on() {
-            arguments.page.open(arguments.site(view).await).await?
+            let site = Box::pin(view.waiting(asking, arguments.site(view))).await;
+            arguments.page.open(site).await?
         } else {
             None
         };

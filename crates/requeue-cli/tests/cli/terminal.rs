@@ -176,6 +176,11 @@ fn a_wait_of_more_than_a_second_names_its_call() {
             (["doctor", "--queue-url", "URL"].as_slice(), "waiting for sqs:GetQueueAttributes"),
             (&["doctor", "--queue", "orders"], "waiting for SQS to find orders"),
             (&["dlq", "list", "--queue-url", "URL"], "asking SQS for the queue"),
+            (
+                &["dlq", "discard", "none.jsonl", "--yes", "--queue-url", "URL"],
+                "asking SQS for the queue",
+            ),
+            (&["ui", "--port", "0", "--queue-url", "URL"], "asking AWS for the queue"),
             (&["send", "{}", "--queue-url", "URL"], "sending to "),
         ] {
             let typed = typed_at(&world, 80, &[(awaited, CTRL_C)], line).await;
