@@ -6,6 +6,7 @@ use requeue::aws::SdkConfig;
 use crate::Error;
 use crate::doctor::calls::lambda::{self, FunctionConfiguration};
 use crate::failed_call::{FailedCall, call_error};
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::RegionArgument;
 
 pub(crate) struct DeployedFunction {
@@ -17,6 +18,8 @@ pub(crate) struct DeployedFunction {
 impl DeployedFunction {
     /// Finds a function by its name or ARN, in the region of its ARN, else in this one.
     pub(crate) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
+        let step = format!("waiting for lambda:GetFunctionConfiguration of {name}");
+        let _asking = CommandProgress::shown_after(NOTICEABLE, step);
         let sdk = crate::sdk::config().await;
         let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
         let region = of_arn.unwrap_or_else(|| region.or_of(&sdk));

@@ -16,6 +16,7 @@ use settings::{Host, Setting};
 use crate::document::{InvalidDocument, PolicyArgument};
 use crate::function::DeployedFunction;
 use crate::queue_argument::{RegionArgument, region_name};
+use crate::stop::Stop;
 use crate::table::Head::Text;
 use crate::table::Rows;
 use crate::{Error, environment, output};
@@ -63,6 +64,7 @@ fn print(arguments: &Arguments) -> Result<(), Error> {
         None => (environment::variables(PREFIX).collect(), Host::Worker),
         Some(name) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            Stop::end_at_once()?;
             runtime.block_on(of_function(arguments, name))?
         }
     };

@@ -112,7 +112,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let ended = runtime.block_on(async {
         let stop = Stop::end_at_once()?;
-        let asking = CommandProgress::shown_after(NOTICEABLE, "asking AWS for the queue");
         let log = arguments.log().await?;
         let site = Site {
             live: log.as_ref().map(FunctionLog::routes),
@@ -121,7 +120,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         };
         let page = Page::open(arguments.port, "--port", site).await?;
         stop.defer_end();
-        drop(asking);
         page.show()?;
         let follow = async {
             if let Some(log) = log {
@@ -146,6 +144,7 @@ impl Arguments {
         if !self.place.is_given() {
             return Ok(None);
         }
+        let _asking = CommandProgress::shown_after(NOTICEABLE, "asking SQS for the queue");
         let (dead_letters, scope) = (self.place.find().await?, self.scope.clone());
         let max_messages = self.place.max_messages;
         Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))

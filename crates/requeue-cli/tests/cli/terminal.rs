@@ -180,7 +180,7 @@ fn a_wait_of_more_than_a_second_names_its_call() {
                 &["dlq", "discard", "none.jsonl", "--yes", "--queue-url", "URL"],
                 "asking SQS for the queue",
             ),
-            (&["ui", "--port", "0", "--queue-url", "URL"], "asking AWS for the queue"),
+            (&["ui", "--port", "0", "--queue-url", "URL"], "asking SQS for the queue"),
             (&["send", "{}", "--queue-url", "URL"], "sending to "),
         ] {
             let typed = typed_at(&world, 80, &[(awaited, CTRL_C)], line).await;
@@ -188,6 +188,19 @@ fn a_wait_of_more_than_a_second_names_its_call() {
             assert!(!lines.iter().any(|line| line.contains(awaited)), "{lines:#?}");
         }
     });
+    // It accepts connections and never responds.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let mut variables =
+        vec![("AWS_ENDPOINT_URL", endpoint), ("AWS_REGION", "eu-west-1".to_owned())];
+    variables.extend(
+        ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name, "any".to_owned())),
+    );
+    for line in [&["config", "--function", "f"][..], &["ui", "--port", "0", "--function", "f"]] {
+        let keys = [("waiting for lambda:GetFunctionConfiguration of f", CTRL_C)];
+        let typed = typed(80, &keys, &variables, line);
+        assert_eq!(typed.status, Some(130), "{}", typed.output);
+    }
 }
 
 #[test]
