@@ -153,8 +153,9 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         *drawn = Some(bar.clone());
     }
     loop {
-        let state = shown(state);
-        bar.set_message(state.text(terminal::columns(), &estimator.pace(&state)));
+        let state = state.borrow().clone();
+        let pace = estimator.pace(&state);
+        bar.set_message(shown(state).text(terminal::columns(), &pace));
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
         }
@@ -166,14 +167,14 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     let mut estimator = Estimator::begin();
     while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
-        let state = shown(state);
-        output::note(state.text(usize::MAX, &estimator.pace(&state)));
+        let state = state.borrow().clone();
+        let pace = estimator.pace(&state);
+        output::note(shown(state).text(usize::MAX, &pace));
     }
 }
 
 /// The state, with the end that somebody asked for.
-fn shown(state: &watch::Receiver<ProgressState>) -> ProgressState {
-    let mut state = state.borrow().clone();
+fn shown(mut state: ProgressState) -> ProgressState {
     if STOPPING.load(Ordering::Relaxed) {
         state.step.push_str(", stopping");
     }
@@ -187,32 +188,30 @@ fn style() -> ProgressStyle {
 /// A bar without a terminal, which estimates the pace.
 struct Estimator {
     bar: ProgressBar,
-    unit: &'static str,
-    done: u64,
+    seen: ProgressState,
     /// The time by the bar.
     changed: Duration,
 }
 
 impl Estimator {
     fn begin() -> Self {
-        Self { bar: ProgressBar::hidden(), unit: "", done: 0, changed: Duration::ZERO }
+        let (bar, seen) = (ProgressBar::hidden(), ProgressState::default());
+        Self { bar, seen, changed: Duration::ZERO }
     }
 
     fn pace(&mut self, state: &ProgressState) -> Pace {
-        let Self { bar, unit, done, changed } = self;
+        let Self { bar, seen, changed } = self;
         match state.total {
             Some(total) => bar.set_length(total),
             None => bar.unset_length(),
         }
         bar.update(|bar| bar.set_pos(state.done));
-        if state.unit != *unit {
+        if state.unit != seen.unit {
             // Other things are counted at another pace, which begins here.
-            *unit = state.unit;
             bar.reset_eta();
-            *changed = bar.elapsed();
         }
-        if state.done != *done {
-            (*done, *changed) = (state.done, bar.elapsed());
+        if state != seen {
+            (*seen, *changed) = (state.clone(), bar.elapsed());
         }
         let still = bar.elapsed().saturating_sub(*changed);
         Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta(), still }

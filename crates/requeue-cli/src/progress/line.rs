@@ -10,7 +10,7 @@ pub(super) struct Pace {
     pub(super) elapsed: Duration,
     pub(super) per_second: f64,
     pub(super) left: Duration,
-    /// The time since the counts changed.
+    /// The time since the step or the counts changed.
     pub(super) still: Duration,
 }
 
@@ -67,7 +67,7 @@ impl ProgressState {
         match self.total {
             _ if pace.elapsed < ESTIMATED => String::new(),
             // SQS does not respond, or its messages are hidden.
-            _ if self.is_counting() && pace.still >= STILL && !self.has_all() => {
+            _ if self.is_counting() && pace.still >= STILL => {
                 format!("no change for {}", seconds(pace.still))
             }
             Some(total) if self.is_counting() && total > self.done && !pace.left.is_zero() => {
@@ -75,11 +75,6 @@ impl ProgressState {
             }
             _ => seconds(pace.elapsed),
         }
-    }
-
-    /// Whether a change is no longer expected.
-    fn has_all(&self) -> bool {
-        self.total.is_some_and(|total| self.done >= total)
     }
 
     fn is_counting(&self) -> bool {
@@ -182,7 +177,6 @@ mod tests {
             (of("calls", 2, Some(9), 3), "asking: 2 of 9 calls, 2.0/s, 7 s left"),
             (of("calls", 10, Some(9), 3), "asking: 10 of 10 calls, 2.0/s, 3 s"),
             (of("calls", 2, Some(9), 10), "asking: 2 of 9 calls, no change for 5 s"),
-            (of("calls", 9, Some(9), 10), "asking: 9 of 9 calls, 10 s"),
             (of("calls", 0, None, 10), "asking: 0 calls, 10 s"),
         ] {
             assert_eq!(said, text);

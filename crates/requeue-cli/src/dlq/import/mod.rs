@@ -91,6 +91,7 @@ impl Prepared {
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let stop = Stop::end_at_once()?;
     let prepared = Prepared::of(arguments).await?;
     let Prepared { file, sqs, to, report: path, sent, summary } = &prepared;
     if arguments.dry_run || summary.left == 0 {
@@ -101,7 +102,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if !arguments.yes {
         confirm::require_terminal(&plan)?;
     }
-    let stop = Stop::listen()?;
+    stop.defer_end();
     if !arguments.yes && !confirm::agreed(&plan, &stop).await? {
         note("nothing was sent");
         return Ok(stop.exit_code(ExitCode::FAILURE));

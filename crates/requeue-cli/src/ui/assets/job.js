@@ -78,12 +78,12 @@ class Pace {
     this.seen = [];
   }
 
-  of({ done, total, unit }) {
+  of({ done, total, unit, step }) {
     if (this.unit !== unit) this.seen = [];
     this.unit = unit;
     const now = performance.now();
-    if (this.last !== done) this.moved = now;
-    this.last = done;
+    if (this.last !== `${step} ${done}`) this.moved = now;
+    this.last = `${step} ${done}`;
     this.seen = this.seen.filter(({ at }) => now - at <= MEASURED);
     this.seen.push({ at: now, done });
     const [first] = this.seen;
