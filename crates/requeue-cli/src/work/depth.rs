@@ -9,7 +9,7 @@ use requeue::queue::{QueueArn, Source};
 use tokio::time::{sleep, timeout};
 
 /// The interval between requests.
-const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(5);
 /// Without a response after this time, the last one is too old.
 const PATIENCE: Duration = Duration::from_secs(5);
 
