@@ -3,8 +3,12 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::error::ErrorKind;
 use requeue::printable;
@@ -49,9 +53,23 @@ pub(crate) struct Unwritten(io::Error);
 
 /// Writes the text unchanged: the caller is responsible for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
+    // The program behind the pipe may write to the terminal that shows the progress.
+    if is_pipe() {
+        progress::give_way();
+    }
     progress::above(|| {
         let mut stream = anstream::stdout().lock();
         stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
+    })
+}
+
+/// Whether the standard output is a pipe.
+fn is_pipe() -> bool {
+    static IS_PIPE: OnceLock<bool> = OnceLock::new();
+    *IS_PIPE.get_or_init(|| {
+        let copy = io::stdout().as_fd().try_clone_to_owned();
+        let metadata = copy.and_then(|stdout| File::from(stdout).metadata());
+        metadata.is_ok_and(|metadata| metadata.file_type().is_fifo())
     })
 }
 

@@ -27,6 +27,8 @@ pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 const DRAW: Duration = Duration::from_millis(100);
 /// The interval between lines elsewhere, as in the log of a build.
 const TELL: Duration = Duration::from_secs(10);
+/// After this time without an end, a command that stops says how to end it at once.
+const HINT: Duration = Duration::from_secs(5);
 /// The time that a stuck terminal may delay the end of the process.
 const LEAVE: Duration = Duration::from_millis(100);
 
@@ -146,16 +148,24 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     bar.set_style(style());
     {
         let mut drawn = drawn();
-        if drawn.is_some() {
+        if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;
         }
         *drawn = Some(bar.clone());
     }
+    let mut hint = StopHint::default();
     loop {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
-        bar.set_message(shown(state).text(terminal::columns(), &pace));
+        {
+            let drawn = drawn();
+            if drawn.is_none() {
+                return;
+            }
+            bar.set_message(shown(state).text(terminal::columns(), &pace));
+        }
+        hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
         }
@@ -170,6 +180,28 @@ fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         output::note(shown(state).text(usize::MAX, &pace));
+    }
+}
+
+/// Tells once how to end a command that takes long to stop.
+#[derive(Default)]
+struct StopHint {
+    since: Option<Duration>,
+    is_told: bool,
+}
+
+impl StopHint {
+    fn look(&mut self, now: Duration) {
+        if self.is_told || !STOPPING.load(Ordering::Relaxed) {
+            return;
+        }
+        if now.saturating_sub(*self.since.get_or_insert(now)) >= HINT {
+            self.is_told = true;
+            output::note(
+                "note: the command waits for its last requests; a second Ctrl-C ends it at once, \
+                 and messages in hand then stay hidden until their visibility timeout ends",
+            );
+        }
     }
 }
 
@@ -224,6 +256,17 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 /// From now on the line says that the command is about to end.
 pub(crate) fn stopping() {
     STOPPING.store(true, Ordering::Relaxed);
+}
+
+/// Whether no line is drawn any longer.
+static GAVE_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Removes the line for good, before another program writes to the terminal.
+pub(crate) fn give_way() {
+    GAVE_WAY.store(true, Ordering::Relaxed);
+    if let Some(bar) = drawn().take() {
+        bar.finish_and_clear();
+    }
 }
 
 /// The line on the terminal. A process has one terminal, so this is global.

@@ -70,6 +70,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
     let message = &arguments.message;
     let body = message.body()?;
+    if body.is_empty() {
+        return Err("the body is empty, and SQS takes no empty message; give at least one \
+                    character"
+            .into());
+    }
     let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
     let to = match &arguments.queue {
         Some(queue) if arguments.is_at_sqs(queue) => at_sqs(arguments, queue).await?,

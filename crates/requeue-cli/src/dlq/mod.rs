@@ -272,7 +272,7 @@ impl DeadLetters {
     }
 
     /// Notes the side effects of looking into this queue.
-    async fn warn(&self) {
+    pub(crate) async fn warn(&self) {
         self.warnings().await.iter().for_each(|text| note(text));
     }
 

@@ -146,6 +146,7 @@ impl Arguments {
         }
         let _asking = CommandProgress::shown_after(NOTICEABLE, "asking SQS for the queue");
         let (dead_letters, scope) = (self.place.find().await?, self.scope.clone());
+        dead_letters.warn().await;
         let max_messages = self.place.max_messages;
         Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
     }

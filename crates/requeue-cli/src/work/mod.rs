@@ -128,7 +128,10 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url, config.target_rules.clone())?,
-        None => config.required_target()?.clone(),
+        None => config
+            .required_target()
+            .map_err(|error| format!("{error}, or name it with --target-url"))?
+            .clone(),
     };
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);

@@ -43,10 +43,9 @@ struct Story {
     said: &'static [&'static str],
 }
 
-const CLAIMED: &str =
-    "5 messages left here, claiming to come from orders; redrive them with --source and --to";
+const CLAIMED: &str = "5 messages left here, claiming to come from orders; redrive them with --queue, --source and --to";
 
-const STORIES: [Story; 11] = [
+const STORIES: [Story; 13] = [
     Story {
         mode: "direct",
         orders_has_policy: true,
@@ -99,7 +98,7 @@ const STORIES: [Story; 11] = [
         status: 1,
         said: &[
             "5 messages copied to orders",
-            "1 message of bills left here; redrive them with --source and --to",
+            "1 message of bills left here; redrive them with --queue, --source and --to",
         ],
     },
     Story {
@@ -114,6 +113,25 @@ const STORIES: [Story; 11] = [
         mode: "direct",
         orders_has_policy: true,
         arguments: &["--source-queue-url", "{bills}", "--to", "{orders}"],
+        counts: (5, 1, 0),
+        status: 1,
+        said: &["1 message copied to orders", CLAIMED],
+    },
+    Story {
+        mode: "annotate",
+        orders_has_policy: true,
+        arguments: &["--source-queue-url", "{bills}", "--to", "{orders}"],
+        counts: (5, 1, 0),
+        status: 1,
+        said: &[
+            "1 message copied to orders",
+            "5 messages of orders left here; redrive them with --queue, --source and --to",
+        ],
+    },
+    Story {
+        mode: "direct",
+        orders_has_policy: true,
+        arguments: &["--queue-url", "{dead}", "--to", "{orders}"],
         counts: (0, 6, 0),
         status: 0,
         said: &["6 messages moved to orders"],
@@ -134,7 +152,7 @@ const STORIES: [Story; 11] = [
         status: 1,
         said: &[
             "1 message copied to bills",
-            "5 messages of orders left here; redrive them with --source and --to",
+            "5 messages of orders left here; redrive them with --queue, --source and --to",
         ],
     },
     Story {
@@ -199,7 +217,7 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
     let run = world.run(&to_bills).await;
     let words = "5 messages would stay here, claiming to come from orders; redrive them with \
-                 --source and --to\n";
+                 --queue, --source and --to\n";
     assert!(
         run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"),
         "{run:?}"

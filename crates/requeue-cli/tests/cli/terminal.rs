@@ -5,13 +5,14 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use requeue::embedded::Fault;
 use requeue_testkit::repository;
 use requeue_testkit::terminal::{in_terminal, screen};
 use serde_json::json;
 
-use crate::dlq_world::{World, side_by_side};
+use crate::dlq_world::{SEND, World, side_by_side};
 use crate::run::file;
 
 /// A command that was typed into a terminal, and its end.
@@ -262,6 +263,27 @@ fn the_progress_of_chosen_messages_counts_them_alone() {
         for text in [format!("about {dead} {remain}, {of} of them chosen"), next] {
             assert!(lines.contains(&text), "{text} in {lines:#?}");
         }
+    });
+}
+
+#[test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+fn a_command_that_cannot_stop_says_how_to_end_it() {
+    side_by_side([()], async |()| {
+        let world = World::filled("annotate").await;
+        let sends = AtomicU32::new(0);
+        world.sqs.set_faults(move |call| {
+            let is_stuck = call.operation == SEND && sends.fetch_add(1, Ordering::Relaxed) > 0;
+            if is_stuck { Fault::Hang } else { Fault::None }
+        });
+        let to = world.url(&world.queue);
+        let line = ["dlq", "redrive", "--queue", "URL", "--to", &to, "--copy", "--yes"];
+        let keys = [("1 of 5 messages", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
+        let typed = typed_at(&world, 80, &keys, &line).await;
+        assert_eq!(typed.status, Some(130), "{}", typed.output);
+        let said = typed.fitting(80).join("\n").replace("\n  ", " ");
+        assert!(said.contains("note: the command waits for its last requests"), "{said}");
+        assert!(said.contains("ended at once: messages in hand stay hidden"), "{said}");
     });
 }
 

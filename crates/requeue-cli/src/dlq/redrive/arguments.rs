@@ -8,15 +8,16 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                (StartMessageMoveTask), to the queue it came from. Ctrl-C cancels \
                                that. SQS cannot move messages that were sent here \
                                (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also \
-                               copies all messages that the options choose. With --source-queue but without --to it copies every \
-                               message, since a move task would also move those of other \
-                               queues.\n\n\
+                               copies all messages that the options choose. With --source-queue it \
+                               copies each message of that queue, since a move task would also \
+                               move those of other queues.\n\n\
                                A message stays here if SQS moved it here from another queue than \
                                that of --source-queue. The same holds for a message that \
-                               claims to come from another queue than its destination. Anybody \
-                               who may send to the queue can write such a claim, so a claim never \
-                               chooses a destination. --to sends all chosen messages to one queue, whatever \
-                               they claim.\n\n\
+                               claims to come from another queue than that one, or, without \
+                               --source-queue, than its destination. Anybody who may send to the \
+                               queue can write such a claim, so a claim never chooses a \
+                               destination. --to without --source-queue sends all chosen messages \
+                               to one queue, whatever they claim.\n\n\
                                The command sends at most ten copies in a request, waits until SQS \
                                confirms each one, and only then deletes its message here. An \
                                unconfirmed message stays and becomes visible again. No \

@@ -181,9 +181,12 @@ impl Plan {
             let count = messages(self.looked.unseen.count());
             actions.push(format!("about {count} more may follow, which this plan did not reach"));
         }
-        let classes = self.groups.by_class();
+        let classes = match self.groups.by_class() {
+            classes if classes.is_empty() => String::new(),
+            classes => format!(" ({classes})"),
+        };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-        format!("{}{fresh} ({classes})", actions.join("; "))
+        format!("{}{fresh}{classes}", actions.join("; "))
     }
 
     fn json<'a>(&'a self, dead_letters: &DeadLetters) -> DryRunJson<'a> {

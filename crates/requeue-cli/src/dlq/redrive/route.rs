@@ -54,9 +54,9 @@ pub(crate) struct LeftBehind {
 impl StayReason {
     pub(crate) fn words(&self) -> String {
         match self {
-            Self::Of(queue) => format!("of {queue}; redrive it with --source and --to"),
+            Self::Of(queue) => format!("of {queue}; redrive it with --queue, --source and --to"),
             Self::Claims(queue) => {
-                format!("claims to come from {queue}; redrive it with --source and --to")
+                format!("claims to come from {queue}; redrive it with --queue, --source and --to")
             }
             Self::Unknown(why) => why.clone(),
         }
@@ -86,7 +86,9 @@ impl LeftBehind {
         let by_claim = self.by_claim.iter().map(|(queue, count)| {
             format!("{} {left}, claiming to come from {}", messages(*count), printable::line(queue))
         });
-        of.chain(by_claim).map(|line| line + "; redrive them with --source and --to\n").collect()
+        of.chain(by_claim)
+            .map(|line| line + "; redrive them with --queue, --source and --to\n")
+            .collect()
     }
 }
 
@@ -112,8 +114,7 @@ impl RedriveRoute {
         let known = to.clone().or_else(|| source.clone());
         // A move task moves every message, also those of a queue that no longer names this
         // dead-letter queue and so is not listed.
-        let has_chosen_source = to.is_none() && source.is_some();
-        let has_to_copy = arguments.has_to_copy() || has_chosen_source;
+        let has_to_copy = arguments.has_to_copy() || source.is_some();
         let sources = if has_to_copy && known.is_some() {
             Vec::new()
         } else {
@@ -155,19 +156,20 @@ impl RedriveRoute {
         letter: &'a Letter,
         dead: &DeadLetter<'_>,
     ) -> Result<&'a QueueArn, StayReason> {
-        if let Some(to) = &self.to {
+        if let (Some(to), None) = (&self.to, &self.chosen) {
             return Ok(to);
         }
         if let Some(own) = &letter.record.dead_letter_source {
             let is_meant = self.chosen.as_ref().is_none_or(|chosen| is_same(chosen, own));
             return if is_meant {
-                Ok(own)
+                Ok(self.to.as_ref().unwrap_or(own))
             } else {
                 Err(StayReason::Of(self.shown(&own.to_string())))
             };
         }
         let stray = self.strays.as_ref().map_err(|why| StayReason::Unknown(why.clone()))?;
-        let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, stray));
+        let meant = self.chosen.as_ref().unwrap_or(stray);
+        let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, meant));
         match claimed_source(letter, dead).filter(contradicts) {
             Some(claim) => Err(StayReason::Claims(self.shown(claim))),
             None => Ok(stray),
@@ -189,12 +191,12 @@ impl RedriveRoute {
     /// The coming action, in words.
     pub(crate) fn words(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> String {
         let has =
-            format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.visible));
+            format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.count()));
         if self.by_move_task {
             return format!("{has}; SQS will move them to {self}");
         }
-        let chosen = self.chosen.as_ref().filter(|_| self.to.is_none());
-        let of = chosen.map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
+        let of =
+            self.chosen.as_ref().map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
         let words = arguments.filter.words();
         let are_all = of.is_empty() && words.is_empty();
         let which = match arguments.filter.limit {

@@ -170,7 +170,7 @@ class Screen {
       this.summary,
       h("div", { class: "scroll groups" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
       this.more,
-      this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled.") : null,
+      this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled. Nor has a message one that another program sent here.") : null,
     ));
     this.selection = selectionBar(this.bar, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
     this.fill();
@@ -372,7 +372,7 @@ function known(facts) {
     ["First sent", facts.firstSent],
     ["First received", facts.firstReceived],
     ["Given up", facts.failedAt],
-    ["Receives here", facts.receiveCount],
+    ["Receives", facts.receiveCount],
     ["Moved by SQS from", facts.movedFrom],
     ["Claims to come from", facts.claimedSource],
     ["Original id", facts.originalMessageId],

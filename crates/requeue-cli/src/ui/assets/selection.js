@@ -4,6 +4,8 @@ import { send } from "/api.js";
 import { count, h } from "/dom.js";
 
 const ROOT = "/api/dead-letters";
+// Kept from one list to the next.
+let lastRate = "10";
 
 // Fills the element, which is hidden while nothing is chosen. `act` is called with an action that the
 // user accepted, and the number of its selection.
@@ -13,7 +15,7 @@ export function selectionBar(root, queue, act) {
   let kinds;
   const saved = h("span", { class: "muted", role: "status" });
   const status = h("strong", { role: "status" });
-  const rate = h("input", { type: "number", min: "1", max: "500", value: "10", id: "rate" });
+  const rate = h("input", { type: "number", min: "1", max: "500", value: lastRate, id: "rate", input: () => { lastRate = rate.value; } });
   const fresh = h("input", { type: "checkbox" });
   const failed = h("p", { class: "problem", role: "alert", hidden: true });
   const link = h("a", { hidden: true, download: "" });
@@ -43,7 +45,7 @@ export function selectionBar(root, queue, act) {
     const fate = options.freshBudget ? "Each starts with a fresh budget." : null;
     ask(root, {
       title: "Plan: nothing has changed yet",
-      lines,
+      lines: [...lines, ...kinds],
       notes: [pace, fate, "Requeue deletes a message here only after SQS confirmed its copy."].filter(Boolean),
       action: `Redrive ${count(messages, "message")}`,
       kind: "primary",

@@ -123,10 +123,11 @@ async fn body(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Re
     of_letter(&screen, look, at, |letter| server::json(&BodyJson::of(&letter.read())))
 }
 
-/// The whole body, as it is in the queue.
+/// The whole body as first delivered.
 async fn download(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Responded {
     of_letter(&screen, look, at, |letter| {
-        attachment(&format!("{}.txt", letter.id), Body::from(letter.body.clone()))
+        let body = letter.read().payload().to_owned();
+        attachment(&format!("{}.txt", letter.id), Body::from(body))
     })
 }
 
