@@ -5,9 +5,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use requeue::embedded::Fault;
+use requeue::embedded::{Call, Fault};
 use requeue_testkit::repository;
 use requeue_testkit::terminal::{in_terminal, screen};
 use serde_json::json;
@@ -271,14 +270,11 @@ fn the_progress_of_chosen_messages_counts_them_alone() {
 fn a_command_that_cannot_stop_says_how_to_end_it() {
     side_by_side([()], async |()| {
         let world = World::filled("annotate").await;
-        let sends = AtomicU32::new(0);
-        world.sqs.set_faults(move |call| {
-            let is_stuck = call.operation == SEND && sends.fetch_add(1, Ordering::Relaxed) > 0;
-            if is_stuck { Fault::Hang } else { Fault::None }
-        });
+        let is_stuck = |call: &Call| call.operation == SEND;
+        world.sqs.set_faults(move |call| if is_stuck(call) { Fault::Hang } else { Fault::None });
         let to = world.url(&world.queue);
         let line = ["dlq", "redrive", "--queue", "URL", "--to", &to, "--copy", "--yes"];
-        let keys = [("1 of 5 messages", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
+        let keys = [("0 of 5 messages, 4 s", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
         let typed = typed_at(&world, 80, &keys, &line).await;
         assert_eq!(typed.status, Some(130), "{}", typed.output);
         let said = typed.fitting(80).join("\n").replace("\n  ", " ");
