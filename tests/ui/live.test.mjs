@@ -231,3 +231,26 @@ test("a message that was given up is shown so, whichever of its events come", as
     assert.equal(all.failures.length, before + 1);
   }
 });
+
+test("a worker that ends waits for a redrive of its page, and tells its result", async () => {
+  const [queues, shop] = [await sqs(), await target()];
+  const deadLetters = `${queues.queue}-dlq`;
+  await world.send(queues, deadLetters, Array.from({ length: 60 }, () => world.deadLetter(0)));
+  const args = ["work", "--ui=0", "--allow-redrive", "--queue-url", queues.queue, "--target-url", shop.url];
+  const { page: url, child } = await start(args, ["page"], { AWS_ENDPOINT_URL_SQS: queues.endpoint });
+  let output = "";
+  child.stdout.on("data", (data) => (output += data));
+  const page = await open(url.replace(/$/, "#dead-letters"));
+  await page.getByRole("button", { name: "Look at the queue" }).click();
+  await page.getByLabel(/^Choose 60 messages:/).check();
+  await page.getByLabel(/Redrive at/).fill("5");
+  await page.getByRole("button", { name: "Plan the redrive" }).click();
+  await page.getByRole("button", { name: "Redrive 60 messages" }).click();
+  await page.getByText(/^[1-9]\d* of 60 messages/).waitFor(PATIENCE);
+  const ended = once(child, "exit");
+  child.kill("SIGINT");
+  assert.deepEqual(await ended, [0, null], output);
+  assert.match(output, /redrive: \d+ messages? copied to orders; \d+ messages of the chosen ones not copied/);
+  assert.ok(!output.includes("panic"), output);
+  assert.equal((await world.count(queues, deadLetters)).inFlight, 0, "each one that stays is visible again");
+});

@@ -153,7 +153,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     // Only a signal stops them, by ending the process.
     let (_never, stop) = Stop::by_hand();
-    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, &stop));
+    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, stop.told()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +178,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(page) = page {
         page.show()?;
         let stop = stop.clone();
-        tokio::spawn(async move { page.run(&stop).await });
+        tokio::spawn(async move { page.run(stop.told()).await });
     }
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
+use futures_util::future::join_all;
 use serde::Serialize;
 
 mod assets;
@@ -126,7 +127,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 log.follow(&stop).await;
             }
         };
-        tokio::join!(page.run(&stop), follow);
+        let (results, ()) = tokio::join!(page.run(stop.told()), follow);
+        results.iter().for_each(output::note);
         Ok(stop.exit_code(ExitCode::SUCCESS))
     });
     // A job that did not end in time must not keep the process.
@@ -183,21 +185,19 @@ impl Page {
         output::note(format_args!("page          {}", self.server.url()));
     }
 
-    /// Serves the page until the stop, and then ends its jobs and tells their results.
-    pub(crate) async fn run(self, stop: &Stop) {
+    /// Serves the page until the stop, and then ends its jobs. Returns their results.
+    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> Vec<String> {
         self.server.run(self.router, stop).await;
-        for job in &self.jobs {
-            if let Some(summary) = job.end().await {
-                output::note(summary);
-            }
-        }
+        let ends = join_all(self.jobs.iter().map(JobPlace::end)).await;
+        ends.into_iter().flatten().collect()
     }
 }
 
 /// Serves the page beside another command until the stop.
-pub(crate) async fn run_if_any(page: Option<Page>, stop: &Stop) {
-    if let Some(page) = page {
-        page.run(stop).await;
+pub(crate) async fn run_if_any(page: Option<Page>, stop: impl Future<Output = ()>) -> Vec<String> {
+    match page {
+        Some(page) => page.run(stop).await,
+        None => Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ use tower::ServiceExt as _;
 use super::connections::{ConnectionUse, Connections};
 use super::guard::{Admission, Guard, Refusal};
 use crate::Error;
-use crate::stop::Stop;
 
 /// The largest body of a request: a policy document has at most 4 KiB on Lambda, and a file more.
 pub(super) const MAX_BODY: usize = 256 * 1024;
@@ -87,15 +87,15 @@ impl Server {
     }
 
     /// Serves until the stop, and then gives open responses a second.
-    pub(super) async fn run(self, router: Router, stop: &Stop) {
+    pub(super) async fn run(self, router: Router, stop: impl Future<Output = ()>) {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
-        let mut connections = Connections::default();
+        let (mut connections, mut stop) = (Connections::default(), pin!(stop));
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = stop.told() => break,
+                () = &mut stop => break,
                 Some(_) = connections.tasks.join_next() => continue,
             };
             let Ok((stream, _)) = accepted else {

@@ -5,11 +5,13 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures_util::future::maybe_done;
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{DeadLetterMode, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
@@ -205,13 +207,27 @@ impl Started {
         if let Some(page) = &page {
             page.tell();
         }
-        let shown = async { tokio::join!(view.show(&self, stop), ui::run_if_any(page, stop)) };
+        let has_ended = Notify::new();
+        let page_ends = async {
+            tokio::select! {
+                () = stop.told() => {}
+                () = has_ended.notified() => {}
+            }
+        };
+        let mut page = Box::pin(maybe_done(ui::run_if_any(page, page_ends)));
+        let shown = async { tokio::join!(view.show(&self, stop), page.as_mut()) };
         let ended = tokio::select! {
             biased;
             ended = self.worker.run(stop.told()) => ended,
             _ = shown => self.worker.progress(),
         };
-        view.end(ended, self.note_on_the_way(ended).as_deref());
+        // A redrive of the page makes its messages visible again.
+        has_ended.notify_one();
+        let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
+        view.waiting(waiting, page.as_mut()).await;
+        let results = page.as_mut().take_output().unwrap_or_default();
+        let notes: Vec<String> = self.note_on_the_way(ended).into_iter().chain(results).collect();
+        view.end(ended, &notes);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -124,15 +124,18 @@ impl View {
         tokio::join!(self.show_messages(), self.show_state(started, stop, &depth), asking);
     }
 
-    /// The last line, and a note if one is due.
-    pub(super) fn end(&self, progress: Progress, note: Option<&str>) {
+    /// The last line, and notes below it.
+    pub(super) fn end(&self, progress: Progress, notes: &[String]) {
         if let Some(screen) = &self.screen {
             let columns = Some(screen::columns());
-            let lines = iter::once(closing(&progress)).chain(note.map(str::to_owned));
-            let lines: Vec<String> = lines.map(|line| wrapped(&line, columns) + "\n").collect();
+            let closing = closing(&progress);
+            let lines = iter::once(&closing).chain(notes);
+            let lines: Vec<String> = lines.map(|line| wrapped(line, columns) + "\n").collect();
             screen.draw(vec![lines.concat()]);
-        } else if let Some(note) = note {
-            tracing::info!("{note}");
+        } else {
+            for note in notes {
+                tracing::info!("{note}");
+            }
         }
     }
 
