@@ -61,7 +61,8 @@ export function follow(root, path, ended) {
       bar.removeAttribute("value");
     }
     const of = total ? ` of ${Math.max(total, done).toLocaleString("en")}` : "";
-    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pace.of(job.progress), pace.silence()] : [];
+    const rate = pace.of(job.progress);
+    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...rate, pace.silence()] : [pace.silence()];
     counts.textContent = parts.filter(Boolean).join(", ");
     timer = setTimeout(look, INTERVAL);
   };

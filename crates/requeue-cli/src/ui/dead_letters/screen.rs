@@ -29,6 +29,8 @@ use crate::{Error, environment};
 /// The bodies and attributes that the page keeps in memory. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
+/// The first step of a job.
+const ASKING: &str = "asking SQS for the queue";
 /// The setting that names the tenant of a message.
 const SCOPE: &str = "REQUEUE_SCOPE";
 
@@ -128,6 +130,7 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let ids = ids(snapshot, chosen);
+        progress.step(ASKING);
         let now = match self.queue.dead_letters.refreshed().await {
             Ok(now) => now,
             Err(error) => {
@@ -164,6 +167,7 @@ impl Screen {
         progress: &CommandProgress,
         stop: &Stop,
     ) -> Result<Value, Error> {
+        progress.step(ASKING);
         let now = self.queue.dead_letters.refreshed().await?;
         progress.count("messages", Some(now.queue.count()));
         let mut scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
@@ -220,6 +224,7 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let arguments = self.arguments(snapshot, messages, options);
+        progress.step(ASKING);
         let now = self.queue.dead_letters.refreshed().await?;
         let end = redrive::redrive(&arguments, &now, stop, progress).await?;
         let RedriveEnd { lines, is_complete, outcomes, error } = end;
