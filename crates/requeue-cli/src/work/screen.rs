@@ -51,11 +51,11 @@ fn cleared(lines: usize) -> String {
     format!("{CLEARED}{}", CLEARED_ABOVE.repeat(lines.saturating_sub(1)))
 }
 
-/// The columns for a line. One that reaches the margin would continue in the next line, and that is
-/// never cleared.
+/// The columns for a line. One that reaches the margin, alone or with the `^C` that the terminal
+/// shows, would continue in the next line, and that is never cleared.
 pub(super) fn columns() -> usize {
     let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0)).saturating_sub(1)
+    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0)).saturating_sub(3)
 }
 
 /// Whether the terminal cannot clear a line, as inside an editor.
