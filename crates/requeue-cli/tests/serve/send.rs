@@ -49,7 +49,8 @@ fn a_message_reaches_the_function_of_a_running_serve() {
 
     refused(&["send", "x", "--sqs-port", &port, "--queue", "other"], "there is no queue");
     refused(&["send", "x", "--sqs-port", &port, "--deduplication-id", "d"], "is a standard queue");
-    refused(&["send", "", "--sqs-port", &port], "SQS refuses SendMessage on orders (");
+    refused(&["send", "", "--sqs-port", &port], "the body is empty");
+    refused(&["send", "\u{1}", "--sqs-port", &port], "SQS refuses SendMessage on orders (");
     refused(&["send", "@/no/such/file", "--sqs-port", &port], "the body /no/such/file cannot");
     let endless = "the body /dev/zero cannot be read: it is larger than the 1048576 bytes that SQS";
     refused(&["send", "@/dev/zero", "--sqs-port", &port], endless);
