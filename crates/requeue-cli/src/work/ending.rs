@@ -7,6 +7,15 @@ use tokio::time::Instant;
 use super::line::seconds;
 use super::trouble::cut;
 
+/// The messages that a worker has received and not yet settled.
+#[derive(Clone, Copy)]
+pub(super) struct InHand {
+    /// Those whose handler runs.
+    pub(super) running: u64,
+    /// The others: their delete, copy or release is not confirmed yet.
+    pub(super) unsettled: u64,
+}
+
 /// The time from the first signal to the end of the process.
 pub(super) struct Ending {
     limit: Duration,
@@ -28,28 +37,33 @@ impl Ending {
     }
 
     /// A line of at most so many columns.
-    pub(super) fn line(&self, running: u64, columns: usize) -> Option<String> {
-        let text = self.text(running)?;
+    pub(super) fn line(&self, hand: InHand, columns: usize) -> Option<String> {
+        let text = self.text(hand)?;
         Some(cut(&format!("ending: {text}; a second Ctrl-C ends it at once"), columns))
     }
 
     /// Logs the end once, where no terminal shows it.
-    pub(super) fn log(&mut self, running: u64) {
-        if let Some(text) = self.text(running).filter(|_| !self.is_logged) {
+    pub(super) fn log(&mut self, hand: InHand) {
+        if let Some(text) = self.text(hand).filter(|_| !self.is_logged) {
             self.is_logged = true;
             tracing::info!("ending: {text}; a second signal ends it at once");
         }
     }
 
-    /// `2 handlers still run, 28 s left`
-    fn text(&self, running: u64) -> Option<String> {
+    /// `2 handlers still run, 3 messages to settle, 28 s left`
+    fn text(&self, hand: InHand) -> Option<String> {
         let rest = self.limit.saturating_sub(self.began?.elapsed());
-        let handlers = match running {
+        let handlers = match hand.running {
             0 => "no handler runs".to_owned(),
             1 => "1 handler still runs".to_owned(),
-            _ => format!("{running} handlers still run"),
+            running => format!("{running} handlers still run"),
         };
-        Some(format!("{handlers}, {} left", seconds(rest)))
+        let unsettled = match hand.unsettled {
+            0 => String::new(),
+            1 => ", 1 message to settle".to_owned(),
+            count => format!(", {count} messages to settle"),
+        };
+        Some(format!("{handlers}{unsettled}, {} left", seconds(rest)))
     }
 }
 
@@ -60,17 +74,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_a_signal_the_handlers_and_the_time_left_are_shown() {
         let mut ending = Ending::of(Duration::from_secs(30));
-        assert_eq!(ending.line(2, 79), None);
+        let hand = |running, unsettled| InHand { running, unsettled };
+        assert_eq!(ending.line(hand(2, 0), 79), None);
         ending.begin();
         tokio::time::advance(Duration::from_secs(2)).await;
         let second = "28 s left; a second Ctrl-C ends it at once";
-        for (running, columns, line) in [
-            (2, 79, format!("ending: 2 handlers still run, {second}")),
-            (1, 79, format!("ending: 1 handler still runs, {second}")),
-            (0, 79, format!("ending: no handler runs, {second}")),
-            (2, 31, "ending: 2 handlers still run, …".to_owned()),
+        for (hand, columns, line) in [
+            (hand(2, 0), 79, format!("ending: 2 handlers still run, {second}")),
+            (
+                hand(1, 1),
+                99,
+                format!("ending: 1 handler still runs, 1 message to settle, {second}"),
+            ),
+            (hand(0, 3), 99, format!("ending: no handler runs, 3 messages to settle, {second}")),
+            (hand(2, 0), 31, "ending: 2 handlers still run, …".to_owned()),
         ] {
-            assert_eq!(ending.line(running, columns), Some(line));
+            assert_eq!(ending.line(hand, columns), Some(line));
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval, interval_at};
 use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
-use super::ending::Ending;
+use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate};
 use super::screen::{self, LogAbove, Screen};
 use super::trouble::{self, TargetLog};
@@ -162,7 +162,7 @@ impl View {
             if let Some(screen) = &self.screen {
                 self.draw(screen, started, &ending, &figures, &holds);
             } else {
-                ending.log(self.observer.running());
+                ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
                 log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
             }
@@ -183,9 +183,15 @@ impl View {
     ) {
         let columns = screen::columns();
         let mut lines = figures.lines(columns);
-        lines.extend(ending.line(self.observer.running(), columns));
+        lines.extend(ending.line(self.in_hand(started), columns));
         lines.extend(self.troubles(started, holds, columns));
         screen.draw(lines);
+    }
+
+    fn in_hand(&self, started: &Started) -> InHand {
+        let running = self.observer.running();
+        let unsettled = not_settled(&started.worker.progress()).saturating_sub(running);
+        InHand { running, unsettled }
     }
 
     fn figures(
@@ -196,10 +202,9 @@ impl View {
         holds: &[ScopeHold],
     ) -> Figures {
         let mut progress = started.worker.progress();
-        let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
-        let in_hand = received.saturating_sub(completed + requeued + dead_lettered + waiting);
+        let in_hand = not_settled(&progress);
         // A message whose handler succeeded is in hand until its batch ends.
-        progress.completed = completed.max(self.observer.succeeded());
+        progress.completed = progress.completed.max(self.observer.succeeded());
         let downstream = self.observer.downstream();
         let figure = |hold: &ScopeHold| HoldFigure {
             scope: hold.scope,
@@ -244,6 +249,12 @@ impl View {
     }
 }
 
+/// The messages that were received and are not settled.
+fn not_settled(progress: &Progress) -> u64 {
+    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = *progress;
+    received.saturating_sub(completed + requeued + dead_lettered + waiting)
+}
+
 /// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`. A message that was received
 /// twice counts twice.
 fn closing(progress: &Progress) -> String {
@@ -252,9 +263,13 @@ fn closing(progress: &Progress) -> String {
     let s = if received == 1 { "" } else { "s" };
     let not_deleted =
         if not_deleted == 0 { String::new() } else { format!(" ({not_deleted} not deleted)") };
+    let not_settled = match not_settled(progress) {
+        0 => String::new(),
+        count => format!(", {count} not settled, which SQS delivers again"),
+    };
     format!(
         "{received} receive{s}: {completed} done{not_deleted}, {requeued} to retry, {dead_lettered} \
-         given up, {waiting} deferred or released"
+         given up, {waiting} deferred or released{not_settled}"
     )
 }
 

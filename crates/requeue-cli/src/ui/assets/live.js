@@ -152,7 +152,7 @@ class Screen {
     const { counts } = state;
     const figures = [
       ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
-      ["done", counts?.done], ["retried", counts?.retried], ["deferred or left to SQS", counts?.deferred], ["given up", counts?.dead], ["dead", state.dead],
+      ["done", counts?.done], ["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead], ["dead", state.dead],
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
