@@ -2,6 +2,7 @@
 //! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
 //! page holds up no message.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use requeue::printable;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 mod line;
 mod terminal;
@@ -29,6 +31,10 @@ const DRAW: Duration = Duration::from_millis(100);
 const TELL: Duration = Duration::from_secs(10);
 /// After this time without an end, a command that stops says how to end it at once.
 const HINT: Duration = Duration::from_secs(5);
+/// The pace is that of the last seconds.
+const WINDOW: Duration = Duration::from_secs(15);
+/// A pace from less time is a guess.
+const LEAST: Duration = Duration::from_secs(1);
 /// The time that a stuck terminal may delay the end of the process.
 const LEAVE: Duration = Duration::from_millis(100);
 
@@ -217,36 +223,52 @@ fn style() -> ProgressStyle {
     ProgressStyle::with_template("{msg}").expect("the template is valid")
 }
 
-/// A bar without a terminal, which estimates the pace.
+/// Estimates the pace from the counts of the last seconds.
 struct Estimator {
-    bar: ProgressBar,
+    began: Instant,
     seen: ProgressState,
-    /// The time by the bar.
-    changed: Duration,
+    changed: Instant,
+    /// From the last moment without a count on.
+    counts: VecDeque<(Instant, u64)>,
 }
 
 impl Estimator {
     fn begin() -> Self {
-        let (bar, seen) = (ProgressBar::hidden(), ProgressState::default());
-        Self { bar, seen, changed: Duration::ZERO }
+        let (began, seen) = (Instant::now(), ProgressState::default());
+        Self { began, seen, changed: began, counts: VecDeque::new() }
     }
 
     fn pace(&mut self, state: &ProgressState) -> Pace {
-        let Self { bar, seen, changed } = self;
-        match state.total {
-            Some(total) => bar.set_length(total),
-            None => bar.unset_length(),
+        let now = Instant::now();
+        if state.done == 0 || state.unit != self.seen.unit {
+            // The work of this count, or that of other things, begins here.
+            self.counts.clear();
         }
-        bar.update(|bar| bar.set_pos(state.done));
-        if state.unit != seen.unit {
-            // Other things are counted at another pace, which begins here.
-            bar.reset_eta();
+        self.counts.push_back((now, state.done));
+        while self.counts.len() > 2 && now.duration_since(self.counts[1].0) >= WINDOW {
+            self.counts.pop_front();
         }
-        if state != seen {
-            (*seen, *changed) = (state.clone(), bar.elapsed());
+        if *state != self.seen {
+            (self.seen, self.changed) = (state.clone(), now);
         }
-        let still = bar.elapsed().saturating_sub(*changed);
-        Pace { elapsed: bar.elapsed(), per_second: bar.per_sec(), left: bar.eta(), still }
+        let per_second = self.per_second();
+        let rest = state.total.unwrap_or_default().saturating_sub(state.done);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let left = Duration::try_from_secs_f64(rest as f64 / per_second).unwrap_or_default();
+        let (elapsed, still) = (now.duration_since(self.began), now.duration_since(self.changed));
+        Pace { elapsed, per_second, left, still }
+    }
+
+    /// 0 if too little time has passed.
+    fn per_second(&self) -> f64 {
+        let (Some((first, before)), Some((last, done))) = (self.counts.front(), self.counts.back())
+        else {
+            return 0.0;
+        };
+        let time = last.duration_since(*first);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let growth = done.saturating_sub(*before) as f64;
+        if time < LEAST { 0.0 } else { growth / time.as_secs_f64() }
     }
 }
 
@@ -298,4 +320,27 @@ pub(crate) fn leave(words: Option<&'static str>) {
         drop(leaving);
     });
     let _ = left.recv_timeout(LEAVE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pace_is_that_since_the_first_count() {
+        let mut estimator = Estimator::begin();
+        let mut state = ProgressState { unit: "messages", total: Some(400), ..Default::default() };
+        let mut paces = Vec::new();
+        for second in 0..30 {
+            state.done = 20 * u64::saturating_sub(second, 3);
+            let Pace { per_second, left, .. } = estimator.pace(&state);
+            paces.push((per_second, left.as_secs()));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(paces[..4], [(0.0, 0); 4]);
+        assert_eq!(paces[4..6], [(20.0, 19), (20.0, 18)]);
+        assert_eq!((paces[22], paces[23]), ((20.0, 1), (20.0, 0)));
+        state.done = 0;
+        assert!(estimator.pace(&state).per_second < 0.1);
+    }
 }

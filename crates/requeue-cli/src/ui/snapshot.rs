@@ -30,6 +30,8 @@ pub(super) struct Snapshot {
     /// The group of each message.
     group_of: Vec<usize>,
     pub(super) is_complete: bool,
+    /// Whether somebody stopped the look.
+    pub(super) is_stopped: bool,
     /// Whether all messages are visible again.
     pub(super) is_released: bool,
     pub(super) not_reached: u64,
@@ -51,6 +53,7 @@ pub(super) struct SnapshotJson<'a> {
     taken: Option<String>,
     count: usize,
     is_complete: bool,
+    is_stopped: bool,
     is_released: bool,
     not_reached: u64,
     groups: Vec<GroupJson<'a>>,
@@ -160,6 +163,7 @@ impl Snapshot {
             groups,
             group_of,
             is_complete: false,
+            is_stopped: false,
             is_released: false,
             not_reached: 0,
         }
@@ -179,6 +183,7 @@ impl Snapshot {
             taken: moment(self.taken),
             count: self.letters.len(),
             is_complete: self.is_complete,
+            is_stopped: self.is_stopped,
             is_released: self.is_released,
             not_reached: self.not_reached,
             groups: groups.collect(),

@@ -150,10 +150,11 @@ class Screen {
     }
     if (!snapshot.isComplete) {
       const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
-      this.list.append(h("p", { class: "warning" }, `${missed} Another reader hides them, such as a redrive that was killed. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
+      if (snapshot.isStopped) this.list.append(h("p", { class: "warning" }, `The look was stopped. ${missed}`));
+      else this.list.append(h("p", { class: "warning" }, `${missed} Another reader hides them, such as a redrive that was killed. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
     }
     if (snapshot.count === 0) {
-      this.list.append(h("p", { class: "empty" }, "The queue has no visible message."));
+      this.list.append(h("p", { class: "empty" }, snapshot.isStopped ? "No message was looked at." : "The queue has no visible message."));
       return;
     }
     this.groups = snapshot.groups.map((group, at) => ({ ...group, at }));

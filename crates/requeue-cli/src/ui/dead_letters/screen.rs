@@ -16,6 +16,7 @@ use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, CopyOptions, RedriveEnd};
 use crate::dlq::scan::{Scan, hidden_for};
+use crate::dlq::scan_result::ScanEnd;
 use crate::dlq::{DeadLetters, QueueArguments, discard, export, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -192,6 +193,7 @@ impl Screen {
         let taken = Clock::system().now();
         let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
         snapshot.is_complete = looked.is_complete() && bytes <= MAX_BYTES;
+        snapshot.is_stopped = looked.end == ScanEnd::Interrupted;
         snapshot.is_released = is_released;
         snapshot.not_reached = if snapshot.is_complete { 0 } else { not_reached };
         state.snapshot = Some(Arc::new(snapshot));
