@@ -31,7 +31,9 @@ impl ProgressState {
         let bars = BARS.into_iter().filter(|_| columns != usize::MAX);
         let drawn = bars.filter_map(|width| Some(format!("{step}  {}  {all}", self.bar(width)?)));
         let between = if counts.is_empty() { ", " } else { ": " };
-        let plain = [all.clone(), joined(&[&counts, &time]), counts.clone()];
+        // A command that is stuck says that before its counts.
+        let stuck = if pace.still >= STILL { time.clone() } else { counts.clone() };
+        let plain = [all.clone(), joined(&[&counts, &time]), stuck, counts.clone()];
         let plain = plain.into_iter().map(|rest| {
             if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
         });
@@ -150,6 +152,8 @@ mod tests {
             assert_eq!(state.text(columns, &pace), text, "{columns}");
         }
         assert!(!state.text(usize::MAX, &pace).contains('━'), "a log has no bar");
+        let stuck = Pace { still: Duration::from_secs(94), ..pace };
+        assert_eq!(state.text(60, &stuck), "copying to orders: no change for 94 s");
     }
 
     #[test]

@@ -32,6 +32,12 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
             (&json!(moved), &copies),
             "{mode}: {run:?}"
         );
+        if stray {
+            let plan = world.dlq(&["redrive", "--dry-run"]).await.stdout;
+            let most = "SQS would move at most 5 messages to their source queues\nit stops at the \
+                        first message that was sent here, and the rest would be copied\n";
+            assert!(plan.contains(most), "{plan}");
+        }
         assert_eq!(world.counts().1, 0);
         let run = world.dlq(&["redrive", "--yes", "--json"]).await;
         let redriven: Value = serde_json::from_str(&run.stdout).unwrap();

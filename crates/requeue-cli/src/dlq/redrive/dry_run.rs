@@ -47,7 +47,15 @@ pub(super) struct PlannedRoutes {
     not_possible_by_claim: BTreeMap<String, u64>,
 }
 
+/// A move task and messages that were sent here.
+const STOPS: &str = "it stops at the first message that was sent here";
+
 impl PlannedRoutes {
+    /// Whether SQS moves only a part of what it could move.
+    fn is_mixed(&self) -> bool {
+        self.to_move > 0 && !self.to_copy.is_empty()
+    }
+
     /// The copies, and the messages that stay, with the reason.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -156,9 +164,10 @@ impl Plan {
         self.looked.end == ScanEnd::Interrupted
     }
 
-    /// The number of messages that a redrive would copy, or would try to.
-    pub(super) fn to_copy(&self) -> u64 {
-        self.routes.to_copy.values().chain(self.routes.not_possible.values()).sum()
+    /// The number of messages that a redrive would move or copy, or would try to.
+    pub(super) fn to_redrive(&self) -> u64 {
+        let copies = self.routes.to_copy.values().chain(self.routes.not_possible.values());
+        self.routes.to_move + copies.sum::<u64>()
     }
 
     /// Whether a redrive would do nothing.
@@ -171,7 +180,11 @@ impl Plan {
         let mut actions = Vec::new();
         if route.by_move_task {
             let count = messages(self.routes.to_move);
-            actions.push(format!("a move task of SQS will move {count} to {route}"));
+            let most = if self.routes.is_mixed() { "at most " } else { "" };
+            actions.push(format!("a move task of SQS will move {most}{count} to {route}"));
+        }
+        if self.routes.is_mixed() {
+            actions.push(format!("{STOPS}, and the rest will be copied"));
         }
         for (to, count) in &self.routes.to_copy {
             let count = messages(*count);
@@ -220,7 +233,11 @@ fn text(
     }
     if route.by_move_task {
         let to = route.moves_to().map_or("their source queues", QueueArn::name);
-        lines.push(format!("SQS would move {} to {to}", messages(routes.to_move)));
+        let most = if routes.is_mixed() { "at most " } else { "" };
+        lines.push(format!("SQS would move {most}{} to {to}", messages(routes.to_move)));
+        if routes.is_mixed() {
+            lines.push(format!("{STOPS}, and the rest would be copied"));
+        }
     } else if routes.to_copy.is_empty() {
         lines.push("no message would be copied".to_owned());
     }

@@ -60,14 +60,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if !arguments.yes {
         confirm::require_terminal(&route.words(arguments, &dead_letters))?;
         match ask(arguments, &dead_letters, &route, &stop).await? {
-            ControlFlow::Continue(to_copy) => redrive.to_copy = Some(to_copy),
+            ControlFlow::Continue(count) => redrive.planned = Some(count),
             ControlFlow::Break(ended) => return Ok(ended),
         }
     }
     carry_out(arguments, &dead_letters, &route, &stop, redrive).await
 }
 
-/// Shows the plan and asks: the number of messages to copy, or the exit status if nothing is to be
+/// Shows the plan and asks: the number of messages to redrive, or the exit status if nothing is to be
 /// done.
 async fn ask(
     arguments: &Arguments,
@@ -89,7 +89,7 @@ async fn ask(
     }
     let question = format!("{}: {}", dead_letters.name(), plan.question(route, arguments));
     if confirm::agreed(&question, stop).await? {
-        return Ok(ControlFlow::Continue(plan.to_copy()));
+        return Ok(ControlFlow::Continue(plan.to_redrive()));
     }
     note("nothing was done");
     Ok(ControlFlow::Break(stop.exit_code(ExitCode::FAILURE)))
@@ -140,8 +140,8 @@ async fn carry_out(
             MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note(
-                    "SQS does not know the source of the other messages, since they were sent \
-                     here; copying them",
+                    "SQS stopped at a message that was sent here, since it does not know its source; \
+                     copying the rest",
                 );
                 has_to_copy = true;
             }
@@ -193,7 +193,7 @@ async fn copy_all(
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let scan = dead_letters.scan(place, stop, progress);
     let mut scan = scan.one_by_one(*rate, filter.is_set()).after(redrive.moved);
-    let to_copy = redrive.to_copy.or(filter.limit);
+    let to_copy = redrive.planned.map(|all| all.saturating_sub(redrive.moved)).or(filter.limit);
     let counts_copies = to_copy.is_some() || !filter.is_set();
     if counts_copies {
         scan = scan.without_count();

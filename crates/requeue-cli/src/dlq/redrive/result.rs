@@ -15,8 +15,8 @@ use crate::{Error, output};
 /// The counts of messages, by result.
 #[derive(Default)]
 pub(super) struct RedriveResult {
-    /// The messages to copy, by the plan; `None` without a plan.
-    pub(super) to_copy: Option<u64>,
+    /// The messages to move or copy, by the plan; `None` without a plan.
+    pub(super) planned: Option<u64>,
     pub(super) moved: u64,
     pub(super) copies: Tally,
     /// Set only after SQS's counts were compared with the messages seen.
@@ -51,7 +51,7 @@ impl RedriveResult {
 
     /// The messages of the plan that are neither copied nor failed.
     fn remaining_chosen(&self) -> Option<u64> {
-        Some(self.to_copy?.saturating_sub(self.copies.taken()))
+        Some(self.planned?.saturating_sub(self.moved + self.copies.taken()))
     }
 
     /// `moved` is the route of SQS's move task, if there was one. The messages are already moved,
