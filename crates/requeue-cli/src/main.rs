@@ -37,6 +37,7 @@ mod sdk;
 mod send;
 mod serve;
 mod shell;
+mod silence;
 mod simulated;
 mod stop;
 mod table;

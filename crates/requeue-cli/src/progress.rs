@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ mod terminal;
 use line::Pace;
 
 use crate::output;
+use crate::silence::Requests;
+
+/// The requests to SQS of a command, whose silence its line of progress tells.
+pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::default);
 
 /// A step of more than this time should say what it waits for.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
@@ -256,7 +260,7 @@ impl Estimator {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let left = Duration::try_from_secs_f64(rest as f64 / per_second).unwrap_or_default();
         let (elapsed, still) = (now.duration_since(self.began), now.duration_since(self.changed));
-        Pace { elapsed, per_second, left, still }
+        Pace { elapsed, per_second, left, still, silent: SQS_REQUESTS.silence() }
     }
 
     /// 0 if too little time has passed.

@@ -15,6 +15,7 @@ use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::failed_call::{FailedCall, call_error};
+use crate::progress::SQS_REQUESTS;
 use crate::{Error, redrive_policy};
 
 /// The longest time of a call, in addition to its wait.
@@ -69,14 +70,15 @@ impl MoveTask {
 
 /// `SdkError` to the port's words.
 macro_rules! ask {
-    ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {
+    ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
+        let _running = SQS_REQUESTS.begin(Duration::ZERO);
         match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(response) => {
                 response.map_err(|error| $sqs.refusal($operation, $queue, &call_error(&error)))
             }
             Err(_) => Err($sqs.refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
         }
-    };
+    }};
 }
 
 impl Sqs {
@@ -289,6 +291,7 @@ async fn once<T>(
     wait: Duration,
     call: &impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
+    let _running = SQS_REQUESTS.begin(wait);
     timeout(wait + CALL_TIMEOUT, call())
         .await
         .unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))

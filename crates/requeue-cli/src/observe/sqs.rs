@@ -1,17 +1,15 @@
 //! SQS, by the requests and the log of the worker: whether it responds, whether receiving fails and
 //! when the worker tries again, and how many messages it could not settle.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::silence::{Request, Requests};
+
 /// How long messages that were not settled are told.
 const TOLD: Duration = Duration::from_secs(30);
-
-/// A response may take so long.
-const SILENT: Duration = Duration::from_secs(2);
 
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
@@ -27,21 +25,7 @@ struct State {
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
-    /// When the response to each running request was due.
-    due: BTreeMap<u64, Instant>,
-    requests: u64,
-}
-
-/// A running request. SQS has responded if it is dropped.
-pub(super) struct Request {
-    sqs: Sqs,
-    number: u64,
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        self.sqs.lock().due.remove(&self.number);
-    }
+    requests: Requests,
 }
 
 /// Messages whose send or delete SQS did not confirm.
@@ -95,11 +79,7 @@ pub(crate) struct Silence {
 impl Sqs {
     /// A request begins, to which SQS may respond after this wait.
     pub(super) fn request(&self, wait: Duration) -> Request {
-        let mut state = self.lock();
-        let number = state.requests;
-        state.requests += 1;
-        state.due.insert(number, Instant::now() + wait);
-        Request { sqs: self.clone(), number }
+        self.lock().requests.begin(wait)
     }
 
     pub(super) fn responds_at(&self, endpoint: Option<&str>) {
@@ -108,8 +88,8 @@ impl Sqs {
 
     pub(crate) fn silence(&self) -> Option<Silence> {
         let state = self.lock();
-        let since = state.due.values().min()?.elapsed();
-        (since > SILENT).then(|| Silence { endpoint: state.endpoint.clone(), since })
+        let since = state.requests.silence()?;
+        Some(Silence { endpoint: state.endpoint.clone(), since })
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
@@ -173,32 +153,5 @@ impl Sqs {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_is_overdue_after_its_own_wait() {
-        let sqs = Sqs::default();
-        sqs.responds_at(Some("http://mq:1"));
-        let silent = |secs| {
-            let endpoint = Some("http://mq:1".to_owned());
-            Some(Silence { endpoint, since: Duration::from_secs(secs) })
-        };
-        let receive = sqs.request(Duration::from_secs(20));
-        tokio::time::advance(Duration::from_secs(17)).await;
-        let delete = sqs.request(Duration::ZERO);
-        assert_eq!(sqs.silence(), None);
-        tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(sqs.silence(), silent(4));
-        drop(delete);
-        assert_eq!(sqs.silence(), None);
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(sqs.silence(), silent(10));
-        drop(receive);
-        assert_eq!(sqs.silence(), None);
     }
 }

@@ -12,6 +12,14 @@ pub(super) struct Pace {
     pub(super) left: Duration,
     /// The time since the step or the counts changed.
     pub(super) still: Duration,
+    /// The time without a response of SQS.
+    pub(super) silent: Option<Duration>,
+}
+
+impl Pace {
+    fn is_stuck(&self) -> bool {
+        self.silent.is_some() || self.still >= STILL
+    }
 }
 
 /// Without a change for so long, the rate and the time are no longer known.
@@ -32,7 +40,7 @@ impl ProgressState {
         let drawn = bars.filter_map(|width| Some(format!("{step}  {}  {all}", self.bar(width)?)));
         let between = if counts.is_empty() { ", " } else { ": " };
         // A command that is stuck says that before its counts.
-        let stuck = if pace.still >= STILL { time.clone() } else { counts.clone() };
+        let stuck = if pace.is_stuck() { time.clone() } else { counts.clone() };
         let plain = [all.clone(), joined(&[&counts, &time]), stuck, counts.clone()];
         let plain = plain.into_iter().map(|rest| {
             if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
@@ -58,8 +66,8 @@ impl ProgressState {
     fn rate(&self, pace: &Pace) -> String {
         // Seconds pass at one in a second.
         let has_rate = self.is_counting() && self.unit != "s";
-        let is_moving = pace.still < STILL;
-        let is_known = has_rate && is_moving && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
+        let is_known =
+            has_rate && !pace.is_stuck() && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
         if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
     }
 
@@ -67,8 +75,11 @@ impl ProgressState {
     fn time(&self, pace: &Pace) -> String {
         let seconds = |time: Duration| span(Duration::from_secs(time.as_secs()));
         match self.total {
+            _ if let Some(silent) = pace.silent => {
+                format!("no response from SQS for {}", seconds(silent))
+            }
             _ if pace.elapsed < ESTIMATED => String::new(),
-            // SQS does not respond, or its messages are hidden.
+            // Its messages are hidden.
             _ if self.is_counting() && pace.still >= STILL => {
                 format!("no change for {}", seconds(pace.still))
             }
@@ -130,6 +141,7 @@ mod tests {
             per_second: 410.4,
             left: Duration::from_secs(20),
             still: Duration::ZERO,
+            silent: None,
         };
         for (columns, text) in [
             (
@@ -154,6 +166,8 @@ mod tests {
         assert!(!state.text(usize::MAX, &pace).contains('━'), "a log has no bar");
         let stuck = Pace { still: Duration::from_secs(94), ..pace };
         assert_eq!(state.text(60, &stuck), "copying to orders: no change for 94 s");
+        let silent = Pace { silent: Some(Duration::from_secs(8)), ..stuck };
+        assert_eq!(state.text(60, &silent), "copying to orders: no response from SQS for 8 s");
     }
 
     #[test]
@@ -168,7 +182,13 @@ mod tests {
                 ..Default::default()
             };
             let elapsed = Duration::from_secs(secs);
-            let pace = Pace { elapsed, per_second: 2.0, left: Duration::from_secs(7), still };
+            let pace = Pace {
+                elapsed,
+                per_second: 2.0,
+                left: Duration::from_secs(7),
+                still,
+                silent: None,
+            };
             state.text(usize::MAX, &pace)
         };
         for (said, text) in [

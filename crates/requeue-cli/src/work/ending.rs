@@ -39,7 +39,9 @@ impl Ending {
     /// A line of at most so many columns.
     pub(super) fn line(&self, hand: InHand, columns: usize) -> Option<String> {
         let text = self.text(hand)?;
-        Some(cut(&format!("ending: {text}; a second Ctrl-C ends it at once"), columns))
+        let whole = format!("ending: {text}; a second Ctrl-C ends it at once");
+        let short = format!("ending: {text}; Ctrl-C ends now");
+        Some(if whole.chars().count() <= columns { whole } else { cut(&short, columns) })
     }
 
     /// Logs the end once, where no terminal shows it.
@@ -87,6 +89,7 @@ mod tests {
                 format!("ending: 1 handler still runs, 1 message to settle, {second}"),
             ),
             (hand(0, 3), 99, format!("ending: no handler runs, 3 messages to settle, {second}")),
+            (hand(2, 0), 57, "ending: 2 handlers still run, 28 s left; Ctrl-C ends now".to_owned()),
             (hand(2, 0), 31, "ending: 2 handlers still run, …".to_owned()),
         ] {
             assert_eq!(ending.line(hand, columns), Some(line));

@@ -155,7 +155,6 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
     let annotates = matches!(config.settings.dead_letter, DeadLetterMode::Annotate);
-    let leaves_copies = annotates && !arguments.drain;
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
     let sqs = observed(queue.clone());
@@ -170,7 +169,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         queue: found.arn,
         target: target_text,
         shutdown_timeout: arguments.shutdown_timeout,
-        leaves_copies,
+        annotates,
     })
 }
 
@@ -187,8 +186,8 @@ struct Started {
     queue: QueueArn,
     target: String,
     shutdown_timeout: Duration,
-    /// Whether copies of messages that were given up may be in the queue at the end.
-    leaves_copies: bool,
+    /// Whether messages that are given up first become copies in the queue itself.
+    annotates: bool,
 }
 
 impl Started {
@@ -226,7 +225,9 @@ impl Started {
         let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
         view.waiting(waiting, page.as_mut()).await;
         let results = page.as_mut().take_output().unwrap_or_default();
-        let notes: Vec<String> = self.note_on_the_way(ended).into_iter().chain(results).collect();
+        let is_drained = arguments.drain && !stop.is_told();
+        let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
+        let notes: Vec<String> = on_the_way.into_iter().chain(results).collect();
         view.end(ended, &notes);
         Ok(ExitCode::SUCCESS)
     }
@@ -235,7 +236,7 @@ impl Started {
 impl Started {
     /// In the mode annotate a worker that ends leaves copies behind.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
-        (self.leaves_copies && progress.dead_lettered > 0).then(|| {
+        (self.annotates && progress.dead_lettered > 0).then(|| {
             format!(
                 "note: copies of messages that were given up may still be in {}; SQS moves them to \
                  the dead-letter queue while a worker or a function receives from it",

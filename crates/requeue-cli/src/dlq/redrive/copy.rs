@@ -131,8 +131,10 @@ impl<'a> Copier<'a> {
         for (to, draft) in self.drafts(&letters) {
             by_destination.entry(to).or_default().push(draft);
         }
-        self.tell();
-        if !by_destination.is_empty() {
+        if by_destination.is_empty() {
+            self.tell_others();
+        } else {
+            self.tell();
             self.pace.wait(self.stop).await;
             if self.stop.is_told() {
                 return ControlFlow::Continue(());
@@ -362,14 +364,19 @@ impl<'a> Copier<'a> {
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
+    /// Tells that the copier looks past messages, of which none was chosen.
+    fn tell_others(&self) {
+        if self.counts_copies {
+            let others = thousands(self.tally.not_chosen);
+            self.progress.step(format!("looking at {}, {others} not chosen", self.from.name()));
+        }
+    }
+
+    /// Tells the counts.
     fn tell(&self) {
         let (copied, from) = (self.tally.copied(), self.from.name());
         if self.counts_copies {
-            let others = self.tally.not_chosen;
-            if others > 0 {
-                let others = thousands(others);
-                self.progress.step(format!("copying from {from}, {others} not chosen"));
-            }
+            self.progress.step(format!("copying from {from}"));
             self.progress.done(copied);
         } else {
             self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
