@@ -3,8 +3,8 @@
 //! then the whole process group.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -22,7 +22,7 @@ const DOUBLED: Duration = Duration::from_secs(1);
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
 /// The last words of a command that a second signal ended before it cleaned up.
-const AT_ONCE: &str =
+pub(crate) const HOLDS_MESSAGES: &str =
     "ended at once: messages in hand stay hidden until their visibility timeout ends";
 
 /// Whether a signal has come.
@@ -31,13 +31,14 @@ pub(crate) struct Stop {
     number: watch::Receiver<Option<u8>>,
     /// Whether the process ends at the first signal, since there is nothing to clean up.
     ends_at_first: Arc<AtomicBool>,
+    last_words: Arc<Mutex<&'static str>>,
 }
 
 impl Stop {
     /// A stop that only the sender tells, and no signal.
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
         let (told, number) = watch::channel(None);
-        (told, Self { number, ends_at_first: Arc::default() })
+        (told, Self { number, ends_at_first: Arc::default(), last_words: Arc::default() })
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
@@ -58,6 +59,11 @@ impl Stop {
         self.ends_at_first.store(false, Ordering::Relaxed);
     }
 
+    /// What a second signal says from now on.
+    pub(crate) fn leaves(&self, last_words: &'static str) {
+        *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = last_words;
+    }
+
     /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
     /// runs `before_end` and ends the process.
     pub(crate) fn listen_and(
@@ -75,6 +81,8 @@ impl Stop {
         let (first, number) = watch::channel(None);
         let ends_at_first = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&ends_at_first);
+        let last_words = Arc::new(Mutex::new(HOLDS_MESSAGES));
+        let words = Arc::clone(&last_words);
         thread::spawn(move || {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
@@ -83,11 +91,12 @@ impl Stop {
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                progress::leave((!ends.load(Ordering::Relaxed)).then_some(AT_ONCE));
+                let words = *words.lock().unwrap_or_else(PoisonError::into_inner);
+                progress::leave((!ends.load(Ordering::Relaxed)).then_some(words));
                 std::process::exit(128 + i32::from(number));
             });
         });
-        Ok(Self { number, ends_at_first })
+        Ok(Self { number, ends_at_first, last_words })
     }
 
     pub(crate) fn is_told(&self) -> bool {

@@ -274,7 +274,8 @@ fn a_command_that_cannot_stop_says_how_to_end_it() {
         world.sqs.set_faults(move |call| if is_stuck(call) { Fault::Hang } else { Fault::None });
         let to = world.url(&world.queue);
         let line = ["dlq", "redrive", "--queue", "URL", "--to", &to, "--copy", "--yes"];
-        let keys = [("0 of 5 messages, 4 s", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
+        let keys =
+            [("no response from SQS for 3 s", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
         let typed = typed_at(&world, 80, &keys, &line).await;
         assert_eq!(typed.status, Some(130), "{}", typed.output);
         let said = typed.fitting(80).join("\n").replace("\n  ", " ");

@@ -90,6 +90,10 @@ impl Prepared {
     }
 }
 
+/// The last words of an import that ends in the middle.
+const CAN_GO_ON: &str = "ended at once: the report has each message that was sent, but for those of the \
+                         last request; run the same command again to send the others";
+
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::end_at_once()?;
     let prepared = Prepared::of(arguments).await?;
@@ -107,6 +111,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was sent");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
+    stop.leaves(CAN_GO_ON);
     let report = Report::append_to(path, to)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
     let mut importer = Importer { sqs, to, report, pace, sent: 0, failed: 0, fatal: None };

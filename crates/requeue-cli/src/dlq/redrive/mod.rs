@@ -31,7 +31,7 @@ use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
 use super::{DeadLetters, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
-use crate::stop::Stop;
+use crate::stop::{self, Stop};
 use crate::{Error, output};
 
 /// SQS's times have whole seconds.
@@ -123,7 +123,9 @@ async fn carry_out(
     if route.by_move_task {
         let DeadLetters { sqs, queue, .. } = dead_letters;
         let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
+        stop.leaves(moving::GOES_ON);
         let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
+        stop.leaves(stop::HOLDS_MESSAGES);
         redrive.moved = moved.messages;
         match moved.end {
             MoveEnd::Completed => {
@@ -248,6 +250,7 @@ async fn follow(
         .into());
     };
     stop.defer_end();
+    stop.leaves(moving::GOES_ON);
     let progress = CommandProgress::shown(format!("moving from {}", queue.arn.name()));
     let handle = task.handle.unwrap_or_default();
     let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
