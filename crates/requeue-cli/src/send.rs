@@ -19,7 +19,7 @@ use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
 use crate::message::GivenMessage;
 use crate::output::{self, errln, outln};
-use crate::progress::{CommandProgress, NOTICEABLE};
+use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
@@ -99,7 +99,9 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
             .set_message_group_id(message.group.clone())
             .set_message_deduplication_id(id)
             .set_delay_seconds(arguments.delay_secs());
+        let running = SQS_REQUESTS.begin(Duration::ZERO);
         let sent = request.send().await.map_err(|error| to.failed("SendMessage", &error))?;
+        drop(running);
         let id = sent.message_id().unwrap_or_default().to_owned();
         if arguments.json {
             ids.push(id);
