@@ -19,6 +19,7 @@ mod event;
 mod examples;
 mod failed_call;
 mod function;
+mod growth;
 mod invoke;
 mod message;
 mod new;

@@ -2,7 +2,6 @@
 //! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
 //! page holds up no message.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -20,6 +19,7 @@ mod terminal;
 
 use line::Pace;
 
+use crate::growth::Growth;
 use crate::output;
 use crate::silence::Requests;
 
@@ -37,8 +37,6 @@ const TELL: Duration = Duration::from_secs(10);
 const HINT: Duration = Duration::from_secs(5);
 /// The pace is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(15);
-/// A pace from less time is a guess.
-const LEAST: Duration = Duration::from_secs(1);
 /// The time that a stuck terminal may delay the end of the process.
 const LEAVE: Duration = Duration::from_millis(100);
 
@@ -233,46 +231,33 @@ struct Estimator {
     seen: ProgressState,
     changed: Instant,
     /// From the last moment without a count on.
-    counts: VecDeque<(Instant, u64)>,
+    growth: Growth,
 }
 
 impl Estimator {
     fn begin() -> Self {
         let (began, seen) = (Instant::now(), ProgressState::default());
-        Self { began, seen, changed: began, counts: VecDeque::new() }
+        Self { began, seen, changed: began, growth: Growth::within(WINDOW) }
     }
 
     fn pace(&mut self, state: &ProgressState) -> Pace {
         let now = Instant::now();
         if state.done == 0 || state.unit != self.seen.unit {
             // The work of this count, or that of other things, begins here.
-            self.counts.clear();
-        }
-        self.counts.push_back((now, state.done));
-        while self.counts.len() > 2 && now.duration_since(self.counts[1].0) >= WINDOW {
-            self.counts.pop_front();
+            self.growth.restart();
         }
         if *state != self.seen {
             (self.seen, self.changed) = (state.clone(), now);
         }
-        let per_second = self.per_second();
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let rate = |(growth, time): (u64, Duration)| growth as f64 / time.as_secs_f64();
+        // 0 if too little time has passed.
+        let per_second = self.growth.note(state.done).map_or(0.0, rate);
         let rest = state.total.unwrap_or_default().saturating_sub(state.done);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let left = Duration::try_from_secs_f64(rest as f64 / per_second).unwrap_or_default();
         let (elapsed, still) = (now.duration_since(self.began), now.duration_since(self.changed));
         Pace { elapsed, per_second, left, still, silent: SQS_REQUESTS.silence() }
-    }
-
-    /// 0 if too little time has passed.
-    fn per_second(&self) -> f64 {
-        let (Some((first, before)), Some((last, done))) = (self.counts.front(), self.counts.back())
-        else {
-            return 0.0;
-        };
-        let time = last.duration_since(*first);
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let growth = done.saturating_sub(*before) as f64;
-        if time < LEAST { 0.0 } else { growth / time.as_secs_f64() }
     }
 }
 

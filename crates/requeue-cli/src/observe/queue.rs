@@ -103,9 +103,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let _request = self.observer.sqs().request(Duration::ZERO);
         let confirmed = self.queue.send(queue, entries).await;
-        drop(request);
         self.note(queue, "sqs:SendMessage", &confirmed);
         let confirmed = confirmed?;
         let is_dead = queue.name() != self.source;
@@ -122,9 +121,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let _request = self.observer.sqs().request(Duration::ZERO);
         let confirmed = self.queue.delete(queue, receipt_handles).await;
-        drop(request);
         self.note(queue, DELETE, &confirmed);
         let confirmed = confirmed?;
         for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
@@ -142,9 +140,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let _request = self.observer.sqs().request(Duration::ZERO);
         let confirmed = self.queue.change_visibility(queue, entries).await;
-        drop(request);
         self.note(queue, "sqs:ChangeMessageVisibility", &confirmed);
         let confirmed = confirmed?;
         for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {
@@ -168,9 +165,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
 
 impl<Q: Source> Source for ObservedQueue<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let _request = self.observer.sqs().request(Duration::ZERO);
         let described = self.queue.describe(queue).await?;
-        drop(request);
         self.observer.sqs().responds_at(described.endpoint.as_deref());
         Ok(described)
     }
@@ -180,9 +176,8 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
-        let request = self.observer.sqs().request(ask.wait);
+        let _request = self.observer.sqs().request(ask.wait);
         let records = self.queue.receive(queue, ask).await?;
-        drop(request);
         if self.observer.is_read() {
             for record in &records {
                 self.received(record);

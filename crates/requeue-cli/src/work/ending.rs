@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::line::seconds;
-use super::trouble::cut;
+use super::trouble::fitting;
+use crate::dlq::messages;
 
 /// The messages that a worker has received and not yet settled.
 #[derive(Clone, Copy)]
@@ -41,7 +42,7 @@ impl Ending {
         let text = self.text(hand)?;
         let whole = format!("ending: {text}; a second Ctrl-C ends it at once");
         let short = format!("ending: {text}; Ctrl-C ends now");
-        Some(if whole.chars().count() <= columns { whole } else { cut(&short, columns) })
+        Some(fitting([whole, short], columns))
     }
 
     /// Logs the end once, where no terminal shows it.
@@ -62,8 +63,7 @@ impl Ending {
         };
         let unsettled = match hand.unsettled {
             0 => String::new(),
-            1 => ", 1 message to settle".to_owned(),
-            count => format!(", {count} messages to settle"),
+            count => format!(", {} to settle", messages(count)),
         };
         Some(format!("{handlers}{unsettled}, {} left", seconds(rest)))
     }

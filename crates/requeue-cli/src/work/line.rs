@@ -1,15 +1,14 @@
 //! The line of a worker on a terminal: the queue, the rate, the counts, and what holds messages
 //! back.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::iter;
 use std::time::Duration;
 
 use requeue::{Deferral, Progress, Scope};
-use tokio::time::Instant;
 
 use super::trouble::cut;
+use crate::growth::Growth;
 use crate::table::{duration, thousands};
 
 /// The rate is that of the last seconds.
@@ -114,21 +113,20 @@ impl HoldFigure {
 }
 
 /// The rate of a count.
-#[derive(Default)]
-pub(super) struct Rate(VecDeque<(Instant, u64)>);
+pub(super) struct Rate(Growth);
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self(Growth::within(WINDOW))
+    }
+}
 
 impl Rate {
     /// Notes the count now, and returns its growth in a second.
     pub(super) fn note(&mut self, count: u64) -> Option<u64> {
-        let now = Instant::now();
-        self.0.push_back((now, count));
-        while self.0.len() > 2 && now.duration_since(self.0[1].0) >= WINDOW {
-            self.0.pop_front();
-        }
-        let (began, first) = *self.0.front()?;
-        let millis = u64::try_from(now.duration_since(began).as_millis()).ok()?;
-        let growth = count.saturating_sub(first).saturating_mul(1_000);
-        (millis >= 1_000).then(|| growth.div_ceil(millis))
+        let (growth, time) = self.0.note(count)?;
+        let millis = u64::try_from(time.as_millis()).ok()?;
+        Some(growth.saturating_mul(1_000).div_ceil(millis))
     }
 }
 

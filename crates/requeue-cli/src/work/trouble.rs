@@ -99,7 +99,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
 }
 
 /// The first of these lines that fits, or the beginning of the last one.
-fn fitting<const N: usize>(lines: [String; N], columns: usize) -> String {
+pub(super) fn fitting<const N: usize>(lines: [String; N], columns: usize) -> String {
     let lines = lines.map(|line| printable::line(&line).into_owned());
     let fits = |line: &&String| line.chars().count() <= columns;
     if let Some(line) = lines.iter().find(fits) {
