@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
             if drawn.is_none() {
                 return;
             }
-            bar.set_message(shown(state).text(terminal::columns(), &pace));
+            bar.set_message(state.text(terminal::columns(), &pace));
         }
         hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
@@ -187,7 +187,7 @@ fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
-        output::note(shown(state).text(usize::MAX, &pace));
+        output::note(state.text(usize::MAX, &pace));
     }
 }
 
@@ -200,25 +200,15 @@ struct StopHint {
 
 impl StopHint {
     fn look(&mut self, now: Duration) {
-        if self.is_told || !STOPPING.load(Ordering::Relaxed) {
-            return;
-        }
+        let Some(left_behind) = STOPPING.get().filter(|_| !self.is_told) else { return };
         if now.saturating_sub(*self.since.get_or_insert(now)) >= HINT {
             self.is_told = true;
-            output::note(
+            output::note(format!(
                 "note: the command waits for its last requests; a second Ctrl-C ends it at once, \
-                 and messages in hand then stay hidden until their visibility timeout ends",
-            );
+                 and then {left_behind}"
+            ));
         }
     }
-}
-
-/// The state, with the end that somebody asked for.
-fn shown(mut state: ProgressState) -> ProgressState {
-    if STOPPING.load(Ordering::Relaxed) {
-        state.step.push_str(", stopping");
-    }
-    state
 }
 
 fn style() -> ProgressStyle {
@@ -257,16 +247,17 @@ impl Estimator {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let left = Duration::try_from_secs_f64(rest as f64 / per_second).unwrap_or_default();
         let (elapsed, still) = (now.duration_since(self.began), now.duration_since(self.changed));
-        Pace { elapsed, per_second, left, still, silent: SQS_REQUESTS.silence() }
+        let (silent, is_stopping) = (SQS_REQUESTS.silence(), STOPPING.get().is_some());
+        Pace { elapsed, per_second, left, still, silent, is_stopping }
     }
 }
 
-/// Whether a signal asked the process to end.
-static STOPPING: AtomicBool = AtomicBool::new(false);
+/// A signal asked the process to end: what a second one would leave.
+static STOPPING: OnceLock<&'static str> = OnceLock::new();
 
 /// From now on the line says that the command is about to end.
-pub(crate) fn stopping() {
-    STOPPING.store(true, Ordering::Relaxed);
+pub(crate) fn stopping(left_behind: &'static str) {
+    STOPPING.get_or_init(|| left_behind);
 }
 
 /// Whether no line is drawn any longer.
@@ -296,15 +287,20 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Removes the line before the process ends itself, with these last words.
-pub(crate) fn leave(words: Option<&'static str>) {
+/// Removes the line before the process ends itself. If that leaves something behind, the last counts
+/// stay, with words about it.
+pub(crate) fn leave(left_behind: Option<&'static str>) {
     let (leaving, left) = mpsc::channel::<()>();
     thread::spawn(move || {
-        if let Some(bar) = drawn().take() {
+        let bar = drawn().take();
+        if let Some(bar) = &bar {
             bar.finish_and_clear();
         }
-        if let Some(words) = words {
-            output::note(words);
+        if let Some(left_behind) = left_behind {
+            if let Some(bar) = bar {
+                output::note(bar.message());
+            }
+            output::note(format!("ended at once: {left_behind}"));
         }
         drop(leaving);
     });

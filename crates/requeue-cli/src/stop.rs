@@ -21,9 +21,9 @@ const DOUBLED: Duration = Duration::from_secs(1);
 /// The same for the other signals. A person does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
-/// The last words of a command that a second signal ended before it cleaned up.
+/// What a second signal leaves if it ends a command that holds messages.
 pub(crate) const HOLDS_MESSAGES: &str =
-    "ended at once: messages in hand stay hidden until their visibility timeout ends";
+    "messages in hand stay hidden until their visibility timeout ends";
 
 /// Whether a signal has come.
 #[derive(Clone)]
@@ -31,14 +31,14 @@ pub(crate) struct Stop {
     number: watch::Receiver<Option<u8>>,
     /// Whether the process ends at the first signal, since there is nothing to clean up.
     ends_at_first: Arc<AtomicBool>,
-    last_words: Arc<Mutex<&'static str>>,
+    left_behind: Arc<Mutex<&'static str>>,
 }
 
 impl Stop {
     /// A stop that only the sender tells, and no signal.
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
         let (told, number) = watch::channel(None);
-        (told, Self { number, ends_at_first: Arc::default(), last_words: Arc::default() })
+        (told, Self { number, ends_at_first: Arc::default(), left_behind: Arc::default() })
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
@@ -59,9 +59,9 @@ impl Stop {
         self.ends_at_first.store(false, Ordering::Relaxed);
     }
 
-    /// What a second signal says from now on.
-    pub(crate) fn leaves(&self, last_words: &'static str) {
-        *self.last_words.lock().unwrap_or_else(PoisonError::into_inner) = last_words;
+    /// What a second signal leaves from now on, as the command then says.
+    pub(crate) fn leaves(&self, left_behind: &'static str) {
+        *self.left_behind.lock().unwrap_or_else(PoisonError::into_inner) = left_behind;
     }
 
     /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
@@ -81,22 +81,22 @@ impl Stop {
         let (first, number) = watch::channel(None);
         let ends_at_first = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&ends_at_first);
-        let last_words = Arc::new(Mutex::new(HOLDS_MESSAGES));
-        let words = Arc::clone(&last_words);
+        let left_behind = Arc::new(Mutex::new(HOLDS_MESSAGES));
+        let left = Arc::clone(&left_behind);
         thread::spawn(move || {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
-                progress::stopping();
+                let leaves = || *left.lock().unwrap_or_else(PoisonError::into_inner);
+                progress::stopping(leaves());
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                let words = *words.lock().unwrap_or_else(PoisonError::into_inner);
-                progress::leave((!ends.load(Ordering::Relaxed)).then_some(words));
+                progress::leave((!ends.load(Ordering::Relaxed)).then(leaves));
                 std::process::exit(128 + i32::from(number));
             });
         });
-        Ok(Self { number, ends_at_first, last_words })
+        Ok(Self { number, ends_at_first, left_behind })
     }
 
     pub(crate) fn is_told(&self) -> bool {

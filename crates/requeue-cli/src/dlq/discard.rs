@@ -49,6 +49,11 @@ struct Exported {
     groups: DeadLetterGroups,
 }
 
+/// What a second signal leaves while the command deletes.
+const FILE_HAS_ALL: &str = "the file has all chosen messages, also those that are still in the \
+                            queue, so an import of it would double them; messages in hand stay \
+                            hidden until their visibility timeout ends";
+
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the export, which has a progress of its own.
     let (stop, asking) = (Stop::end_at_once()?, progress());
@@ -74,9 +79,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
-        note("nothing was deleted; the file stays");
+        keep_gone(&arguments.file, &exported.ids, &HashSet::new())?;
+        note("nothing was deleted, and no file stays");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
+    stop.leaves(FILE_HAS_ALL);
     let progress = progress();
     let Deleted { count: deleted, gone, error, .. } =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;

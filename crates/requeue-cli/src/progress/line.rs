@@ -14,6 +14,8 @@ pub(super) struct Pace {
     pub(super) still: Duration,
     /// The time without a response of SQS.
     pub(super) silent: Option<Duration>,
+    /// A signal asked the command to end.
+    pub(super) is_stopping: bool,
 }
 
 impl Pace {
@@ -31,23 +33,30 @@ const BARS: [usize; 3] = [24, 12, 6];
 
 impl ProgressState {
     /// At most so many columns. On a narrow terminal the bar gets shorter, and then the bar, the
-    /// rate, the time and the step disappear.
+    /// rate, the time and the step disappear. That SQS does not respond, or that the command is
+    /// about to end, stays longer than the step and the counts.
     pub(super) fn text(&self, columns: usize, pace: &Pace) -> String {
-        let (step, counts) = (&self.step, self.counts());
+        let stopping = if pace.is_stopping { "stopping" } else { "" };
+        let (step, counts) = (&joined(&[&self.step, stopping]), self.counts());
         let (rate, time) = (self.rate(pace), self.time(pace));
         let all = joined(&[&counts, &rate, &time]);
         let bars = BARS.into_iter().filter(|_| columns != usize::MAX);
         let drawn = bars.filter_map(|width| Some(format!("{step}  {}  {all}", self.bar(width)?)));
         let between = if counts.is_empty() { ", " } else { ": " };
+        let time_alone = Some(&time).filter(|_| pace.is_stuck());
         // A command that is stuck says that before its counts.
         let stuck = if pace.is_stuck() { time.clone() } else { counts.clone() };
-        let plain = [all.clone(), joined(&[&counts, &time]), stuck, counts.clone()];
+        let plain = [all.clone(), joined(&[&counts, &time]), stuck.clone(), counts.clone()];
         let plain = plain.into_iter().map(|rest| {
             if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
         });
         let fits = |text: &String| text.chars().count() <= columns;
-        let last = Some(counts.clone()).filter(|counts| !counts.is_empty());
-        drawn.chain(plain).chain(last).find(fits).unwrap_or_else(|| shortened(step, columns))
+        // A step that has counted all is not told by its counts.
+        let has_all = self.total == Some(self.done) && !pace.is_stuck() && !pace.is_stopping;
+        let last = if has_all { step.clone() } else { joined(&[stopping, &stuck]) };
+        let narrow = [last, counts, time_alone.cloned().unwrap_or_default()];
+        let narrow = narrow.into_iter().filter(|text| !text.is_empty());
+        drawn.chain(plain).chain(narrow).find(fits).unwrap_or_else(|| shortened(step, columns))
     }
 
     /// `4,000 of 12,000 messages, 3 failed`.
@@ -142,6 +151,7 @@ mod tests {
             left: Duration::from_secs(20),
             still: Duration::ZERO,
             silent: None,
+            is_stopping: false,
         };
         for (columns, text) in [
             (
@@ -168,6 +178,16 @@ mod tests {
         assert_eq!(state.text(60, &stuck), "copying to orders: no change for 94 s");
         let silent = Pace { silent: Some(Duration::from_secs(8)), ..stuck };
         assert_eq!(state.text(60, &silent), "copying to orders: no response from SQS for 8 s");
+        let stopping = Pace { is_stopping: true, ..silent };
+        for (columns, text) in [
+            (60, "copying to orders, stopping: no response from SQS for 8 s"),
+            (50, "stopping, no response from SQS for 8 s"),
+            (30, "no response from SQS for 8 s"),
+        ] {
+            assert_eq!(state.text(columns, &stopping), text, "{columns}");
+        }
+        let compared = ProgressState { done: 12_000, ..state };
+        assert_eq!(compared.text(40, &pace), "copying to orders");
     }
 
     #[test]
@@ -188,6 +208,7 @@ mod tests {
                 left: Duration::from_secs(7),
                 still,
                 silent: None,
+                is_stopping: false,
             };
             state.text(usize::MAX, &pace)
         };

@@ -91,7 +91,7 @@ impl Prepared {
 }
 
 /// The last words of an import that ends in the middle.
-const CAN_GO_ON: &str = "ended at once: the report has each message that was sent, but for those of the \
+const CAN_GO_ON: &str = "the report has each message that was sent, but for those of the \
                          last request; run the same command again to send the others";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

@@ -273,7 +273,10 @@ async fn follow(
         redrive.tell(arguments, dead_letters, None)?;
     } else {
         let remain = remaining.map(|count| format!(", about {} remain here", messages(count)));
-        let text = format!("{} moved{}", messages(moved.messages), remain.unwrap_or_default());
+        let cancelled =
+            if moved.end == MoveEnd::Cancelled { ", then the move task was cancelled" } else { "" };
+        let text =
+            format!("{} moved{cancelled}{}", messages(moved.messages), remain.unwrap_or_default());
         output::result(&(text + "\n"), None::<&()>)?;
     }
     match moved.end {

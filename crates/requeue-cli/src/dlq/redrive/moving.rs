@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The last words of a command that ends while SQS moves.
 pub(crate) const GOES_ON: &str =
-    "ended at once: SQS goes on with the move task; follow it, or cancel it, with --follow";
+    "SQS goes on with the move task; follow it, or cancel it, with --follow";
 
 /// The end of a task.
 pub(crate) struct Moved {
