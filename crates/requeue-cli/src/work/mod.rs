@@ -154,7 +154,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let target_text = target.to_string();
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
-    let annotates = matches!(config.settings.dead_letter, DeadLetterMode::Annotate);
+    let dead_letter = config.settings.dead_letter.clone();
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
     let sqs = observed(queue.clone());
@@ -169,7 +169,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         queue: found.arn,
         target: target_text,
         shutdown_timeout: arguments.shutdown_timeout,
-        annotates,
+        dead_letter,
+        has_dead_letter_queue: !arguments.without_dead_letter_queue,
     })
 }
 
@@ -186,8 +187,9 @@ struct Started {
     queue: QueueArn,
     target: String,
     shutdown_timeout: Duration,
-    /// Whether messages that are given up first become copies in the queue itself.
-    annotates: bool,
+    dead_letter: DeadLetterMode,
+    /// `false` if the worker did not insist on one.
+    has_dead_letter_queue: bool,
 }
 
 impl Started {
@@ -234,13 +236,19 @@ impl Started {
 }
 
 impl Started {
-    /// In the mode annotate a worker that ends leaves copies behind.
+    /// Where SQS moves the messages, a worker that ends leaves some behind.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
-        (self.annotates && progress.dead_lettered > 0).then(|| {
+        let what = match self.dead_letter {
+            DeadLetterMode::Redrive => "messages",
+            DeadLetterMode::Annotate => "copies of messages",
+            _ => return None,
+        };
+        let queue = self.queue.name();
+        let if_any = if self.has_dead_letter_queue { "" } else { ", if there is one" };
+        (progress.dead_lettered > 0).then(|| {
             format!(
-                "note: copies of messages that were given up may still be in {}; SQS moves them to \
-                 the dead-letter queue while a worker or a function receives from it",
-                self.queue.name()
+                "note: {what} that were given up may still be in {queue}; while a worker or a \
+                 function receives from {queue}, SQS moves them to the dead-letter queue{if_any}"
             )
         })
     }
