@@ -39,7 +39,7 @@ pub(super) struct HoldFigure {
 
 impl Figures {
     /// Lines of at most so many columns. What holds messages back gets its own line if it does not
-    /// fit. Of the other parts, the last ones are left out first.
+    /// fit. Of the other parts the rate is left out first, and then the last ones.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let Progress { completed, requeued, dead_lettered, .. } = self.progress;
         let mut parts = vec![self.queue()];
@@ -65,6 +65,9 @@ impl Figures {
                 return vec![line];
             }
             below = Some(cut(&format!("{hold}{reason}"), columns));
+        }
+        if self.rate.is_some() && !fits(&figures) {
+            parts.remove(1);
         }
         while parts.len() > 1 && !fits(&parts.join(" │ ")) {
             parts.pop();
@@ -178,7 +181,11 @@ mod tests {
                 "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
                     .to_owned(),
             ),
-            (57, "orders 1,204 waiting │ 52/s\ncircuit open 21 s: 503".to_owned()),
+            (
+                57,
+                "orders 1,204 waiting │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                    .to_owned(),
+            ),
             (20, "orders 1,204 waiting\ncircuit open 21 s: …".to_owned()),
             (9, "orders 1,\ncircuit …".to_owned()),
         ] {
@@ -187,6 +194,8 @@ mod tests {
         let free = Figures { holds: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(80), [running]);
+        let narrow = "orders 1,204 waiting │ 1,310 done 96 retried 4 dead │ 8 running";
+        assert_eq!(free.lines(64), [narrow]);
     }
 
     #[test]
