@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::server::{self, FailedRequest};
 use crate::dlq::letter::moment;
-use crate::progress::{CommandProgress, ProgressState};
+use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
 
 /// How long the end of the page waits for a job, which makes messages visible again.
@@ -60,6 +60,8 @@ pub(super) struct JobJson {
     progress: ProgressState,
     is_running: bool,
     is_stopping: bool,
+    /// The time without a response of SQS, if it is long.
+    sqs_silent_ms: Option<u64>,
     started: Option<String>,
     ended: Option<String>,
     result: Option<Value>,
@@ -164,12 +166,14 @@ impl Job {
 
     fn json(&self) -> JobJson {
         let end = self.end.get();
+        let silence = SQS_REQUESTS.silence().filter(|_| end.is_none());
         JobJson {
             number: self.number,
             name: self.name,
             progress: self.progress.borrow().clone(),
             is_running: end.is_none(),
             is_stopping: end.is_none() && self.told.borrow().is_some(),
+            sqs_silent_ms: silence.and_then(|time| u64::try_from(time.as_millis()).ok()),
             started: moment(self.started),
             ended: end.and_then(|end| moment(end.at)),
             result: end.and_then(|end| end.result.as_ref().ok()).cloned(),

@@ -62,7 +62,8 @@ export function follow(root, path, ended) {
     }
     const of = total ? ` of ${Math.max(total, done).toLocaleString("en")}` : "";
     const rate = pace.of(job.progress);
-    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...rate, pace.silence()] : [pace.silence()];
+    const pacing = job.sqsSilentMs ? [`no response from SQS for ${span(job.sqsSilentMs)}`] : [...rate, pace.silence()];
+    const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pacing] : pacing;
     counts.textContent = parts.filter(Boolean).join(", ");
     timer = setTimeout(look, INTERVAL);
   };
@@ -97,7 +98,7 @@ class Pace {
     return [unit === "s" ? null : `${rate < 10 ? rate.toFixed(1) : Math.round(rate).toLocaleString("en")}/s`, left];
   }
 
-  // The time without a change, if it is long: SQS does not respond, or messages are hidden.
+  // The time without a change, if it is long: messages are hidden.
   silence() {
     const still = performance.now() - this.moved;
     return still > SILENT ? `no change for ${span(still)}` : null;
