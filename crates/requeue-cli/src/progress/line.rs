@@ -43,7 +43,6 @@ impl ProgressState {
         let bars = BARS.into_iter().filter(|_| columns != usize::MAX);
         let drawn = bars.filter_map(|width| Some(format!("{step}  {}  {all}", self.bar(width)?)));
         let between = if counts.is_empty() { ", " } else { ": " };
-        let time_alone = Some(&time).filter(|_| pace.is_stuck());
         // A command that is stuck says that before its counts.
         let stuck = if pace.is_stuck() { time.clone() } else { counts.clone() };
         let plain = [all.clone(), joined(&[&counts, &time]), stuck.clone(), counts.clone()];
@@ -54,7 +53,7 @@ impl ProgressState {
         // A step that has counted all is not told by its counts.
         let has_all = self.total == Some(self.done) && !pace.is_stuck() && !pace.is_stopping;
         let last = if has_all { step.clone() } else { joined(&[stopping, &stuck]) };
-        let narrow = [last, counts, time_alone.cloned().unwrap_or_default()];
+        let narrow = [last, counts, stuck];
         let narrow = narrow.into_iter().filter(|text| !text.is_empty());
         drawn.chain(plain).chain(narrow).find(fits).unwrap_or_else(|| shortened(step, columns))
     }
