@@ -246,12 +246,13 @@ where
         let call = Call { delivery, turn, slot, scope, limit };
         let may_be_held = *mode == Mode::Requeue
             && policy::may_be_held(policy, &delivery.usage(), delivery.deferrals(), at);
-        let admitted = if may_be_held {
-            protection.admit(scope, caller, at)
-        } else {
-            Ok(protection.permit(scope, caller))
+        let admitted = match mode {
+            Mode::Requeue => protection.admit(scope, caller, at),
+            Mode::Report => Ok(protection.permit(scope, caller)),
         };
         let mut permit = match admitted {
+            // It calls in any case. If a permit to probe was free, its call counts as a probe.
+            Err(_) if !may_be_held => protection.permit(scope, caller),
             Ok(permit) => permit,
             Err(held) => return self.held(held, &call).await,
         };

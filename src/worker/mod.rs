@@ -230,7 +230,7 @@ where
         let mut failures = ReceiveFailures::default();
         while !stop.starting.is_cancelled() {
             // The turn is kept until the messages are settled.
-            let Some((max, _turn)) = self.turn(batch_size, stop).await else { break };
+            let Some((max, turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
                     failures = ReceiveFailures::default();
@@ -247,7 +247,10 @@ where
                 }
                 Ok(received) => {
                     failures = ReceiveFailures::default();
-                    self.work(received, stop).await;
+                    let report = self.work(received, stop).await;
+                    if let Some(mut turn) = turn {
+                        turn.received(&report);
+                    }
                 }
                 Err(error) => {
                     let pause =
@@ -329,7 +332,7 @@ where
     }
 
     /// Handles one batch, as Lambda's poller and a function would together.
-    async fn work(&self, Received { records, asked }: Received, stop: &Stop) {
+    async fn work(&self, Received { records, asked }: Received, stop: &Stop) -> Report {
         // Time for one message after the other, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
@@ -348,6 +351,7 @@ where
             );
         }
         self.note(&report, not_deleted);
+        report
     }
 
     fn note(&self, report: &Report, not_deleted: usize) {

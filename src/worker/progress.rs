@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::disposition::{Deferral, Disposition};
 use crate::gate::Scope;
-use crate::report::Outcome;
+use crate::report::{Outcome, Settlement};
 
 /// The counts of a worker's messages so far.
 ///
@@ -23,8 +23,8 @@ pub struct Progress {
     pub requeued: u64,
     /// Messages given up.
     pub dead_lettered: u64,
-    /// Messages that were deferred or released: usually without a call, since it was not their turn
-    /// or they were given up before.
+    /// Messages that were deferred or left to SQS: usually without a call, since it was not their
+    /// turn or they were given up before. A message whose copy was not sent counts here too.
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,
@@ -51,8 +51,10 @@ pub struct ScopeHold {
 impl Progress {
     pub(super) fn add(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
+            let is_unconfirmed = matches!(outcome.settlement, Settlement::Unconfirmed { .. });
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
+                _ if is_unconfirmed => &mut self.waiting,
                 Disposition::Requeue { .. } => &mut self.requeued,
                 Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
                 Disposition::DeadLetter(_) => &mut self.dead_lettered,

@@ -1,6 +1,7 @@
 //! During a pause or an open circuit of the only scope, a worker receives no more messages than may
 //! probe. It could only defer the others, each by a copy.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::delay::whole_secs;
 use crate::gate::Standstill;
+use crate::report::Report;
 
 /// While probes run, the worker checks again after this time.
 pub(super) const PROBING: Duration = Duration::from_secs(1);
@@ -29,6 +31,9 @@ pub(super) struct Asked {
     last: Option<(u64, u32)>,
     /// The receives in a row of which no message then probed.
     in_vain: u32,
+    /// Whether the messages of the last receive were on their way to the dead-letter queue. SQS
+    /// hands out the ones behind them next.
+    has_passed: bool,
 }
 
 pub(super) type Asking<'a> = MutexGuard<'a, Asked>;
@@ -68,12 +73,21 @@ impl Asked {
         }
     }
 
+    /// Notes the messages of the last receive.
+    pub(super) fn received(&mut self, report: &Report) {
+        self.has_passed = report.outcomes.iter().all(|outcome| outcome.disposition.gives_up());
+    }
+
     /// How long not to receive. `has_paused` says whether the worker has paused since the last
     /// receive.
     pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
         let now = Some((still.hold, still.permits));
         match (still.rest, still.permits) {
             (Duration::ZERO, 0) => PROBING,
+            (Duration::ZERO, _) if self.last == now && mem::take(&mut self.has_passed) => {
+                self.in_vain = self.in_vain.max(1);
+                Duration::ZERO
+            }
             (Duration::ZERO, _) if self.last == now && !has_paused => {
                 let pause = Duration::from_secs(1 << self.in_vain.min(5)).min(LONGEST_PAUSE);
                 self.in_vain += 1;
@@ -81,7 +95,7 @@ impl Asked {
             }
             (Duration::ZERO, _) => {
                 if self.last != now {
-                    *self = Self { last: now, in_vain: 0 };
+                    *self = Self { last: now, ..Self::default() };
                 }
                 Duration::ZERO
             }
@@ -127,5 +141,18 @@ mod tests {
                 "{still:?} {has_paused}"
             );
         }
+    }
+
+    #[test]
+    fn messages_on_their_way_to_the_dead_letter_queue_make_no_receive_rarer() {
+        let rest = Duration::ZERO;
+        let still = Standstill { why: Deferral::CircuitOpen, rest, permits: 2, hold: 1 };
+        let mut asked = Asked::default();
+        assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, 2));
+        for _ in 0..100 {
+            asked.received(&Report::default());
+            assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, usize::MAX));
+        }
+        assert_eq!(asked.pause(&still, false), Duration::from_secs(2));
     }
 }

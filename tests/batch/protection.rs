@@ -453,3 +453,27 @@ async fn with_the_extremes_of_the_policy_document_every_message_is_done_in_the_e
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_may_not_be_held_probes_an_open_circuit() {
+    let mut world = world();
+    world.settings.strategy = requeue::Strategy::Visibility;
+    world.set_max_receive_count(100).await;
+    world.send_numbered(20).await;
+    let begun = Instant::now();
+    let script = Script::new(move |_| if begun.elapsed() < secs(5) { down() } else { Act::Done });
+    let log = Log::default();
+    let listening = log.listen();
+    let processor = world.processor(script.clone());
+    let mut batches = 0;
+    // SQS has delivered each of them before.
+    while !log.text().contains("circuit closed") {
+        batches += 1;
+        assert!(batches < 100, "{}", log.text());
+        world.invoke(&processor).await;
+        sleep(secs(1)).await;
+    }
+    drop(listening);
+    let done = script.done().len();
+    assert!(done <= 10, "{done} messages were done before the circuit closed");
+}

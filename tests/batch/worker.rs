@@ -997,6 +997,31 @@ async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_take
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_does_not_wait_behind_messages_on_their_way_to_the_dead_letter_queue() {
+    let mut world = World::new();
+    world.protect();
+    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.set_max_receive_count(5).await;
+    let copies = 1_000;
+    world.send_numbered(copies).await;
+    let refusing = Script::always(Failure::non_retryable("no"));
+    start(&world, refusing, WorkerSettings::default()).await.run(sleep(secs(5))).await;
+    assert_eq!(world.entries(SEND).iter().sum::<usize>(), copies, "annotated, and still delayed");
+    let begun = Instant::now();
+    for n in copies..copies + 10 {
+        world.send(&numbered(n)).await;
+    }
+    let script = Script::new(move |_| {
+        if begun.elapsed() < secs(20) { Act::Fail(Failure::temporary("503")) } else { Act::Done }
+    });
+    let progress = drain(&world, &script).await;
+    assert_eq!((progress.completed, world.dead().len()), (10, copies));
+    let times = script.calls().into_iter().map(|call| call.at - begun);
+    let first = times.filter(|time| *time > secs(20)).min().unwrap();
+    assert!(first < secs(45), "{first:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_receives_nothing_for_a_pause_ends_at_once_all_the_same() {
     let mut world = World::new();
     world.protect();

@@ -114,6 +114,12 @@ impl Event {
     }
 }
 
+/// The beginning of an id, which is enough for a person to tell messages apart.
+pub(crate) fn short_id(id: &str) -> String {
+    const CHARACTERS: usize = 8;
+    printable::line(&id.chars().take(CHARACTERS).collect::<String>()).into_owned()
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -34,6 +34,7 @@ pub(crate) struct LogLine {
     why: Option<String>,
     delay_seconds: Option<u64>,
     reason: Option<String>,
+    settlement: Option<String>,
     elapsed_ms: Option<u64>,
     endpoint: Option<String>,
     code: Option<String>,
@@ -72,14 +73,32 @@ impl LogLine {
             (Some(why), Some(reason)) => Some(format!("{why}: {reason}")),
             (why, reason) => why.clone().or_else(|| reason.clone()),
         };
+        let undone = self.undone();
+        let (kind, reason) = match &undone {
+            Some(undone) => {
+                let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
+                (Kind::Released, Some(format!("{reason}{undone}")))
+            }
+            None => (kind, reason),
+        };
         let event = Event::now(kind, ids).reason(reason.as_deref());
         Some(Event {
             class: self.class.as_deref().and_then(FailureClass::from_name),
-            delay: self.delay_seconds,
+            delay: self.delay_seconds.filter(|_| undone.is_none()),
             attempt: self.retry_count.map(|retries| retries.saturating_add(1)),
             elapsed_ms: self.elapsed_ms,
             ..event
         })
+    }
+
+    /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
+    fn undone(&self) -> Option<String> {
+        let what = match self.settlement.as_deref()? {
+            "unconfirmed" => "no copy",
+            "kept-not-delayed" => "not hidden",
+            _ => return None,
+        };
+        Some(format!("{what}: {}", self.code.as_deref().unwrap_or("no confirmation")))
     }
 }
 
@@ -162,7 +181,8 @@ impl LogLayer {
     fn settled(&self, event: &tracing::Event<'_>) -> bool {
         let line = LogLine::of(event);
         let Some(code) = line.code.as_deref() else { return true };
-        self.sqs.not_settled(Some(code), 1);
+        let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
+        self.sqs.not_settled(Some(code), id, 1);
         if self.lines == TroubleLines::Rare {
             return true;
         }
@@ -176,7 +196,7 @@ impl LogLayer {
         if !line.message.starts_with("done, but not deleted") {
             return true;
         }
-        self.sqs.not_settled(None, line.messages.unwrap_or(1));
+        self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
         self.lines == TroubleLines::Rare
     }
 
@@ -210,6 +230,7 @@ impl Visit for LogLine {
             "disposition" => &mut self.disposition,
             "why" => &mut self.why,
             "reason" => &mut self.reason,
+            "settlement" => &mut self.settlement,
             "endpoint" => &mut self.endpoint,
             "code" => &mut self.code,
             _ => return,
@@ -250,6 +271,16 @@ mod tests {
             assert_eq!((event.class, event.delay), (Some(FailureClass::RateLimit), Some(9)));
             assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
             assert_eq!(event.reason.as_deref(), Some("status 429"));
+        }
+        for (settlement, reason) in [
+            ("unconfirmed", "status 429; no copy: MessageTooLong"),
+            ("kept-not-delayed", "status 429; not hidden: MessageTooLong"),
+        ] {
+            let undone = format!(r#""code":"MessageTooLong","settlement":"{settlement}","#);
+            let line = message.replacen('{', &format!("{{{undone}"), 1);
+            let event = LogLine::read(&line).and_then(|line| line.event()).expect("an event");
+            assert_eq!((event.kind, event.delay), (Kind::Released, None), "no retry");
+            assert_eq!(event.reason.as_deref(), Some(reason));
         }
         for (line, kind) in [
             (

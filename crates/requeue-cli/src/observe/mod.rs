@@ -18,7 +18,7 @@ mod sqs;
 mod stream;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
-pub(crate) use event::{Event, Ids, Kind, epoch_millis};
+pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, TROUBLE_LINES, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;

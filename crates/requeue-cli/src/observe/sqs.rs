@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::event::short_id;
 use crate::silence::{Request, Requests};
 
 /// How long messages that were not settled are told.
@@ -37,6 +38,8 @@ pub(crate) struct Unsettled {
     pub(crate) queue: String,
     pub(crate) code: String,
     pub(crate) messages: u64,
+    /// The beginning of the id of the last one, if it is known.
+    pub(crate) last_id: Option<String>,
     last: Instant,
 }
 
@@ -120,7 +123,7 @@ impl Sqs {
     }
 
     /// Notes messages that were not settled. Without a code, they were not deleted.
-    pub(crate) fn not_settled(&self, code: Option<&str>, messages: u64) {
+    pub(crate) fn not_settled(&self, code: Option<&str>, id: Option<&str>, messages: u64) {
         let mut state = self.lock();
         let is_cause = |request: &&FailedRequest| {
             code.map_or(request.action == DELETE, |code| code == request.code.as_str())
@@ -132,7 +135,8 @@ impl Sqs {
         let code = code.unwrap_or("no confirmation").to_owned();
         let before = state.unsettled.as_ref().filter(|before| before.last.elapsed() < TOLD);
         let messages = before.map_or(0, |before| before.messages).saturating_add(messages);
-        state.unsettled = Some(Unsettled { action, queue, code, messages, last: Instant::now() });
+        let (last_id, last) = (id.map(short_id), Instant::now());
+        state.unsettled = Some(Unsettled { action, queue, code, messages, last_id, last });
     }
 
     /// The messages that were not settled lately.

@@ -46,6 +46,9 @@ pub(crate) struct LiveCounts {
     pub(crate) retried: u64,
     pub(crate) dead: u64,
     pub(crate) deferred: u64,
+    /// In the mode `report`: the receives after which SQS keeps the message. It has no retries, and
+    /// gives nothing up.
+    pub(crate) left: Option<u64>,
 }
 
 /// A pause or an open circuit.

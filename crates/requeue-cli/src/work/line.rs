@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::iter;
 use std::time::Duration;
 
-use requeue::{Deferral, Progress, Scope};
+use requeue::{Deferral, Mode, Progress, Scope};
 
 use super::trouble::cut;
 use crate::growth::Growth;
@@ -23,8 +23,11 @@ pub(super) struct Figures {
     /// Calls a second; `None` until there was time for a second one.
     pub(super) rate: Option<u64>,
     pub(super) progress: Progress,
+    pub(super) mode: Mode,
     /// The handlers that run.
     pub(super) running: u64,
+    /// The time until the first message is due that this worker delayed.
+    pub(super) next_due: Option<Duration>,
     pub(super) holds: Vec<HoldFigure>,
 }
 
@@ -41,18 +44,15 @@ impl Figures {
     /// Lines of at most so many columns. What holds messages back gets its own line if it does not
     /// fit. Of the other parts the rate is left out first, and then the last ones.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
-        let Progress { completed, requeued, dead_lettered, .. } = self.progress;
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
-        parts.push(format!(
-            "{} done {} retried {} dead",
-            thousands(completed),
-            thousands(requeued),
-            thousands(dead_lettered)
-        ));
+        parts.push(self.counts());
         // What holds messages back needs the room, and then few handlers run.
-        if self.running > 0 && self.holds.is_empty() {
-            parts.push(format!("{} running", thousands(self.running)));
+        match self.next_due {
+            _ if !self.holds.is_empty() => {}
+            _ if self.running > 0 => parts.push(format!("{} running", thousands(self.running))),
+            Some(due) if !due.is_zero() => parts.push(format!("next due in {}", seconds(due))),
+            _ => {}
         }
         let fits = |line: &str| line.chars().count() <= columns;
         let figures = parts.join(" │ ");
@@ -74,6 +74,19 @@ impl Figures {
         }
         let figures = parts.join(" │ ").chars().take(columns).collect();
         iter::once(figures).chain(below).collect()
+    }
+
+    fn counts(&self) -> String {
+        let Progress { completed, requeued, dead_lettered, .. } = self.progress;
+        let done = thousands(completed);
+        match self.mode {
+            Mode::Report => format!("{done} done {} left to SQS", thousands(left(&self.progress))),
+            _ => format!(
+                "{done} done {} retried {} dead",
+                thousands(requeued),
+                thousands(dead_lettered)
+            ),
+        }
     }
 
     fn queue(&self) -> String {
@@ -133,6 +146,12 @@ impl Rate {
     }
 }
 
+/// The receives of messages that SQS keeps. In the mode `report`, these are all that did not
+/// complete.
+pub(super) fn left(progress: &Progress) -> u64 {
+    progress.requeued + progress.dead_lettered + progress.waiting
+}
+
 /// `503` for `status 503`: a reason in few words.
 pub(super) fn brief(reason: &str) -> String {
     reason.strip_prefix("status ").unwrap_or(reason).to_owned()
@@ -162,7 +181,9 @@ mod tests {
             waiting: Some(1_204),
             rate: Some(52),
             progress,
+            mode: Mode::Requeue,
             running: 8,
+            next_due: Some(Duration::from_secs(9)),
             holds: vec![open(21, "status 503")],
         }
     }
@@ -196,6 +217,12 @@ mod tests {
         assert_eq!(free.lines(80), [running]);
         let narrow = "orders 1,204 waiting │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(64), [narrow]);
+        let idle = Figures { running: 0, ..free };
+        let due = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
+        assert_eq!(idle.lines(80), [due]);
+        let report = Figures { mode: Mode::Report, next_due: None, ..idle };
+        let left = "orders 1,204 waiting │ 52/s │ 1,310 done 100 left to SQS";
+        assert_eq!(report.lines(80), [left]);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::maybe_done;
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{DeadLetterMode, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
+use requeue::{
+    DeadLetterMode, Mode, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+};
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -154,7 +156,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let target_text = target.to_string();
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
-    let dead_letter = config.settings.dead_letter.clone();
+    let (dead_letter, mode) = (config.settings.dead_letter.clone(), config.settings.mode);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
     let sqs = observed(queue.clone());
@@ -170,6 +172,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         target: target_text,
         shutdown_timeout: arguments.shutdown_timeout,
         dead_letter,
+        mode,
         has_dead_letter_queue: !arguments.without_dead_letter_queue,
     })
 }
@@ -188,6 +191,7 @@ struct Started {
     target: String,
     shutdown_timeout: Duration,
     dead_letter: DeadLetterMode,
+    mode: Mode,
     /// `false` if the worker did not insist on one.
     has_dead_letter_queue: bool,
 }
@@ -230,7 +234,7 @@ impl Started {
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
         let notes: Vec<String> = on_the_way.into_iter().chain(results).collect();
-        view.end(ended, &notes);
+        view.end(ended, self.mode, &notes);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -239,6 +243,7 @@ impl Started {
     /// Where SQS moves the messages, a worker that ends leaves some behind.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
         let what = match self.dead_letter {
+            _ if self.mode == Mode::Report => return None,
             DeadLetterMode::Redrive => "messages",
             DeadLetterMode::Annotate => "copies of messages",
             _ => return None,

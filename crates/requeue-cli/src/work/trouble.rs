@@ -23,6 +23,9 @@ const OF_CREDENTIALS: [&str; 9] = [
     "UnrecognizedClientException",
 ];
 
+/// The library's code for a message whose copy would be longer than SQS allows.
+const TOO_LONG: &str = "MessageTooLong";
+
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, without the URL if that
 /// has more columns.
 pub(super) fn of_target(
@@ -77,9 +80,23 @@ pub(super) fn of_silence(silence: &Silence, columns: usize) -> String {
 }
 
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS delivers these messages again`, and
-/// `SQS refuses sqs:DeleteMessage` if the permission is missing.
+/// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
+/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; SQS delivers these messages again`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
-    let Unsettled { action, queue, code, messages, .. } = unsettled;
+    let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
+    if code == TOO_LONG {
+        let no_room = format!("no room for the retry fields ×{messages}");
+        let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
+        return fitting(
+            [
+                format!("{no_room}{last}; SQS delivers these messages again"),
+                format!("{no_room}{last}; delivered again"),
+                format!("{no_room}{last}"),
+                no_room,
+            ],
+            columns,
+        );
+    }
     let counted = format!(": {code} ×{messages}");
     let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
     let (long, short) = match action {
@@ -183,8 +200,8 @@ mod tests {
         let unsettled = |code| {
             let sqs = Sqs::default();
             sqs.refused("sqs:DeleteMessage", "orders", code);
-            sqs.not_settled(None, 3);
-            sqs.not_settled(Some(code), 1);
+            sqs.not_settled(None, None, 3);
+            sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
             sqs.unsettled().expect("messages")
         };
         let target = |next_try, columns| of_target("http://a/", &refused, next_try, columns);
@@ -222,6 +239,10 @@ mod tests {
             (
                 of_receiving("orders", &receiving("AccessDenied", 10), None, 50),
                 "SQS refuses sqs:ReceiveMessage: AccessDenied ×3",
+            ),
+            (
+                of_unsettled(&unsettled("MessageTooLong"), 79),
+                "no room for the retry fields ×4, last in 3f9a1c2e; delivered again",
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),

@@ -1,14 +1,12 @@
 //! `--verbose`: a line for each message, without its body.
 
 use jiff::Timestamp;
+use requeue::Mode;
 
 use super::line::brief;
 use super::screen::{Screen, clock_time, columns};
 use super::trouble::cut;
-use crate::observe::{Event, Events, Kind};
-
-/// The characters of an id in a line.
-const ID: usize = 8;
+use crate::observe::{Event, Events, Kind, short_id};
 
 /// Where the lines go.
 pub(super) enum Lines {
@@ -19,7 +17,7 @@ pub(super) enum Lines {
 
 impl Lines {
     /// Writes a line for each message, until the worker ends.
-    pub(super) async fn write(&self, events: &Events) {
+    pub(super) async fn write(&self, events: &Events, mode: Mode) {
         let mut reader = events.read_from(0);
         loop {
             let batch = reader.next().await;
@@ -27,16 +25,16 @@ impl Lines {
                 tracing::warn!(events = batch.missed, "too many messages to show each");
             }
             for event in batch.events {
-                self.write_one(&event);
+                self.write_one(&event, mode);
             }
         }
     }
 
     /// The messages since the last line.
-    fn write_one(&self, event: &Event) {
+    fn write_one(&self, event: &Event, mode: Mode) {
         match self {
             Self::Terminal(screen) => {
-                if let Some(line) = line(event, columns()) {
+                if let Some(line) = line(event, mode, columns()) {
                     // A lost terminal does not end the worker.
                     let _ = screen.above(&format!("{line}\n"));
                 }
@@ -59,7 +57,7 @@ fn is_done(event: &Event) -> bool {
 
 /// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
 /// call if that has more columns, and without the end of a reason that is longer still.
-fn line(event: &Event, columns: usize) -> Option<String> {
+fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
     let reason = event.reason.as_deref().map(brief);
     let because = || reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
     let delay = event.delay.map(|secs| format!(" {secs} s")).unwrap_or_default();
@@ -72,11 +70,13 @@ fn line(event: &Event, columns: usize) -> Option<String> {
         ),
         Kind::Deferred => format!("deferred{delay}{}", because()),
         Kind::Released => format!("left to SQS{}", because()),
+        // SQS delivers it again.
+        Kind::GivenUp if mode == Mode::Report => format!("left to SQS{}", because()),
         Kind::GivenUp => format!("given up{}", because()),
         _ => return None,
     };
     let at = Timestamp::from_millisecond(i64::try_from(event.at).ok()?).ok()?;
-    let id: String = event.ids.original.chars().take(ID).collect();
+    let id = short_id(&event.ids.original);
     let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
     let attempt = event.attempt.unwrap_or(1);
     let line = format!("{}  {id}  attempt {attempt}  {result}", clock_time(at));
@@ -104,7 +104,7 @@ mod tests {
                 delay,
                 ..Event::now(kind, ids)
             };
-            line(&Event { at: 43_445_000, ..event.reason(reason) }, columns)
+            line(&Event { at: 43_445_000, ..event.reason(reason) }, Mode::Requeue, columns)
         };
         let of = |kind, class, reason, delay| of_width(kind, class, reason, delay, 79);
         let temporary = Some(FailureClass::Temporary);

@@ -5,7 +5,7 @@ use std::iter;
 use std::time::Duration;
 
 use axum::Router;
-use requeue::{Progress, ScopeHold, init_logging_observed};
+use requeue::{Mode, Progress, ScopeHold, init_logging_observed};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, interval_at};
 
@@ -13,7 +13,7 @@ use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
-use super::line::{Figures, HoldFigure, Rate};
+use super::line::{Figures, HoldFigure, Rate, left};
 use super::screen::{self, LogAbove, Screen};
 use super::trouble::{self, TargetLog};
 use super::verbose::Lines;
@@ -121,14 +121,18 @@ impl View {
                 depth.keep_asking(&started.sqs, &started.queue).await;
             }
         };
-        tokio::join!(self.show_messages(), self.show_state(started, stop, &depth), asking);
+        tokio::join!(
+            self.show_messages(started.mode),
+            self.show_state(started, stop, &depth),
+            asking
+        );
     }
 
     /// The last line, and notes below it.
-    pub(super) fn end(&self, progress: Progress, notes: &[String]) {
+    pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String]) {
         if let Some(screen) = &self.screen {
             let columns = Some(screen::columns());
-            let closing = closing(&progress);
+            let closing = closing(&progress, mode);
             let lines = iter::once(&closing).chain(notes);
             let lines: Vec<String> = lines.map(|line| wrapped(line, columns) + "\n").collect();
             screen.draw(vec![lines.concat()]);
@@ -139,10 +143,10 @@ impl View {
         }
     }
 
-    async fn show_messages(&self) {
+    async fn show_messages(&self, mode: Mode) {
         let Some(events) = self.events.as_ref().filter(|_| self.is_verbose) else { return };
         let lines = self.screen.clone().map_or(Lines::Log, Lines::Terminal);
-        lines.write(events).await;
+        lines.write(events, mode).await;
     }
 
     async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
@@ -217,7 +221,9 @@ impl View {
             waiting: depth.waiting(in_hand),
             rate,
             progress,
+            mode: started.mode,
             running: self.observer.running(),
+            next_due: self.observer.next_due().map(|(due, _)| due),
             holds: holds.iter().map(figure).collect(),
         }
     }
@@ -255,9 +261,9 @@ fn not_settled(progress: &Progress) -> u64 {
     received.saturating_sub(completed + requeued + dead_lettered + waiting)
 }
 
-/// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`. A message that was received
-/// twice counts twice.
-fn closing(progress: &Progress) -> String {
+/// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`, or in the mode `report`
+/// `4 receives: 2 done, 2 left to SQS`. A message that was received twice counts twice.
+fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
         *progress;
     let s = if received == 1 { "" } else { "s" };
@@ -267,15 +273,19 @@ fn closing(progress: &Progress) -> String {
         0 => String::new(),
         count => format!(", {count} not settled, which SQS delivers again"),
     };
-    format!(
-        "{received} receive{s}: {completed} done{not_deleted}, {requeued} to retry, {dead_lettered} \
-         given up, {waiting} deferred or released{not_settled}"
-    )
+    let others = match mode {
+        Mode::Report => format!("{} left to SQS", left(progress)),
+        _ => {
+            format!("{requeued} to retry, {dead_lettered} given up, {waiting} deferred or released")
+        }
+    };
+    format!("{received} receive{s}: {completed} done{not_deleted}, {others}{not_settled}")
 }
 
 /// The state for the page.
 fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = figures.progress;
+    let is_report = figures.mode == Mode::Report;
     let hold = |hold: HoldFigure| LiveHold {
         scope: hold.scope.to_string(),
         why: hold.why.as_str(),
@@ -294,6 +304,7 @@ fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop
             retried: requeued,
             dead: dead_lettered,
             deferred: waiting,
+            left: is_report.then(|| left(&figures.progress)),
         }),
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,

@@ -105,9 +105,13 @@ class Screen {
   take(data) {
     if (data.state) {
       this.state = data.state;
+      this.messages.keepsFailures = typeof data.state.counts?.left === "number";
     } else {
       // Another start of the command has other events.
-      if (this.run !== null && this.run !== data.run) this.messages = new Messages();
+      if (this.run !== null && this.run !== data.run) {
+        const { keepsFailures } = this.messages;
+        this.messages = Object.assign(new Messages(), { keepsFailures });
+      }
       this.run = data.run;
       this.next = data.next;
       this.messages.missed += data.missed;
@@ -150,9 +154,10 @@ class Screen {
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
     replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
     const { counts } = state;
+    const isReport = typeof counts?.left === "number";
     const figures = [
       ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
-      ["done", counts?.done], ["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead], ["dead", state.dead],
+      ["done", counts?.done], ...(isReport ? [["left to SQS", counts.left]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));

@@ -22,6 +22,8 @@ export class Messages {
     this.deferral = null;
     this.missed = 0;
     this.received = 0;
+    // In the mode report SQS delivers each failed message again.
+    this.keepsFailures = false;
   }
 
   add(event) {
@@ -57,8 +59,8 @@ export class Messages {
         if (!isGivenUp) this.set(message, "received");
         break;
       case "called":
-        // It was redriven, so its attempts are new ones.
-        if (isGivenUp) message.failed = 0;
+        // It was redriven, so its attempts are new ones. In the mode report no attempt has a number.
+        if (isGivenUp || this.keepsFailures) message.failed = 0;
         message.copy = event.messageId;
         message.attempt = event.attempt ?? message.attempt;
         this.set(message, "in a call");
@@ -78,7 +80,8 @@ export class Messages {
         break;
       case "given-up":
         if (event.class) this.fail(message, event);
-        this.giveUp(message);
+        if (this.keepsFailures) this.set(message, "left to SQS");
+        else this.giveUp(message);
         break;
       case "copied":
         message.replaced = message.copy ?? message.replaced;
@@ -88,6 +91,8 @@ export class Messages {
         break;
       case "released":
       case "kept":
+        // Its copy was not sent.
+        if (event.class) this.fail(message, event);
         // On an earlier receive, of which the events may be left out.
         if (/^(annotated|given-up)/.test(event.reason ?? "")) this.giveUp(message);
         else if (isCurrent && !isGivenUp) this.set(message, "left to SQS");
