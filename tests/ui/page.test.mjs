@@ -623,3 +623,22 @@ test("serve and its page know the same queue", async () => {
   await tab.getByText("read-only", { exact: true }).waitFor();
   await tab.close();
 });
+
+test("a page in front of an SQS that does not respond shows what it has, and why it waits", async () => {
+  const { sqs, ui } = await letters([1, 2, 3].map(world.deadLetter));
+  const tab = await open(ui);
+  await look(tab);
+  await messages(tab).waitFor({ state: "hidden" });
+  sqs.child.kill("SIGSTOP");
+  try {
+    await tab.reload();
+    await groups(tab).waitFor({ timeout: 5_000 });
+    await tab.getByText("SQS does not respond about").waitFor();
+    await tab.getByRole("button", { name: "Look again" }).click();
+    await tab.getByText(/no response from SQS for \d+ s/).waitFor();
+  } finally {
+    sqs.child.kill("SIGCONT");
+  }
+  await groups(tab).waitFor();
+  await tab.close();
+});

@@ -40,7 +40,7 @@ export async function serve(...args) {
   const names = ["SQS", "queue", "dead letters", ...(args.length > 0 ? ["page"] : [])];
   const served = await start(["serve", "--port", "0", "--sqs-port", "0", ...args], names);
   const endpoint = served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "");
-  return { endpoint, queue: served.queue, deadLetters: served["dead letters"], page: served.page };
+  return { endpoint, queue: served.queue, deadLetters: served["dead letters"], page: served.page, child: served.child };
 }
 
 export async function page(sqs, ...args) {

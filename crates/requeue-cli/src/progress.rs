@@ -52,6 +52,8 @@ pub(crate) struct ProgressState {
     /// `None` if the number is not known. SQS's counts are approximate, so `done` may exceed it.
     pub(crate) total: Option<u64>,
     pub(crate) failed: u64,
+    /// What a person has to know after the end, as of messages that stay hidden.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Tells the watchers of a long command where it is. If it is dropped, its line disappears, and the
@@ -102,6 +104,12 @@ impl CommandProgress {
     pub(crate) fn done(&self, done: impl TryInto<u64>) {
         let done = done.try_into().unwrap_or(u64::MAX);
         self.state.send_modify(|state| state.done = done);
+    }
+
+    /// Notes a text for the terminal, and for watchers after the end.
+    pub(crate) fn note(&self, text: String) {
+        output::note(format_args!("note: {text}"));
+        self.state.send_modify(|state| state.notes.push(plain(text)));
     }
 
     pub(crate) fn failed(&self, failed: u64) {

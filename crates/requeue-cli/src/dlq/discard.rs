@@ -219,6 +219,7 @@ pub(crate) async fn delete(
             Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
         .await;
+    scan.ended_by(deleted.error.as_ref());
     scan.release().await;
     match walked {
         Ok(looked) => {

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::held::{CutGroups, HeldMessages};
 use super::letter::Letter;
+use super::messages;
 use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::{Described, Sqs};
 use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
-use super::{messages, note};
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -60,6 +60,8 @@ pub(crate) struct Scan<'a> {
     progress: &'a CommandProgress,
     /// Whether the progress counts the messages seen. Otherwise the caller counts.
     counts_seen: bool,
+    /// The error that ended the work. Making messages visible may take minutes after it.
+    error: Option<String>,
 }
 
 impl<'a> Scan<'a> {
@@ -89,6 +91,7 @@ impl<'a> Scan<'a> {
             given_back: 0,
             progress,
             counts_seen: true,
+            error: None,
         };
         scan.visibility = scan.time_for(LEAST_RATE);
         scan
@@ -135,6 +138,22 @@ impl<'a> Scan<'a> {
     /// Hands over every message once. The caller must call [`release`](Self::release) afterwards in
     /// any case.
     pub(crate) async fn walk(
+        &mut self,
+        visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
+    ) -> Result<ScanResult, Error> {
+        let walked = self.walk_all(visit).await;
+        self.ended_by(walked.as_ref().err());
+        walked
+    }
+
+    /// Notes the error that ended the work, if one did.
+    pub(crate) fn ended_by(&mut self, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.error = Some(error.to_string());
+        }
+    }
+
+    async fn walk_all(
         &mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
     ) -> Result<ScanResult, Error> {
@@ -342,7 +361,8 @@ impl<'a> Scan<'a> {
     /// `false`.
     pub(crate) async fn release(&mut self) -> bool {
         let held = self.held.take();
-        self.progress.step(format!("making {} visible again", messages(held.len())));
+        let error = self.error.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
+        self.progress.step(format!("{error}making {} visible again", messages(held.len())));
         let handles: Vec<&str> = held.iter().map(String::as_str).collect();
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);
@@ -374,14 +394,14 @@ impl<'a> Scan<'a> {
         }
         if let Some(why) = why {
             let mins = self.visibility.as_secs().div_ceil(60);
-            note(&format!(
+            self.progress.note(format!(
                 "{} stay hidden for at most {mins} minutes and then become visible again: {why}",
                 messages(hidden)
             ));
         }
         if self.was_late {
             let mins = self.visibility.as_secs().div_ceil(60);
-            note(&format!(
+            self.progress.note(format!(
                 "SQS responded late, so it may hide further messages for at most {mins} minutes"
             ));
         }

@@ -143,6 +143,7 @@ mod tests {
             done: 4_000,
             total: Some(12_000),
             failed: 3,
+            notes: Vec::new(),
         };
         let pace = Pace {
             elapsed: Duration::from_secs(9),

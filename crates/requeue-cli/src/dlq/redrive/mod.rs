@@ -223,6 +223,7 @@ async fn copy_all(
     };
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
     redrive.copies = copier.tally;
+    scan.ended_by(redrive.copies.fatal.as_ref());
     let is_released = scan.release().await;
     redrive.unseen = scan.broken_off();
     let looked = walked?;

@@ -29,7 +29,7 @@ export function deadLetters(root, page) {
 
 class Screen {
   constructor(root) {
-    this.facts = h("div");
+    this.facts = h("div", {}, h("p", { class: "muted" }, "Asking SQS about the queue."));
     this.work = h("div");
     this.result = h("div");
     this.list = h("div");
@@ -133,6 +133,8 @@ class Screen {
       this.result.append(h("section", { class: "latest", tabindex: "-1", "aria-label": "Latest result" }, h("h2", {}, title(latest)), resultOf(latest)));
       if (latest.result) this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
     }
+    const { job } = this.queue;
+    if (job && !job.isRunning) this.result.append(...job.progress.notes.map((text) => h("p", { class: "warning" }, text)));
     const others = earlier(latest ? results.slice(1) : results);
     if (others) this.result.append(others);
   }
@@ -145,13 +147,14 @@ class Screen {
     this.chosen = { groups: new Set(), messages: new Map() };
     if (isLost) this.list.append(h("p", { class: "warning", role: "alert" }, "Another tab worked on the queue, so nothing is chosen here any longer."));
     if (!snapshot) return;
-    if (!snapshot.isReleased) {
+    const notes = this.queue.job?.progress.notes ?? [];
+    if (!snapshot.isReleased && notes.length === 0) {
       this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
     }
     if (!snapshot.isComplete) {
       const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
       if (snapshot.isStopped) this.list.append(h("p", { class: "warning" }, `The look was stopped. ${missed}`));
-      else this.list.append(h("p", { class: "warning" }, `${missed} Another reader hides them, such as a redrive that was killed. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
+      else this.list.append(h("p", { class: "warning" }, `${missed} They are hidden by another reader, or by a look or a redrive that could not make them visible again. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
     }
     if (snapshot.count === 0) {
       this.list.append(h("p", { class: "empty" }, snapshot.isStopped ? "No message was looked at." : "The queue has no visible message."));

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 mod result;
 mod screen;
@@ -30,6 +32,8 @@ use crate::dlq::letter::Letter;
 use crate::dlq::redrive::CopyOptions;
 use crate::dlq::{DeadLetters, export};
 
+/// How long the screen waits for SQS. Results and the list need no response of it.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Messages of a redrive in a second. Source: as for `requeue dlq redrive --rate`.
 const MAX_RATE: u16 = 500;
 
@@ -85,12 +89,16 @@ type Shared = State<Arc<Screen>>;
 type Responded = Result<Response, FailedRequest>;
 
 async fn show(State(screen): Shared) -> Response {
-    let DeadLetters { queue, source, .. } = &screen.queue.dead_letters;
+    let dead_letters = &screen.queue.dead_letters;
+    let DeadLetters { queue, source, .. } = dead_letters;
+    let warnings = timeout(PATIENCE, dead_letters.warnings()).await.unwrap_or_else(|_| {
+        vec![format!("SQS does not respond about {}, so warnings may be missing", queue.arn.name())]
+    });
     let snapshot = screen.state().snapshot.clone();
     server::json(&ScreenJson {
         queue: queue.arn.to_string(),
         source: source.as_ref().map(ToString::to_string),
-        warnings: screen.queue.dead_letters.warnings().await,
+        warnings,
         may_redrive: screen.may_redrive,
         snapshot: snapshot.as_ref().map(|snapshot| snapshot.json()),
         job: screen.job.json(),
