@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use crate::dlq::messages;
 use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
 use crate::message::GivenMessage;
@@ -63,11 +64,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Stop::end_at_once()?;
-    runtime.block_on(send(arguments))
+    let stop = Stop::end_at_once()?;
+    runtime.block_on(send(arguments, &stop))
 }
 
-async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
+async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     let message = &arguments.message;
     let body = message.body()?;
     if body.is_empty() {
@@ -86,7 +87,8 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
         message.attributes().into_iter().map(|(name, value)| (name, typed(value))).collect();
     progress.step(format!("sending to {}", to.url));
     progress.count("messages", Some(message.count.into()));
-    let mut ids = Vec::new();
+    let (mut ids, mut ended) = (Vec::new(), ExitCode::SUCCESS);
+    stop.defer_end();
     for number in 1..=message.count {
         let id = arguments.deduplication_id.clone();
         let id = id.or_else(|| is_fifo.then(|| Uuid::new_v4().to_string()));
@@ -100,7 +102,21 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
             .set_message_deduplication_id(id)
             .set_delay_seconds(arguments.delay_secs());
         let running = SQS_REQUESTS.begin(Duration::ZERO);
-        let sent = request.send().await.map_err(|error| to.failed("SendMessage", &error))?;
+        let sent = tokio::select! {
+            biased;
+            sent = request.send() => sent.map_err(|error| to.failed("SendMessage", &error))?,
+            () = stop.told() => {
+                drop(progress);
+                output::note(format_args!(
+                    "note: interrupted after {} of {}; one more may have been sent, since SQS did \
+                     not respond to its request",
+                    number - 1,
+                    messages(message.count)
+                ));
+                ended = stop.exit_code(ExitCode::FAILURE);
+                break;
+            }
+        };
         drop(running);
         let id = sent.message_id().unwrap_or_default().to_owned();
         if arguments.json {
@@ -116,7 +132,7 @@ async fn send(arguments: &Arguments) -> Result<ExitCode, Error> {
         let told = output::json(&json!({ "queue": to.queue, "messageIds": ids }));
         told.inspect_err(|_| errln!("messages sent: {}", ids.join(", ")))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ended)
 }
 
 /// The queue of the messages.

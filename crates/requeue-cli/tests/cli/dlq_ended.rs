@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use requeue::embedded::Fault;
@@ -63,6 +63,32 @@ async fn messages_that_came_after_a_signal_do_not_count_as_looked_at() {
         assert!(!file.exists() && world.counts() == (5, 0), "{said}");
         world.assert_all_visible();
     }
+}
+
+#[tokio::test]
+async fn an_interrupted_send_tells_how_many_messages_were_sent() {
+    let world = World::filled("annotate").await;
+    let before = world.sqs.call_count("SendMessage");
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        "SendMessage" if call.of_operation == before + 3 => Fault::Hang,
+        _ => Fault::None,
+    });
+    let url = world.url(&world.queue);
+    let child = Command::new(env!("CARGO_BIN_EXE_requeue"))
+        .args(["send", "--queue", &url, "--count", "5", "{}"])
+        .env_clear()
+        .envs(world.variables())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until(|| world.sqs.call_count("SendMessage") >= before + 3).await;
+    signal(&child, "-INT");
+    let (code, said) = ended(child).await;
+    let words = "note: interrupted after 2 of 5 messages; one more may have been sent, since SQS did \
+                 not respond to its request\n";
+    assert!(code == Some(130) && said.ends_with(words), "{said}");
+    assert_eq!(said.lines().count(), 3, "an id for each: {said}");
 }
 
 #[test]

@@ -188,7 +188,7 @@ class Screen {
     const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
     const isLate = deferral && clock - deferral.at < 10_000;
     if (isLate) texts.push(`A message was deferred ${span(clock - deferral.at)} ago: ${deferral.reason ?? "no reason given"}.`);
-    return texts.length > 0 ? texts : ["None, by the log of the function."];
+    return texts.length > 0 ? texts : ["The log of the function tells of none."];
   }
 
   drawSums(clock) {
