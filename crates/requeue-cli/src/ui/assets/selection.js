@@ -1,7 +1,7 @@
 // The bar of the chosen messages: export, redrive by a plan, and discard.
 
 import { send } from "/api.js";
-import { count, h } from "/dom.js";
+import { count, h, span } from "/dom.js";
 
 const ROOT = "/api/dead-letters";
 // Kept from one list to the next.
@@ -41,8 +41,8 @@ export function selectionBar(root, queue, act) {
     const { selection, count: messages } = await select();
     const options = { rate: rate.value ? Number(rate.value) : null, freshBudget: fresh.checked };
     const lines = await send(`${ROOT}/selections/${selection}/plan`, options);
-    const pace = options.rate ? `At most ${count(options.rate, "message")} in a second.` : "Without a limit of the rate.";
-    const fate = options.freshBudget ? "Each starts with a fresh budget." : null;
+    const pace = options.rate ? `At most ${count(options.rate, "message")} in a second, so it takes at least ${span(Math.max(1, Math.ceil(messages / options.rate)) * 1000)}.` : "Without a limit of the rate.";
+    const fate = options.freshBudget ? "Fresh budget: each message begins with all retries and all its time." : null;
     ask(root, {
       title: "Plan: nothing has changed yet",
       lines: [...lines, ...kinds],
@@ -60,7 +60,7 @@ export function selectionBar(root, queue, act) {
       lines: [`${count(messages, "message")} would be deleted from ${name}`, ...kinds],
       notes: [
         "The command first writes the messages to a new file in the directory where it was started. The result names the file.",
-        "Only this file can bring the messages back, with requeue dlq import.",
+        "The file, or an export, can bring the messages back, with requeue dlq import.",
       ],
       action: "Delete",
       kind: "danger",
