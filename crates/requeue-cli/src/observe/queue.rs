@@ -1,6 +1,7 @@
 //! A queue that tells which messages are received, sent, deleted and hidden.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct ObservedQueue<Q> {
     source: String,
     observer: Observer,
     in_flight: Mutex<InFlight>,
+    /// The visibility timeout of the last receive, in seconds.
+    visibility: AtomicU64,
 }
 
 /// The ids of the messages in flight by their receipt handles.
@@ -34,7 +37,8 @@ struct InFlight {
 
 impl<Q> ObservedQueue<Q> {
     pub(crate) fn new(queue: Q, source: &QueueArn, observer: Observer) -> Self {
-        Self { queue, source: source.name().to_owned(), observer, in_flight: Mutex::default() }
+        let source = source.name().to_owned();
+        Self { queue, source, observer, in_flight: Mutex::default(), visibility: AtomicU64::new(0) }
     }
 
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
@@ -144,7 +148,12 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         let confirmed = self.queue.change_visibility(queue, entries).await;
         self.note(queue, "sqs:ChangeMessageVisibility", &confirmed);
         let confirmed = confirmed?;
+        // A message in hand is hidden for the visibility timeout again and again.
+        let visibility = self.visibility.load(Ordering::Relaxed);
         for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {
+            if confirmation.is_ok() && ![0, visibility].contains(&delay.as_secs()) {
+                self.observer.due_in(*delay);
+            }
             if confirmation.is_ok()
                 && let Some(ids) = self.in_flight().ids.get(*handle).cloned()
             {
@@ -176,6 +185,7 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
+        self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
         let _request = self.observer.sqs().request(ask.wait);
         let records = self.queue.receive(queue, ask).await?;
         if self.observer.is_read() {
