@@ -36,7 +36,7 @@ mod verbose;
 mod view;
 
 use banner::Banner;
-use line::seconds;
+use line::{left, seconds};
 use screen::Screen;
 use view::View;
 
@@ -242,13 +242,20 @@ impl Started {
 impl Started {
     /// Where SQS moves the messages, a worker that ends leaves some behind.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
+        let queue = self.queue.name();
+        if self.mode == Mode::Report {
+            return (left(&progress) > 0).then(|| {
+                format!(
+                    "note: SQS delivers the failed messages of {queue} again, and moves them by the \
+                     queue's redrive policy"
+                )
+            });
+        }
         let what = match self.dead_letter {
-            _ if self.mode == Mode::Report => return None,
             DeadLetterMode::Redrive => "messages",
             DeadLetterMode::Annotate => "copies of messages",
             _ => return None,
         };
-        let queue = self.queue.name();
         let if_any = if self.has_dead_letter_queue { "" } else { ", if there is one" };
         (progress.dead_lettered > 0).then(|| {
             format!(

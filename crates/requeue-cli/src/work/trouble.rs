@@ -81,7 +81,7 @@ pub(super) fn of_silence(silence: &Silence, columns: usize) -> String {
 
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS delivers these messages again`, and
 /// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
-/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; SQS delivers these messages again`.
+/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
     if code == TOO_LONG {
@@ -89,8 +89,8 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
         return fitting(
             [
-                format!("{no_room}{last}; SQS delivers these messages again"),
-                format!("{no_room}{last}; delivered again"),
+                format!("{no_room}{last}; left to SQS and its redrive policy"),
+                format!("{no_room}{last}; left to SQS"),
                 format!("{no_room}{last}"),
                 no_room,
             ],
@@ -242,7 +242,7 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("MessageTooLong"), 79),
-                "no room for the retry fields ×4, last in 3f9a1c2e; delivered again",
+                "no room for the retry fields ×4, last in 3f9a1c2e; left to SQS",
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
