@@ -48,6 +48,7 @@ pub(crate) struct LiveCounts {
     pub(crate) deferred: u64,
     /// In the mode `report`: the receives after which SQS keeps the message. It has no retries, and
     /// gives nothing up.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
 }
 
