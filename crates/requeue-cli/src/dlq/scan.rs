@@ -402,7 +402,7 @@ impl<'a> Scan<'a> {
         if self.was_late {
             let mins = self.visibility.as_secs().div_ceil(60);
             self.progress.note(format!(
-                "SQS responded late, so it may hide further messages for at most {mins} minutes"
+                "SQS responded late, so it may hide messages that are missing here for at most {mins} minutes"
             ));
         }
         hidden == 0

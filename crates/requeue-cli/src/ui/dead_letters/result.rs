@@ -102,7 +102,8 @@ impl JobEnd {
         if self.error.is_some() {
             "the job ended before this message"
         } else {
-            "not received: another reader holds it, or it is no longer in the queue"
+            "not received: another reader holds it, SQS's response with it was lost, or it is no \
+             longer in the queue"
         }
     }
 }
