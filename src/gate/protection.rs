@@ -115,13 +115,28 @@ impl Protection {
         if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
-        Ok(Permit { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
+        Ok(Permit {
+            protection: Arc::clone(self),
+            scope,
+            caller,
+            probes: Some(hold.number),
+            despite: None,
+        })
     }
 
     /// A permit for a message that is not to be held.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
-        Permit { protection: Arc::clone(self), scope, caller, probes: None }
+        Permit { protection: Arc::clone(self), scope, caller, probes: None, despite: None }
+    }
+
+    /// A permit for a message that calls despite a hold. Its success closes an open circuit, but
+    /// ends no pause, which the service asked for.
+    pub(crate) fn permit_despite(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
+        let open = self.scopes().get(&scope).filter(|health| health.is_open()).map(Health::current);
+        let mut permit = self.permit(scope, caller);
+        permit.despite = open.flatten();
+        permit
     }
 
     /// Notes the result of a call.
@@ -144,7 +159,7 @@ impl Protection {
                 health.hold = Some(Hold::pause(self.number(), now, length));
                 was_open.then_some(Change::Closed)
             }
-            (Reply::Alive | Reply::Paused(_), _) if is_free => {
+            (Reply::Alive | Reply::Paused(_), _) if is_free || hold == permit.despite => {
                 let health = scopes.get_mut(&permit.scope)?;
                 let was_open = health.is_open();
                 health.answer();
@@ -220,6 +235,8 @@ pub(crate) struct Permit {
     caller: Caller,
     /// The hold that this call probes.
     probes: Option<u64>,
+    /// The open circuit despite which it calls.
+    despite: Option<u64>,
 }
 
 impl Permit {

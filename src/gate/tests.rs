@@ -639,3 +639,22 @@ fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
         assert_eq!(delivery.strategy == Strategy::Visibility, waits, "{sender} {body}");
     }
 }
+
+#[test]
+fn a_success_despite_a_hold_closes_an_open_circuit_and_ends_no_pause() {
+    let failing = |reply| {
+        let protection = protection();
+        for _ in 0..20 {
+            protection.permit(ALL, somebody()).give_back(reply, at(0));
+        }
+        protection
+    };
+    let circuit = failing(Reply::Down);
+    let before = circuit.permit(ALL, somebody());
+    assert_eq!(before.give_back(Reply::Alive, at(0)), None, "it may have begun before the hold");
+    let despite = circuit.permit_despite(ALL, somebody());
+    assert_eq!(despite.give_back(Reply::Alive, at(0)), Some(Change::Closed));
+    let paused = failing(Reply::Paused(secs(10)));
+    paused.permit_despite(ALL, somebody()).give_back(Reply::Alive, at(0));
+    assert_eq!(paused.holds(at(1)).len(), 1);
+}

@@ -252,7 +252,7 @@ where
         };
         let mut permit = match admitted {
             // It calls in any case. If a permit to probe was free, its call counts as a probe.
-            Err(_) if !may_be_held => protection.permit(scope, caller),
+            Err(_) if !may_be_held => protection.permit_despite(scope, caller),
             Ok(permit) => permit,
             Err(held) => return self.held(held, &call).await,
         };
