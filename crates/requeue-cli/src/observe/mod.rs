@@ -2,7 +2,7 @@
 //! and a queue, and a layer that reads the library's log. Nothing here holds a body, an attribute or
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,8 +37,8 @@ struct Inner {
     succeeded: AtomicU64,
     downstream: Mutex<Downstream>,
     sqs: Sqs,
-    /// The number of messages that are due in a second, for the seconds to come.
-    due: Mutex<BTreeMap<u64, u32>>,
+    /// The seconds to come in which a message is due.
+    due: Mutex<BTreeSet<u64>>,
 }
 
 impl Observer {
@@ -105,23 +105,21 @@ impl Observer {
     /// Notes a message that becomes visible after the delay.
     fn due_in(&self, delay: Duration) {
         let (mut due, now) = self.due_from_now();
-        *due.entry(now.saturating_add(delay.as_secs())).or_default() += 1;
+        due.insert(now.saturating_add(delay.as_secs()));
     }
 
-    /// The time until the next message that this process has delayed, and the number of such
-    /// messages.
-    pub(crate) fn next_due(&self) -> Option<(Duration, u64)> {
+    /// The time until the next message that this process has delayed.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
         let (due, now) = self.due_from_now();
-        let (first, _) = due.first_key_value()?;
-        let count = due.values().map(|count| u64::from(*count)).sum();
-        Some((Duration::from_secs(first.saturating_sub(now)), count))
+        let first = due.first()?;
+        Some(Duration::from_secs(first.saturating_sub(now)))
     }
 
     /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
-    fn due_from_now(&self) -> (MutexGuard<'_, BTreeMap<u64, u32>>, u64) {
+    fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
         let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
         let now = epoch_millis(Clock::system().now()) / 1_000;
-        while due.first_entry().is_some_and(|first| *first.key() < now) {
+        while due.first().is_some_and(|first| *first < now) {
             due.pop_first();
         }
         (due, now)

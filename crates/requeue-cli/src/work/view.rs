@@ -223,7 +223,7 @@ impl View {
             progress,
             mode: started.mode,
             running: self.observer.running(),
-            next_due: self.observer.next_due().map(|(due, _)| due),
+            next_due: self.observer.next_due(),
             holds: holds.iter().map(figure).collect(),
         }
     }
@@ -251,7 +251,7 @@ impl View {
     /// retry.
     fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
         let held = holds.first().map(|hold| hold.rest);
-        held.or_else(|| self.observer.next_due().map(|(due, _)| due))
+        held.or_else(|| self.observer.next_due())
     }
 }
 
