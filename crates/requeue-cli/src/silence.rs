@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use requeue::queue::{CallError, CallErrorKind};
 use tokio::time::Instant;
 
 /// A response may take so long.
@@ -18,9 +19,19 @@ struct Running {
     /// When the response to each request was due.
     due: BTreeMap<u64, Instant>,
     last: u64,
+    /// The requests since the last response that ended without one.
+    lost: Option<Lost>,
 }
 
-/// A running request. The service has responded if it is dropped.
+#[derive(Clone, Copy)]
+struct Lost {
+    /// When the first response was due.
+    due: Instant,
+    /// When the last of them ended.
+    ended: Instant,
+}
+
+/// A running request. If it is dropped before its end, there was no response.
 pub(crate) struct Request {
     requests: Requests,
     number: u64,
@@ -36,9 +47,13 @@ impl Requests {
         Request { requests: self.clone(), number }
     }
 
-    /// The time since the first response was due, if it is long.
+    /// The time since the first response was due after the last one, if it is long. The next try of
+    /// a request may follow after a pause.
     pub(crate) fn silence(&self) -> Option<Duration> {
-        let since = self.lock().due.values().min()?.elapsed();
+        let running = self.lock();
+        let is_over = |lost: &Lost| running.due.is_empty() && lost.ended.elapsed() > SILENT;
+        let lost = running.lost.filter(|lost| !is_over(lost)).map(|lost| lost.due);
+        let since = running.due.values().copied().chain(lost).min()?.elapsed();
         (since > SILENT).then_some(since)
     }
 
@@ -47,9 +62,32 @@ impl Requests {
     }
 }
 
+impl Request {
+    /// The request has this result.
+    pub(crate) fn ended<T>(self, result: Result<T, CallError>) -> Result<T, CallError> {
+        let is_lost = |error: &CallError| error.kind == CallErrorKind::Ambiguous;
+        if !result.as_ref().is_err_and(is_lost) {
+            self.responded();
+        }
+        result
+    }
+
+    /// The service has responded.
+    pub(crate) fn responded(self) {
+        let mut running = self.requests.lock();
+        running.due.remove(&self.number);
+        running.lost = None;
+    }
+}
+
 impl Drop for Request {
     fn drop(&mut self) {
-        self.requests.lock().due.remove(&self.number);
+        let mut running = self.requests.lock();
+        let now = Instant::now();
+        if let Some(due) = running.due.remove(&self.number).filter(|due| *due < now) {
+            let due = running.lost.map_or(due, |lost| lost.due.min(due));
+            running.lost = Some(Lost { due, ended: now });
+        }
     }
 }
 
@@ -66,11 +104,33 @@ mod tests {
         assert_eq!(requests.silence(), None);
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(requests.silence(), Some(Duration::from_secs(4)));
-        drop(delete);
+        delete.responded();
         assert_eq!(requests.silence(), None);
         tokio::time::advance(Duration::from_secs(9)).await;
         assert_eq!(requests.silence(), Some(Duration::from_secs(10)));
-        drop(receive);
+        receive.responded();
         assert_eq!(requests.silence(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_silence_goes_on_through_the_tries_of_a_request() {
+        let requests = Requests::default();
+        let first = requests.begin(Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(first.ended::<()>(Err(CallError::ambiguous("TimedOut"))).is_err());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(requests.silence(), Some(Duration::from_secs(10)));
+        let second = requests.begin(Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!(requests.silence(), Some(Duration::from_secs(14)));
+        drop(second);
+        tokio::time::advance(2 * SILENT).await;
+        assert_eq!(requests.silence(), None, "nothing is asked");
+        let refused = requests.begin(Duration::ZERO);
+        assert!(refused.ended::<()>(Err(CallError::answered(403, "AccessDenied"))).is_err());
+        let third = requests.begin(Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(requests.silence(), Some(Duration::from_secs(3)), "there was a response");
+        third.responded();
     }
 }

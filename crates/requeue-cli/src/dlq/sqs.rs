@@ -71,13 +71,12 @@ impl MoveTask {
 /// `SdkError` to the port's words.
 macro_rules! ask {
     ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
-        let _running = SQS_REQUESTS.begin(Duration::ZERO);
-        match timeout(CALL_TIMEOUT, $request.send()).await {
-            Ok(response) => {
-                response.map_err(|error| $sqs.refusal($operation, $queue, &call_error(&error)))
-            }
-            Err(_) => Err($sqs.refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
-        }
+        let running = SQS_REQUESTS.begin(Duration::ZERO);
+        let response = match timeout(CALL_TIMEOUT, $request.send()).await {
+            Ok(response) => response.map_err(|error| call_error(&error)),
+            Err(_) => Err(CallError::ambiguous("TimedOut")),
+        };
+        running.ended(response).map_err(|error| $sqs.refusal($operation, $queue, &error))
     }};
 }
 
@@ -291,10 +290,9 @@ async fn once<T>(
     wait: Duration,
     call: &impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
-    let _running = SQS_REQUESTS.begin(wait);
-    timeout(wait + CALL_TIMEOUT, call())
-        .await
-        .unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+    let running = SQS_REQUESTS.begin(wait);
+    let response = timeout(wait + CALL_TIMEOUT, call()).await;
+    running.ended(response.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut"))))
 }
 
 /// Calls that may take effect twice: unconfirmed entries are tried again.

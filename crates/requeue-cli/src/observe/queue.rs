@@ -107,8 +107,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let _request = self.observer.sqs().request(Duration::ZERO);
-        let confirmed = self.queue.send(queue, entries).await;
+        let request = self.observer.sqs().request(Duration::ZERO);
+        let confirmed = request.ended(self.queue.send(queue, entries).await);
         self.note(queue, "sqs:SendMessage", &confirmed);
         let confirmed = confirmed?;
         let is_dead = queue.name() != self.source;
@@ -125,8 +125,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let _request = self.observer.sqs().request(Duration::ZERO);
-        let confirmed = self.queue.delete(queue, receipt_handles).await;
+        let request = self.observer.sqs().request(Duration::ZERO);
+        let confirmed = request.ended(self.queue.delete(queue, receipt_handles).await);
         self.note(queue, DELETE, &confirmed);
         let confirmed = confirmed?;
         for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
@@ -144,8 +144,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let _request = self.observer.sqs().request(Duration::ZERO);
-        let confirmed = self.queue.change_visibility(queue, entries).await;
+        let request = self.observer.sqs().request(Duration::ZERO);
+        let confirmed = request.ended(self.queue.change_visibility(queue, entries).await);
         self.note(queue, "sqs:ChangeMessageVisibility", &confirmed);
         let confirmed = confirmed?;
         // A message in hand is hidden for the visibility timeout again and again.
@@ -174,8 +174,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
 
 impl<Q: Source> Source for ObservedQueue<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let _request = self.observer.sqs().request(Duration::ZERO);
-        let described = self.queue.describe(queue).await?;
+        let request = self.observer.sqs().request(Duration::ZERO);
+        let described = request.ended(self.queue.describe(queue).await)?;
         self.observer.sqs().responds_at(described.endpoint.as_deref());
         Ok(described)
     }
@@ -186,8 +186,8 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
-        let _request = self.observer.sqs().request(ask.wait);
-        let records = self.queue.receive(queue, ask).await?;
+        let request = self.observer.sqs().request(ask.wait);
+        let records = request.ended(self.queue.receive(queue, ask).await)?;
         if self.observer.is_read() {
             for record in &records {
                 self.received(record);
