@@ -129,6 +129,8 @@ pub struct Description {
     /// The dead-letter queue that its redrive policy names, if it has one. That queue may not
     /// exist.
     pub dead_letter_queue: Option<QueueArn>,
+    /// The number of receives after which SQS moves a message there.
+    pub max_receive_count: Option<u32>,
     /// The number of messages in any state, which SQS counts approximately.
     pub messages: u64,
     /// The time by the clock of the service, if it says so.
@@ -141,7 +143,15 @@ impl Description {
     /// An empty queue without a dead-letter queue.
     #[must_use]
     pub const fn new(arn: QueueArn, visibility: Duration) -> Self {
-        Self { arn, visibility, dead_letter_queue: None, messages: 0, date: None, endpoint: None }
+        Self {
+            arn,
+            visibility,
+            dead_letter_queue: None,
+            max_receive_count: None,
+            messages: 0,
+            date: None,
+            endpoint: None,
+        }
     }
 
     /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is
@@ -157,8 +167,10 @@ impl Description {
         ];
         let number = |name| attribute(name)?.parse::<u64>().ok();
         let visibility = Duration::from_secs(number("VisibilityTimeout")?);
+        let redrive = attribute("RedrivePolicy").map(redrive_policy).unwrap_or_default();
         Some(Self {
-            dead_letter_queue: attribute("RedrivePolicy").and_then(redrive_target),
+            dead_letter_queue: redrive.0,
+            max_receive_count: redrive.1,
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
             date,
             ..Self::new(attribute("QueueArn")?.parse().ok()?, visibility)
@@ -166,9 +178,13 @@ impl Description {
     }
 }
 
-fn redrive_target(policy: &str) -> Option<QueueArn> {
-    let policy: serde_json::Value = serde_json::from_str(policy).ok()?;
-    policy["deadLetterTargetArn"].as_str()?.parse().ok()
+/// The dead-letter queue and the `maxReceiveCount`, which SQS takes as a number or as text.
+fn redrive_policy(policy: &str) -> (Option<QueueArn>, Option<u32>) {
+    let policy: serde_json::Value = serde_json::from_str(policy).unwrap_or_default();
+    let count = &policy["maxReceiveCount"];
+    let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
+    let target = policy["deadLetterTargetArn"].as_str().and_then(|arn| arn.parse().ok());
+    (target, count.and_then(|count| count.try_into().ok()))
 }
 
 /// One message to send.

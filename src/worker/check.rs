@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::RESPONSE_TIMEOUT;
 use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
 use crate::clock::{Clock, Sampler};
+use crate::disposition::Strategy;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
 use crate::redrive::REDRIVE_TOLERANCE;
@@ -127,8 +128,23 @@ pub(super) async fn check(
              fails, SQS delivers the message twice"
         );
     }
+    if let Some(receives) = description.max_receive_count
+        && waits_in_place(&description.arn, settings)
+        && receives <= settings.policy.max_retries
+    {
+        tracing::warn!(
+            maxReceiveCount = receives,
+            maxRetries = settings.policy.max_retries,
+            "messages wait by their visibility, so each receive counts as a retry, and SQS dead-letters a message before its retries \
+             are used up: set the queue's maxReceiveCount above maxRetries, or lower maxRetries"
+        );
+    }
     check_dead_letters(source, &description, settings, worker).await?;
     Ok(description)
+}
+
+fn waits_in_place(queue: &QueueArn, settings: &Settings) -> bool {
+    settings.mode == Mode::Requeue && (queue.is_fifo() || settings.strategy == Strategy::Visibility)
 }
 
 /// A message that is given up needs a dead-letter queue. In the mode `direct` the setting names it,

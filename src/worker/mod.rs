@@ -18,7 +18,7 @@ use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source};
 use crate::report::Report;
-use crate::settings::{Limits, RecursiveLoop, Settings};
+use crate::settings::{Limits, Mode, RecursiveLoop, Settings};
 
 mod settings;
 mod check;
@@ -103,6 +103,8 @@ pub struct Worker<H, Q, T = Raw> {
     leased: Leased<Q>,
     queue: QueueArn,
     visibility: Duration,
+    max_receives: Option<u32>,
+    mode: Mode,
     limits: Limits,
     sampler: Sampler,
     receive_calls: CallPolicy,
@@ -142,13 +144,15 @@ where
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source);
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
-        let receive_calls = settings.policy.receive_calls.clone();
+        let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
         Ok(Self {
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
             trouble: Trouble::none(description.arn.clone(), description.endpoint),
             queue: description.arn,
             visibility: description.visibility,
+            max_receives: description.max_receive_count,
+            mode,
             limits,
             sampler,
             receive_calls,
@@ -356,7 +360,7 @@ where
 
     fn note(&self, report: &Report, not_deleted: usize) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.add(&report.outcomes);
+        progress.add(&report.outcomes, self.mode, self.max_receives);
         progress.not_deleted += u64::try_from(not_deleted).unwrap_or(u64::MAX);
     }
 

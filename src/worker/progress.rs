@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::disposition::{Deferral, Disposition};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::gate::Scope;
 use crate::report::{Outcome, Settlement};
+use crate::settings::Mode;
 
 /// The counts of a worker's messages so far.
 ///
@@ -21,10 +22,12 @@ pub struct Progress {
     pub completed: u64,
     /// Messages that wait for another attempt.
     pub requeued: u64,
-    /// Messages given up.
+    /// Messages given up, and messages left to SQS on their last receive: by `maxReceiveCount`, SQS
+    /// moves them to the dead-letter queue.
     pub dead_lettered: u64,
     /// Messages that were deferred or left to SQS: usually without a call, since it was not their
-    /// turn or they were given up before. A message whose copy was not sent counts here too.
+    /// turn or they were given up before. A message whose copy was not sent counts here too, and in
+    /// the mode `report` one that the mode `requeue` would give up.
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,
@@ -49,15 +52,29 @@ pub struct ScopeHold {
 }
 
 impl Progress {
-    pub(super) fn add(&mut self, outcomes: &[Outcome]) {
+    /// `max_receives` is the queue's `maxReceiveCount`.
+    pub(super) fn add(&mut self, outcomes: &[Outcome], mode: Mode, max_receives: Option<u32>) {
         for outcome in outcomes {
             let is_unconfirmed = matches!(outcome.settlement, Settlement::Unconfirmed { .. });
+            let stays = is_unconfirmed
+                || matches!(
+                    outcome.settlement,
+                    Settlement::Kept | Settlement::KeptNotDelayed { .. }
+                );
+            let is_last = stays && max_receives.is_some_and(|max| outcome.receive_count >= max);
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
+                // It was counted when it was given up.
+                Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => {
+                    &mut self.waiting
+                }
+                _ if is_last => &mut self.dead_lettered,
                 _ if is_unconfirmed => &mut self.waiting,
                 Disposition::Requeue { .. } => &mut self.requeued,
-                Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
-                Disposition::DeadLetter(_) => &mut self.dead_lettered,
+                Disposition::DeadLetter(_) if mode == Mode::Requeue => &mut self.dead_lettered,
+                Disposition::Defer { .. }
+                | Disposition::Release(_)
+                | Disposition::DeadLetter(_) => &mut self.waiting,
             } += 1;
         }
     }

@@ -79,6 +79,36 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
+    let no_room = format!(r#"{{"n":0,"padding":"{}"}}"#, "x".repeat(1_048_550));
+    for (strategy, mode, retried, waiting) in [
+        (Strategy::Visibility, Mode::Requeue, 4, 4),
+        (Strategy::Copy, Mode::Report, 0, 8),
+        (Strategy::Copy, Mode::Requeue, 0, 8),
+    ] {
+        let mut world = World::new();
+        (world.settings.strategy, world.settings.mode) = (strategy, mode);
+        world.settings.dead_letter = DeadLetterMode::Redrive;
+        let is_copy = (strategy, mode) == (Strategy::Copy, Mode::Requeue);
+        world.send(&if is_copy { no_room.clone() } else { numbered(0) }).await;
+        world.send(&numbered(1)).await;
+        let script = Script::new(|seen| match seen.n() {
+            0 => Act::Fail(Failure::temporary("later")),
+            _ => Act::Fail(Failure::non_retryable("no")),
+        });
+        let log = Log::default();
+        let listening = log.listen();
+        let progress = drain(&world, &script).await;
+        drop(listening);
+        assert_eq!(world.dead().len(), 2);
+        let counts = (progress.requeued, progress.waiting, progress.dead_lettered);
+        assert_eq!(counts, (retried, waiting, 2), "{strategy:?} {mode:?}");
+        let warns = log.text().contains("maxReceiveCount=5 maxRetries=50");
+        assert_eq!(warns, strategy == Strategy::Visibility, "{}", log.text());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_done_is_deleted_though_a_neighbour_takes_long() {
     for name in ["orders", "orders.fifo"] {
         let mut world = World::with_queue(name, &[]);
