@@ -94,14 +94,32 @@ impl Hold {
         }
         let kind = usize::from(caller.has_failed);
         if self.given[kind] >= self.shares[kind] {
-            let age = now.duration_since(self.since).unwrap_or_default();
-            let rest = self.length.saturating_mul(2).saturating_sub(age);
+            let rest = self.rest_for_one_kind(now);
             if !rest.is_zero() {
                 return Err(rest);
             }
         }
         self.given[kind] += 1;
         Ok(())
+    }
+
+    /// The time until any message may probe; zero if all permits are given.
+    pub(super) fn rest_for_all(&mut self, now: SystemTime) -> Duration {
+        let rest = self.rest(now);
+        let are_given = self.given.iter().sum::<u32>() >= self.permits;
+        let is_for_one_kind =
+            self.given.iter().zip(self.shares).any(|(given, share)| *given >= share);
+        if rest.is_zero() && is_for_one_kind && !are_given {
+            self.rest_for_one_kind(now)
+        } else {
+            rest
+        }
+    }
+
+    /// The time for which a permit is left for messages of its kind.
+    fn rest_for_one_kind(&self, now: SystemTime) -> Duration {
+        let age = now.duration_since(self.since).unwrap_or_default();
+        self.length.saturating_mul(2).saturating_sub(age)
     }
 
     pub(super) fn is_probed(&self) -> bool {

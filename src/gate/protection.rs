@@ -40,6 +40,8 @@ pub(crate) struct Standstill {
     pub(crate) why: Deferral,
     /// The time until messages may probe; zero if they may now.
     pub(crate) rest: Duration,
+    /// The time until any message may probe.
+    pub(crate) rest_for_all: Duration,
     /// The number of messages that may probe.
     pub(crate) permits: u32,
     /// The number of the hold, which differs from the next hold's.
@@ -75,16 +77,22 @@ impl Protection {
             .as_mut()
             .filter(|hold| !hold.has_lapsed(now))?;
         let permits = hold.permits.saturating_sub(hold.given.iter().sum());
-        Some(Standstill { why: hold.why, rest: hold.rest(now), permits, hold: hold.number })
+        Some(Standstill {
+            why: hold.why,
+            rest: hold.rest(now),
+            rest_for_all: hold.rest_for_all(now),
+            permits,
+            hold: hold.number,
+        })
     }
 
-    /// The holds of all scopes.
+    /// The holds of all scopes, with the time until any message may probe.
     pub(crate) fn holds(&self, now: SystemTime) -> Vec<(Scope, Held)> {
         self.scopes()
             .iter_mut()
             .filter_map(|(scope, health)| {
                 let hold = health.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
-                Some((*scope, Held { why: hold.why, rest: hold.rest(now) }))
+                Some((*scope, Held { why: hold.why, rest: hold.rest_for_all(now) }))
             })
             .collect()
     }

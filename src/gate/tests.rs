@@ -346,6 +346,7 @@ fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that
             Some(held(CircuitOpen, 1)),
             "the third one is for the others"
         );
+        assert_eq!(protection.holds(at(1)), [(ALL, held(CircuitOpen, 1))], "which the list says");
         for probe in two {
             assert_eq!(probe.give_back(Reply::Down, at(1)), None);
         }

@@ -47,7 +47,7 @@ pub struct ScopeHold {
     pub scope: Scope,
     /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
     pub why: Deferral,
-    /// The time until messages probe; zero if they probe now.
+    /// The time until any message may probe; zero if messages probe, or if the next one will.
     pub rest: Duration,
 }
 

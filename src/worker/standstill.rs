@@ -91,7 +91,7 @@ impl Asked {
             (Duration::ZERO, _) if self.last == now && !has_paused => {
                 let pause = Duration::from_secs(1 << self.in_vain.min(5)).min(LONGEST_PAUSE);
                 self.in_vain += 1;
-                pause
+                if still.rest_for_all.is_zero() { pause } else { pause.min(still.rest_for_all) }
             }
             (Duration::ZERO, _) => {
                 if self.last != now {
@@ -115,6 +115,7 @@ mod tests {
         let still = |rest, permits, hold| Standstill {
             why,
             rest: Duration::from_secs(rest),
+            rest_for_all: Duration::from_secs(rest),
             permits,
             hold,
         };
@@ -141,12 +142,15 @@ mod tests {
                 "{still:?} {has_paused}"
             );
         }
+        let soon = Standstill { rest_for_all: Duration::from_millis(1_500), ..still(0, 1, 2) };
+        assert_eq!(asked.pause(&soon, false), soon.rest_for_all, "then any message may probe");
     }
 
     #[test]
     fn messages_on_their_way_to_the_dead_letter_queue_make_no_receive_rarer() {
         let rest = Duration::ZERO;
-        let still = Standstill { why: Deferral::CircuitOpen, rest, permits: 2, hold: 1 };
+        let why = Deferral::CircuitOpen;
+        let still = Standstill { why, rest, rest_for_all: rest, permits: 2, hold: 1 };
         let mut asked = Asked::default();
         assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, 2));
         for _ in 0..100 {

@@ -26,6 +26,12 @@ pub(crate) struct Event {
     pub(crate) delay: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attempt: Option<u32>,
+    /// How often SQS has delivered the copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) receive_count: Option<u32>,
+    /// The queue's `maxReceiveCount`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_receives: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +113,11 @@ impl Event {
 
     pub(crate) fn reason(self, reason: Option<&str>) -> Self {
         Self { reason: reason.map(|text| start(text, MAX_REASON)), ..self }
+    }
+
+    /// Whether SQS moves the message to the dead-letter queue instead of delivering it again.
+    pub(crate) fn is_last_receive(&self) -> bool {
+        self.receive_count.zip(self.max_receives).is_some_and(|(count, max)| count >= max)
     }
 
     pub(crate) fn delay(self, delay: Duration) -> Self {

@@ -21,6 +21,9 @@ use super::{Events, Sqs};
 /// The interval between lines about the same trouble.
 pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
+/// The library's code for a message whose copy would be longer than SQS allows.
+pub(crate) const TOO_LONG: &str = "MessageTooLong";
+
 /// The fields of a line of the library that say something about a message, a circuit or receiving.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -29,6 +32,7 @@ pub(crate) struct LogLine {
     message_id: Option<String>,
     original_message_id: Option<String>,
     retry_count: Option<u32>,
+    receive_count: Option<u32>,
     class: Option<String>,
     disposition: Option<String>,
     why: Option<String>,
@@ -51,8 +55,9 @@ impl LogLine {
         serde_json::from_value(fields.unwrap_or(Value::Object(line))).ok()
     }
 
-    /// The event of which the line tells.
-    pub(crate) fn event(&self) -> Option<Event> {
+    /// The event of which the line tells. A message that SQS keeps on its last receive is on its way
+    /// to the dead-letter queue.
+    pub(crate) fn event(&self, max_receives: Option<u32>) -> Option<Event> {
         let kind = match (self.disposition.as_deref(), self.message.as_str()) {
             (Some("requeue"), _) => Kind::Requeued,
             (Some("defer"), _) => Kind::Deferred,
@@ -81,14 +86,21 @@ impl LogLine {
             }
             None => (kind, reason),
         };
-        let event = Event::now(kind, ids).reason(reason.as_deref());
-        Some(Event {
+        let mut event = Event {
             class: self.class.as_deref().and_then(FailureClass::from_name),
             delay: self.delay_seconds.filter(|_| undone.is_none()),
             attempt: self.retry_count.map(|retries| retries.saturating_add(1)),
+            receive_count: self.receive_count,
+            max_receives,
             elapsed_ms: self.elapsed_ms,
-            ..event
-        })
+            ..Event::now(kind, ids).reason(reason.as_deref())
+        };
+        let stays = undone.is_some() || self.settlement.as_deref() == Some("kept");
+        let is_done = event.kind == Kind::Ended;
+        if stays && !is_done && event.is_last_receive() {
+            (event.kind, event.delay) = (Kind::GivenUp, None);
+        }
+        Some(event)
     }
 
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
@@ -98,7 +110,12 @@ impl LogLine {
             "kept-not-delayed" => "not hidden",
             _ => return None,
         };
-        Some(format!("{what}: {}", self.code.as_deref().unwrap_or("no confirmation")))
+        let why = match self.code.as_deref() {
+            Some(TOO_LONG) => "too long",
+            Some(code) => code,
+            None => "no confirmation",
+        };
+        Some(format!("{what}: {why}"))
     }
 }
 
@@ -202,7 +219,7 @@ impl LogLayer {
 
     fn on(&self, line: &LogLine) {
         if let Some(events) = &self.events
-            && let Some(event) = line.event()
+            && let Some(event) = line.event(self.sqs.max_receives())
         {
             events.publish(event);
         }
@@ -241,6 +258,7 @@ impl Visit for LogLine {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "retryCount" => self.retry_count = u32::try_from(value).ok(),
+            "receiveCount" => self.receive_count = u32::try_from(value).ok(),
             "delaySeconds" => self.delay_seconds = Some(value),
             "elapsedMs" => self.elapsed_ms = Some(value),
             "pauseMs" => self.pause_ms = Some(value),
@@ -266,21 +284,32 @@ mod tests {
             "class":"rate-limit","disposition":"requeue","delaySeconds":9,"reason":"status 429","elapsedMs":41}"#;
         let inside = format!(r#"{{"timestamp":"t","level":"INFO","fields":{message}}}"#);
         for line in [message, &inside] {
-            let event = LogLine::read(line).and_then(|line| line.event()).expect("an event");
+            let event = LogLine::read(line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!((event.kind, event.ids), (Kind::Requeued, Ids::new("c", "m")));
             assert_eq!((event.class, event.delay), (Some(FailureClass::RateLimit), Some(9)));
             assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
             assert_eq!(event.reason.as_deref(), Some("status 429"));
         }
         for (settlement, reason) in [
-            ("unconfirmed", "status 429; no copy: MessageTooLong"),
-            ("kept-not-delayed", "status 429; not hidden: MessageTooLong"),
+            ("unconfirmed", "status 429; no copy: too long"),
+            ("kept-not-delayed", "status 429; not hidden: too long"),
         ] {
             let undone = format!(r#""code":"MessageTooLong","settlement":"{settlement}","#);
             let line = message.replacen('{', &format!("{{{undone}"), 1);
-            let event = LogLine::read(&line).and_then(|line| line.event()).expect("an event");
+            let event = LogLine::read(&line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!((event.kind, event.delay), (Kind::Released, None), "no retry");
             assert_eq!(event.reason.as_deref(), Some(reason));
+        }
+        for (settlement, receives, kind) in [
+            ("kept", 4, Kind::Requeued),
+            ("kept", 5, Kind::GivenUp),
+            ("unconfirmed", 5, Kind::GivenUp),
+            ("moved", 5, Kind::Requeued),
+        ] {
+            let counted = format!(r#""receiveCount":{receives},"settlement":"{settlement}","#);
+            let line = message.replacen('{', &format!("{{{counted}"), 1);
+            let event = LogLine::read(&line).and_then(|line| line.event(Some(5)));
+            assert_eq!(event.map(|event| event.kind), Some(kind), "{settlement} {receives}");
         }
         for (line, kind) in [
             (
@@ -303,7 +332,7 @@ mod tests {
             ("[1]", None),
             ("", None),
         ] {
-            let event = LogLine::read(line).and_then(|line| line.event());
+            let event = LogLine::read(line).and_then(|line| line.event(None));
             assert_eq!(event.map(|event| event.kind), kind, "{line}");
         }
     }

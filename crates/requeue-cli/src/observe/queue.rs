@@ -176,7 +176,9 @@ impl<Q: Source> Source for ObservedQueue<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
         let request = self.observer.sqs().request(Duration::ZERO);
         let described = request.ended(self.queue.describe(queue).await)?;
-        self.observer.sqs().responds_at(described.endpoint.as_deref());
+        if queue.name() == self.source {
+            self.observer.sqs().describes(&described);
+        }
         Ok(described)
     }
 

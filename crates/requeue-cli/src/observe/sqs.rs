@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
@@ -26,6 +27,8 @@ struct State {
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
+    /// The `maxReceiveCount` of the worker's queue.
+    max_receives: Option<u32>,
     requests: Requests,
 }
 
@@ -85,8 +88,15 @@ impl Sqs {
         self.lock().requests.begin(wait)
     }
 
-    pub(super) fn responds_at(&self, endpoint: Option<&str>) {
-        self.lock().endpoint = endpoint.map(str::to_owned);
+    /// Notes a description of the worker's queue.
+    pub(super) fn describes(&self, queue: &Description) {
+        let mut state = self.lock();
+        state.endpoint.clone_from(&queue.endpoint);
+        state.max_receives = queue.max_receive_count;
+    }
+
+    pub(super) fn max_receives(&self) -> Option<u32> {
+        self.lock().max_receives
     }
 
     pub(crate) fn silence(&self) -> Option<Silence> {

@@ -36,7 +36,7 @@ impl FunctionOutput {
     fn line(&self, text: &str) {
         if let Some(events) = &self.events
             && text.starts_with('{')
-            && let Some(event) = LogLine::read(text).and_then(|line| line.event())
+            && let Some(event) = LogLine::read(text).and_then(|line| line.event(None))
         {
             events.publish(event);
         }

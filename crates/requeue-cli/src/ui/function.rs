@@ -122,7 +122,7 @@ impl FunctionLog {
         if !text.starts_with('{') {
             return;
         }
-        let Some(event) = LogLine::read(text).and_then(|line| line.event()) else {
+        let Some(event) = LogLine::read(text).and_then(|line| line.event(None)) else {
             return count(&mut self.counts, text);
         };
         let event = Event { at: line.timestamp, ..event };

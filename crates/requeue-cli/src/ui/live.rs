@@ -46,8 +46,7 @@ pub(crate) struct LiveCounts {
     pub(crate) retried: u64,
     pub(crate) dead: u64,
     pub(crate) deferred: u64,
-    /// In the mode `report`: the receives after which SQS keeps the message. It has no retries, and
-    /// gives nothing up.
+    /// In the mode `report`: the receives after which SQS delivers the message again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
 }

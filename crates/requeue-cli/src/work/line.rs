@@ -1,7 +1,6 @@
 //! The line of a worker on a terminal: the queue, the rate, the counts, and what holds messages
 //! back.
 
-use std::fmt::Write as _;
 use std::iter;
 use std::time::Duration;
 
@@ -76,15 +75,31 @@ impl Figures {
     }
 
     fn counts(&self) -> String {
-        let Progress { completed, requeued, dead_lettered, .. } = self.progress;
+        let Progress { completed, requeued, dead_lettered, waiting, .. } = self.progress;
         let done = thousands(completed);
         match self.mode {
-            Mode::Report => format!("{done} done {} left to SQS", thousands(left(&self.progress))),
+            Mode::Report => format!(
+                "{done} done {} failures left to SQS {} dead",
+                thousands(waiting),
+                thousands(dead_lettered)
+            ),
             _ => format!(
                 "{done} done {} retried {} dead",
                 thousands(requeued),
                 thousands(dead_lettered)
             ),
+        }
+    }
+
+    /// `circuit open 21 s`. At its end a message probes, once there is one to receive: `circuit open,
+    /// probing`, or `circuit open, next due in 12 s`.
+    fn held(&self, hold: &HoldFigure) -> String {
+        let what = if hold.why == Deferral::Paused { "paused" } else { "circuit open" };
+        match self.next_due {
+            _ if !hold.rest.is_zero() => format!("{what} {}", seconds(hold.rest)),
+            _ if self.running > 0 => format!("{what}, probing"),
+            Some(due) if !due.is_zero() => format!("{what}, next due in {}", seconds(due)),
+            _ => format!("{what}, probing with the next message"),
         }
     }
 
@@ -101,7 +116,7 @@ impl Figures {
         let (open, paused) = (count(Deferral::CircuitOpen), count(Deferral::Paused));
         match (self.holds.as_slice(), open, paused) {
             ([], ..) => None,
-            ([hold], ..) => Some((hold.text(), hold.reason.as_deref().map(brief))),
+            ([hold], ..) => Some((self.held(hold), hold.reason.as_deref().map(brief))),
             (_, 0, _) => Some((format!("{paused} pauses"), None)),
             (_, _, 0) => Some((format!("{open} circuits open"), None)),
             _ => {
@@ -110,20 +125,6 @@ impl Figures {
                 Some((format!("{open} circuit{s} open, {paused} pause{ses}"), None))
             }
         }
-    }
-}
-
-impl HoldFigure {
-    /// `circuit open 21 s`, or `paused, probing` at its end.
-    fn text(&self) -> String {
-        let mut text =
-            if self.why == Deferral::Paused { "paused" } else { "circuit open" }.to_owned();
-        if self.rest.is_zero() {
-            text.push_str(", probing");
-        } else {
-            let _ = write!(text, " {}", seconds(self.rest));
-        }
-        text
     }
 }
 
@@ -143,12 +144,6 @@ impl Rate {
         let millis = u64::try_from(time.as_millis()).ok()?;
         Some(growth.saturating_mul(1_000).div_ceil(millis))
     }
-}
-
-/// The receives of messages that SQS keeps. In the mode `report`, these are all that did not
-/// complete.
-pub(super) fn left(progress: &Progress) -> u64 {
-    progress.requeued + progress.dead_lettered + progress.waiting
 }
 
 /// `503` for `status 503`: a reason in few words.
@@ -217,8 +212,21 @@ mod tests {
         let idle = Figures { running: 0, ..free };
         let due = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
         assert_eq!(idle.lines(80), [due]);
-        let report = Figures { mode: Mode::Report, next_due: None, ..idle };
-        let left = "orders 1,204 waiting │ 52/s │ 1,310 done 100 left to SQS";
+        let probing = |running, due| {
+            let next_due = Some(Duration::from_secs(due));
+            let holds = vec![open(0, "status 503")];
+            Figures { running, next_due, holds, ..figures() }.lines(80).pop()
+        };
+        for (running, due, text) in [
+            (1, 12, "circuit open, probing: 503"),
+            (0, 12, "circuit open, next due in 12 s: 503"),
+            (0, 0, "circuit open, probing with the next message: 503"),
+        ] {
+            assert_eq!(probing(running, due).as_deref(), Some(text));
+        }
+        let mut report = Figures { mode: Mode::Report, next_due: None, ..idle };
+        report.progress.waiting = 100;
+        let left = "orders 1,204 waiting │ 52/s │ 1,310 done 100 failures left to SQS 4 dead";
         assert_eq!(report.lines(80), [left]);
     }
 
@@ -231,8 +239,8 @@ mod tests {
             (vec![], format!("q │ {counts}")),
             (vec![pause(90)], format!("q │ {counts} │ paused 90 s: 429")),
             (
-                vec![open(0, "timed out")],
-                format!("q │ {counts} │ circuit open, probing: timed out"),
+                vec![open(0, "status 503")],
+                format!("q │ {counts} │ circuit open, probing with the next message: 503"),
             ),
             (
                 vec![open(1, ""), open(2, ""), open(3, "")],
@@ -241,7 +249,7 @@ mod tests {
             (vec![pause(1), pause(2)], format!("q │ {counts} │ 2 pauses")),
             (vec![open(1, ""), pause(2)], format!("q │ {counts} │ 1 circuit open, 1 pause")),
         ] {
-            assert_eq!(with(holds), [line]);
+            assert_eq!(with(holds).join("\n"), line);
         }
     }
 

@@ -36,7 +36,7 @@ mod verbose;
 mod view;
 
 use banner::Banner;
-use line::{left, seconds};
+use line::seconds;
 use screen::Screen;
 use view::View;
 
@@ -244,7 +244,7 @@ impl Started {
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
         let queue = self.queue.name();
         if self.mode == Mode::Report {
-            return (left(&progress) > 0).then(|| {
+            return (progress.waiting > 0).then(|| {
                 format!(
                     "note: SQS delivers the failed messages of {queue} again, and moves them by the \
                      queue's redrive policy"

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use requeue::Clock;
 
 use crate::environment;
+use crate::table::wrapped;
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
@@ -40,6 +41,13 @@ impl Screen {
         stdout().flush()?;
         say(&drawn.join("\n"));
         Ok(())
+    }
+
+    /// Writes a line with the time above the lines.
+    pub(super) fn note(&self, text: &str) -> io::Result<()> {
+        let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+        let line = format!("{} {}", clock_time(now), text.trim_end());
+        self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
     }
 
     fn drawn(&self) -> MutexGuard<'_, Vec<String>> {
@@ -94,8 +102,7 @@ impl Write for LogAbove {
         if text.starts_with('{') {
             self.0.above(&text)?;
         } else {
-            let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-            self.0.above(&format!("{} {text}", clock_time(now)))?;
+            self.0.note(&text)?;
         }
         Ok(line.len())
     }

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use super::line::seconds;
 use crate::failed_call::is_denied;
-use crate::observe::{DownstreamTrouble, ReceivingTrouble, Silence, TROUBLE_LINES, Unsettled};
+use crate::observe::{
+    DownstreamTrouble, ReceivingTrouble, Silence, TOO_LONG, TROUBLE_LINES, Unsettled,
+};
 
 /// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
 /// of STS.
@@ -22,9 +24,6 @@ const OF_CREDENTIALS: [&str; 9] = [
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 ];
-
-/// The library's code for a message whose copy would be longer than SQS allows.
-const TOO_LONG: &str = "MessageTooLong";
 
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, without the URL if that
 /// has more columns.

@@ -56,7 +56,8 @@ fn is_done(event: &Event) -> bool {
 }
 
 /// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
-/// call if that has more columns, and without the end of a reason that is longer still.
+/// call if that has more columns, and without the end of a reason that is longer still. A message
+/// that SQS keeps has its receive instead: `receive 3 of 5`.
 fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
     let reason = event.reason.as_deref().map(brief);
     let because = || reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -71,15 +72,22 @@ fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
         Kind::Deferred => format!("deferred{delay}{}", because()),
         Kind::Released => format!("left to SQS{}", because()),
         // SQS delivers it again.
-        Kind::GivenUp if mode == Mode::Report => format!("left to SQS{}", because()),
+        Kind::GivenUp if mode == Mode::Report && !event.is_last_receive() => {
+            format!("left to SQS{}", because())
+        }
         Kind::GivenUp => format!("given up{}", because()),
         _ => return None,
     };
     let at = Timestamp::from_millisecond(i64::try_from(event.at).ok()?).ok()?;
     let id = short_id(&event.ids.original);
     let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
-    let attempt = event.attempt.unwrap_or(1);
-    let line = format!("{}  {id}  attempt {attempt}  {result}", clock_time(at));
+    let number = match (event.kind, event.receive_count, event.max_receives) {
+        (Kind::Released | Kind::GivenUp, Some(count), Some(max)) => {
+            format!("receive {count} of {max}")
+        }
+        _ => format!("attempt {}", event.attempt.unwrap_or(1)),
+    };
+    let line = format!("{}  {id}  {number}  {result}", clock_time(at));
     let line = requeue::printable::line(&line);
     let whole = format!("{line}{elapsed}");
     Some(if whole.chars().count() <= columns { whole } else { cut(&line, columns) })

@@ -5,7 +5,7 @@ use std::iter;
 use std::time::Duration;
 
 use axum::Router;
-use requeue::{Mode, Progress, ScopeHold, init_logging_observed};
+use requeue::{Deferral, Mode, Progress, ScopeHold, init_logging_observed};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, interval_at};
 
@@ -13,7 +13,7 @@ use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
-use super::line::{Figures, HoldFigure, Rate, left};
+use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::screen::{self, LogAbove, Screen};
 use super::trouble::{self, TargetLog};
 use super::verbose::Lines;
@@ -153,6 +153,7 @@ impl View {
         let mut rate = Rate::default();
         let mut log = TargetLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
+        let mut open = None;
         let mut ticks = interval(LOOK);
         loop {
             tokio::select! {
@@ -164,6 +165,7 @@ impl View {
             let holds = started.worker.holds();
             let figures = self.figures(started, depth, rate, &holds);
             if let Some(screen) = &self.screen {
+                note_closed(screen, &mut open, &holds);
                 self.draw(screen, started, &ending, &figures, &holds);
             } else {
                 ending.log(self.in_hand(started));
@@ -247,11 +249,21 @@ impl View {
         target.into_iter().chain(receiving).chain(unsettled).collect()
     }
 
-    /// The time until a message calls the target again: the end of the first hold, or else the next
-    /// retry.
+    /// The time until a message calls the target again: the end of the first hold, and if that is
+    /// over, the next retry.
     fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
         let held = holds.first().map(|hold| hold.rest);
-        held.or_else(|| self.observer.next_due())
+        held.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(held)
+    }
+}
+
+/// Tells that no circuit is open any longer. `open` is the time since which one was.
+fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopeHold]) {
+    if holds.iter().any(|hold| hold.why == Deferral::CircuitOpen) {
+        open.get_or_insert_with(Instant::now);
+    } else if let Some(since) = open.take() {
+        // A lost terminal does not end the worker.
+        let _ = screen.note(&format!("circuit closed after {}", seconds(since.elapsed())));
     }
 }
 
@@ -262,7 +274,7 @@ fn not_settled(progress: &Progress) -> u64 {
 }
 
 /// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`, or in the mode `report`
-/// `4 receives: 2 done, 2 left to SQS`. A message that was received twice counts twice.
+/// `4 receives: 2 done, 1 left to SQS, 1 dead`. A message that was received twice counts twice.
 fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
         *progress;
@@ -274,7 +286,7 @@ fn closing(progress: &Progress, mode: Mode) -> String {
         count => format!(", {count} not settled, which SQS delivers again"),
     };
     let others = match mode {
-        Mode::Report => format!("{} left to SQS", left(progress)),
+        Mode::Report => format!("{waiting} left to SQS, {dead_lettered} dead"),
         _ => {
             format!("{requeued} to retry, {dead_lettered} given up, {waiting} deferred or released")
         }
@@ -304,7 +316,7 @@ fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop
             retried: requeued,
             dead: dead_lettered,
             deferred: waiting,
-            left: is_report.then(|| left(&figures.progress)),
+            left: is_report.then_some(waiting),
         }),
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,

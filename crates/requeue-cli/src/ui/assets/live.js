@@ -157,7 +157,7 @@ class Screen {
     const isReport = typeof counts?.left === "number";
     const figures = [
       ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
-      ["done", counts?.done], ...(isReport ? [["left to SQS", counts.left]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
+      ["done", counts?.done], ...(isReport ? [["failures left to SQS", counts.left], ["on their last receive", counts.dead]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
@@ -286,7 +286,7 @@ class Screen {
       h("time", { datetime: new Date(event.at).toISOString() }, new Date(event.at).toISOString().slice(11, 23)),
       h("span", {}, KINDS[event.kind] ?? event.kind),
       h("span", {}, [
-        event.attempt !== undefined ? `attempt ${event.attempt}` : "", event.class ?? "", event.reason ?? "",
+        event.attempt !== undefined ? `attempt ${event.attempt}` : "", event.maxReceives ? `receive ${event.receiveCount} of ${event.maxReceives}` : "", event.class ?? "", event.reason ?? "",
         event.delay !== undefined ? `delay ${event.delay} s` : "", event.elapsedMs !== undefined ? `${event.elapsedMs} ms` : "",
         event.scope ? `scope ${event.scope}` : "",
       ].filter((text) => text).join(", "))));

@@ -80,7 +80,7 @@ export class Messages {
         break;
       case "given-up":
         if (event.class) this.fail(message, event);
-        if (this.keepsFailures) this.set(message, "left to SQS");
+        if (this.keepsFailures && !(event.receiveCount >= event.maxReceives)) this.set(message, "left to SQS");
         else this.giveUp(message);
         break;
       case "copied":
