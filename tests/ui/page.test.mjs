@@ -394,6 +394,7 @@ test("another browser follows a running job, stops it, and finds the results of 
   for (const watching of [tab, idle, other]) {
     await latest(watching).getByText("of the chosen ones not copied").waitFor();
     await latest(watching).getByRole("heading", { name: /^Redrive stopped, \d\d:\d\d:\d\d UTC: \d+ of \d+ messages redriven \([a-z, -]+\)$/ }).waitFor();
+    await latest(watching).getByText("The messages that stayed are visible again.").waitFor();
   }
   assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
   await other.getByText("Earlier results (1)").click();

@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use jiff::Timestamp;
+use requeue::Clock;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
 use tokio::time::{Instant, sleep};
 
@@ -393,19 +395,26 @@ impl<'a> Scan<'a> {
             }
         }
         if let Some(why) = why {
-            let mins = self.visibility.as_secs().div_ceil(60);
             self.progress.note(format!(
-                "{} stay hidden for at most {mins} minutes and then become visible again: {why}",
-                messages(hidden)
+                "{} stay hidden until {} at the latest, and then become visible again: {why}",
+                messages(hidden),
+                self.visible_again()
             ));
         }
         if self.was_late {
-            let mins = self.visibility.as_secs().div_ceil(60);
             self.progress.note(format!(
-                "SQS responded late, so it may hide messages that are missing here for at most {mins} minutes"
+                "SQS responded late, so it may hide messages that are missing here, until {} at \
+                 the latest",
+                self.visible_again()
             ));
         }
         hidden == 0
+    }
+
+    /// The time at which each message that was received so far is visible again.
+    fn visible_again(&self) -> String {
+        let time = Timestamp::try_from(Clock::system().now() + self.visibility).unwrap_or_default();
+        time.strftime("%H:%M:%S UTC").to_string()
     }
 
     /// Notes the messages that were not seen; `false` if there are any.

@@ -141,9 +141,10 @@ impl Jobs {
 }
 
 impl Job {
-    /// Whether its end is worth keeping: an error, or a value.
+    /// Whether its end is worth keeping: an error, a value, or a note.
     fn has_result(&self) -> bool {
-        self.end.get().is_some_and(|end| end.result != Ok(Value::Null))
+        let is_told = |end: &End| end.result != Ok(Value::Null);
+        self.end.get().is_some_and(|end| is_told(end) || !self.progress.borrow().notes.is_empty())
     }
 
     /// The end in a line of text: `redrive: 12 messages copied to orders`.
@@ -201,6 +202,14 @@ mod tests {
         assert_eq!(numbers, expected[..MAX_RESULTS]);
         let ended = place.results().into_iter().all(|job| job.ended.is_some() && !job.is_running);
         assert!(ended, "each with its end");
+        let noted = |progress: CommandProgress, _| {
+            progress.note("hidden until 12:00:00 UTC".to_owned());
+            Ok(Value::Null)
+        };
+        place.start("look", noted).expect("no other job runs");
+        let _ = place.end().await;
+        let latest = place.results().into_iter().next();
+        assert_eq!(latest.map(|job| (job.number, job.progress.notes.len())), Some((51, 1)));
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 import { read, send } from "/api.js";
 import { ago, announce, count, h, span, time } from "/dom.js";
 import { follow } from "/job.js";
-import { earlier, problem, resultOf, title } from "/result.js";
+import { earlier, notesOf, problem, resultOf, title } from "/result.js";
 import { selectionBar } from "/selection.js";
 
 const ROOT = "/api/dead-letters";
@@ -127,15 +127,15 @@ class Screen {
   // The latest result is open, unless a look came after it.
   showResults(results) {
     const isLatest = results[0]?.number === this.queue.job?.number;
-    const latest = isLatest ? results[0] : null;
+    const latest = isLatest && (results[0].result || results[0].error) ? results[0] : null;
     this.result.replaceChildren();
     if (latest) {
       this.result.append(h("section", { class: "latest", tabindex: "-1", "aria-label": "Latest result" }, h("h2", {}, title(latest)), resultOf(latest)));
       if (latest.result) this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
     }
     const { job } = this.queue;
-    if (job && !job.isRunning) this.result.append(...job.progress.notes.map((text) => h("p", { class: "warning" }, text)));
-    const others = earlier(latest ? results.slice(1) : results);
+    if (!latest && job && !job.isRunning) this.result.append(...notesOf(job));
+    const others = earlier(isLatest ? results.slice(1) : results);
     if (others) this.result.append(others);
   }
 

@@ -7,9 +7,16 @@ const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Delete
 // The whole result of a job that has ended.
 export function resultOf(job) {
   const { result, error } = job;
-  if (!result) return error ? [problem(error)] : [];
-  const lines = h("div", { class: result.isComplete ? "done" : "warning" }, result.lines.map((line) => h("p", {}, line)));
-  return [lines, result.error ? problem(result.error) : null, kinds(job), listed(result)].filter(Boolean);
+  if (!result) return [error ? problem(error) : null, ...notesOf(job)].filter(Boolean);
+  const { notes } = job.progress;
+  const lines = result.isStopped && notes.length === 0 ? [...result.lines, "The messages that stayed are visible again."] : result.lines;
+  const told = h("div", { class: result.isComplete ? "done" : "warning" }, lines.map((line) => h("p", {}, line)));
+  return [told, result.error ? problem(result.error) : null, ...notesOf(job), kinds(job), listed(result)].filter(Boolean);
+}
+
+// What a person has to know after the end of a job, as of messages that stay hidden.
+export function notesOf({ progress }) {
+  return progress.notes.map((text) => h("p", { class: "warning" }, text));
 }
 
 // The jobs before the latest one, each closed.
@@ -29,7 +36,7 @@ export function earlier(jobs) {
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
   const classes = [...new Set((result?.kinds ?? []).map((kind) => kind.class))].join(", ");
-  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()} (${classes})` : "ended by an error";
+  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()} (${classes})` : error ? "ended by an error" : "ended with a warning";
   return `${action}${result?.isStopped ? " stopped" : ""}, ${time(ended)} UTC: ${counts}`;
 }
 
