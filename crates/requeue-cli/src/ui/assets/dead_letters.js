@@ -126,7 +126,7 @@ class Screen {
 
   // The latest result is open, unless a look came after it.
   showResults(results) {
-    const isLatest = results[0]?.number === this.queue.job?.number;
+    const isLatest = results.length > 0 && results[0].number === this.queue.job?.number;
     const latest = isLatest && (results[0].result || results[0].error) ? results[0] : null;
     this.result.replaceChildren();
     if (latest) {
