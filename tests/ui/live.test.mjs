@@ -26,7 +26,10 @@ before(async () => {
   browser = await world.launch();
 });
 afterEach(async () => {
-  while (ends.length > 0) await ends.pop()();
+  // A process that goes on would keep this one.
+  const failures = [];
+  while (ends.length > 0) await ends.pop()().catch((failure) => failures.push(failure));
+  if (failures.length > 0) throw failures[0];
 });
 after(() => world.end(browser));
 

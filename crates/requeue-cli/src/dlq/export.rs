@@ -69,10 +69,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .await;
     let is_released = scan.release().await;
-    let is_complete = scan.tell(&walked?);
+    let told = walked.map(|result| scan.tell(&result));
     if stop.is_told() {
+        let _ = told.inspect_err(|error| note(&error.to_string()));
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
+    let is_complete = told?;
     target.finish(arguments.force)?;
     note(&format!("{} written; nothing was deleted", messages(written)));
     if unreadable > 0 {
@@ -114,7 +116,10 @@ pub(super) enum Target {
     StandardOutput,
     /// A pipe, a character device, or a file that another program has opened for this one. Its
     /// content stays.
-    Into(BufWriter<File>),
+    Into {
+        file: BufWriter<File>,
+        to: PathBuf,
+    },
     /// A temporary file beside the final one, until all lines are written.
     Beside {
         partial: Partial,
@@ -139,10 +144,10 @@ impl Target {
         if to.as_os_str() == "-" || to == Path::new("/dev/stdout") {
             return Ok(Self::StandardOutput);
         }
-        let failed = |error: io::Error| format!("{} cannot be written: {error}", to.display());
+        let failed = |error| cannot_be_written(to, &error);
         if is_written_into(to)? {
             let file = OpenOptions::new().append(true).open(to).map_err(failed)?;
-            return Ok(Self::Into(BufWriter::new(file)));
+            return Ok(Self::Into { file: BufWriter::new(file), to: to.to_owned() });
         }
         refuse_to_overwrite(to, force)?;
         // A rename over the link would replace the link, and not the file that it leads to.
@@ -166,7 +171,7 @@ impl Target {
     pub(super) fn open_file(to: &Path, force: bool) -> Result<Self, Error> {
         match Self::open(to, force)? {
             file @ Self::Beside { .. } => Ok(file),
-            Self::StandardOutput | Self::Into(_) => {
+            Self::StandardOutput | Self::Into { .. } => {
                 Err(format!("{} keeps no messages; name a regular file", to.display()).into())
             }
         }
@@ -175,8 +180,10 @@ impl Target {
     pub(super) fn write(&mut self, line: &str) -> Result<(), Error> {
         match self {
             Self::StandardOutput => Ok(output::write(line)?),
-            Self::Into(file) | Self::Beside { partial: Partial { file, .. }, .. } => {
-                Ok(file.write_all(line.as_bytes())?)
+            Self::Into { file, to } | Self::Beside { partial: Partial { file, .. }, to } => {
+                Ok(file
+                    .write_all(line.as_bytes())
+                    .map_err(|error| cannot_be_written(to, &error))?)
             }
         }
     }
@@ -184,10 +191,12 @@ impl Target {
     pub(super) fn finish(self, force: bool) -> Result<(), Error> {
         match self {
             Self::StandardOutput => Ok(()),
-            Self::Into(mut file) => Ok(file.flush()?),
+            Self::Into { mut file, to } => {
+                Ok(file.flush().map_err(|error| cannot_be_written(&to, &error))?)
+            }
             Self::Beside { mut partial, to } => {
-                partial.file.flush()?;
-                partial.file.get_ref().sync_all()?;
+                let kept = partial.file.flush().and_then(|()| partial.file.get_ref().sync_all());
+                kept.map_err(|error| cannot_be_written(&to, &error))?;
                 // Another process may have created it meanwhile.
                 if is_written_into(&to)? || to.is_symlink() {
                     return Err(format!(
@@ -197,10 +206,15 @@ impl Target {
                     .into());
                 }
                 refuse_to_overwrite(&to, force)?;
-                Ok(fs::rename(&partial.path, to)?)
+                let renamed = fs::rename(&partial.path, &to);
+                Ok(renamed.map_err(|error| cannot_be_written(&to, &error))?)
             }
         }
     }
+}
+
+fn cannot_be_written(file: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}", file.display())
 }
 
 /// Whether this exists and is not a regular file, so that no file may replace it. Directories,
@@ -219,7 +233,7 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
             .into());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(format!("{} cannot be written: {error}", path.display()).into()),
+        Err(error) => return Err(cannot_be_written(path, &error).into()),
     };
     let what = match () {
         () if kind.is_file() => return Ok(false),

@@ -30,6 +30,7 @@ mod banner;
 mod depth;
 mod ending;
 mod line;
+mod log;
 mod screen;
 mod trouble;
 mod verbose;

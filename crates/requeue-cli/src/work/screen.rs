@@ -91,23 +91,3 @@ pub(super) fn leave() {
 pub(super) fn clock_time(at: Timestamp) -> impl std::fmt::Display {
     at.strftime("%H:%M:%S")
 }
-
-/// Writes log lines above the lines of a screen, each with its time.
-pub(super) struct LogAbove(pub(super) Screen);
-
-impl Write for LogAbove {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        // A line of JSON has its own.
-        if text.starts_with('{') {
-            self.0.above(&text)?;
-        } else {
-            self.0.note(&text)?;
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        stdout().flush()
-    }
-}

@@ -1,6 +1,5 @@
 //! The view of a worker at work: lines on a terminal, the log, and the page.
 
-use std::io::stdout;
 use std::iter;
 use std::time::Duration;
 
@@ -14,7 +13,8 @@ use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
-use super::screen::{self, LogAbove, Screen};
+use super::log::{LogAbove, LogLines};
+use super::screen::{self, Screen};
 use super::trouble::{self, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
@@ -53,7 +53,7 @@ impl View {
                 layer(TroubleLines::Hidden),
             ),
             None => {
-                init_logging_observed(tracing::Level::INFO, stdout, layer(TroubleLines::Rare));
+                init_logging_observed(tracing::Level::INFO, || LogLines, layer(TroubleLines::Rare));
             }
         }
         let observer = Observer::new(events.clone(), sqs);
