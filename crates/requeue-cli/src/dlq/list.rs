@@ -143,7 +143,8 @@ fn show(
             output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.text()))
         }
         (seen, false) => output::line(format_args!(
-            "{name}: {seen} of about {}\n\n{}",
+            "{name}: {} of about {}\n\n{}",
+            thousands(seen),
             messages(all),
             groups.text()
         )),

@@ -262,6 +262,11 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
         nothing.status == 1 && nothing.stderr.contains("no move task of orders-dlq is running"),
         "{nothing:?}"
     );
+    for options in [&["--class", "quota"][..], &["--limit", "1"], &["--rate", "5"], &["--copy"]] {
+        let refused = world.dlq(&[&["redrive", "--follow"], options].concat()).await;
+        let is_told = refused.stderr.contains("cannot be used with");
+        assert!(refused.status == 2 && is_told, "a move task has no filter: {refused:?}");
+    }
     let client = world.sqs.client();
     let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
     task.max_number_of_messages_per_second(1).send().await.unwrap();

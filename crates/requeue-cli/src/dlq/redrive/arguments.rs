@@ -76,7 +76,11 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "follow")]
     pub(super) dry_run: bool,
     /// Follow the move task that is already running, and cancel it on Ctrl-C.
-    #[arg(long, help_heading = "Redrive")]
+    #[arg(
+        long,
+        help_heading = "Redrive",
+        conflicts_with_all = ["Filter", "to", "rate", "copy", "fresh_budget"]
+    )]
     pub(super) follow: bool,
     /// Do not ask for confirmation.
     #[arg(long)]
