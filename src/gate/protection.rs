@@ -123,28 +123,23 @@ impl Protection {
         if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
-        Ok(Permit {
-            protection: Arc::clone(self),
-            scope,
-            caller,
-            probes: Some(hold.number),
-            despite: None,
-        })
+        let call = Call::Probe(hold.number);
+        Ok(Permit { protection: Arc::clone(self), scope, caller, call })
     }
 
     /// A permit for a message that is not to be held.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
-        Permit { protection: Arc::clone(self), scope, caller, probes: None, despite: None }
+        Permit { protection: Arc::clone(self), scope, caller, call: Call::Free }
     }
 
     /// A permit for a message that calls despite a hold. Its success closes an open circuit, but
     /// ends no pause, which the service asked for.
     pub(crate) fn permit_despite(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         let open = self.scopes().get(&scope).filter(|health| health.is_open()).map(Health::current);
-        let mut permit = self.permit(scope, caller);
-        permit.despite = open.flatten();
-        permit
+        let call = open.flatten().map_or(Call::Free, Call::Despite);
+        self.note_use(scope);
+        Permit { protection: Arc::clone(self), scope, caller, call }
     }
 
     /// Notes the result of a call.
@@ -152,7 +147,8 @@ impl Protection {
         let mut scopes = self.scopes();
         let hold = scopes.get(&permit.scope).and_then(Health::current);
         // A call that began before the hold says nothing about its end.
-        let is_free = hold.is_none() || hold == permit.probes;
+        let is_free = hold.is_none() || hold.map(Call::Probe) == Some(permit.call);
+        let is_despite = hold.map(Call::Despite) == Some(permit.call);
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
                 let health = health_of(&mut scopes, permit.scope, now)?;
@@ -167,7 +163,7 @@ impl Protection {
                 health.hold = Some(Hold::pause(self.number(), now, length));
                 was_open.then_some(Change::Closed)
             }
-            (Reply::Alive | Reply::Paused(_), _) if is_free || hold == permit.despite => {
+            (Reply::Alive | Reply::Paused(_), _) if is_free || is_despite => {
                 let health = scopes.get_mut(&permit.scope)?;
                 let was_open = health.is_open();
                 health.answer();
@@ -241,22 +237,29 @@ pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
     caller: Caller,
-    /// The hold that this call probes.
-    probes: Option<u64>,
-    /// The open circuit despite which it calls.
-    despite: Option<u64>,
+    call: Call,
+}
+
+/// What a call has to do with the hold of that number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// Nothing: it is over, or there was none.
+    Free,
+    Probe(u64),
+    /// It calls despite an open circuit.
+    Despite(u64),
 }
 
 impl Permit {
     /// Whether the call probes a hold.
     pub(crate) fn is_probe(&self) -> bool {
-        self.probes.is_some()
+        matches!(self.call, Call::Probe(_))
     }
 
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
         let change = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
-            self.probes = None;
+            self.call = Call::Free;
         }
         change
     }
@@ -265,7 +268,7 @@ impl Permit {
 impl Drop for Permit {
     /// The result of the call was lost, so another message may probe.
     fn drop(&mut self) {
-        if let Some(probed) = self.probes {
+        if let Call::Probe(probed) = self.call {
             self.protection.release(self.scope, self.caller, probed);
         }
     }
