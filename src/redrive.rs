@@ -6,13 +6,11 @@ use std::time::{Duration, SystemTime};
 use crate::queue::Record;
 use crate::settings::DeadLetterMode;
 use crate::state::RetryState;
-use crate::wire::DeadLetterInfo;
+use crate::wire::{DeadLetter, DeadLetterInfo};
 
 /// If SQS says that a copy was sent this much later than Requeue sent it, somebody else sent it: an
 /// operator's redrive.
 pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
-/// After so many redrives a message does not start afresh any more.
-const MAX_REDRIVES: u32 = 10;
 
 /// The state of a message that starts afresh if it was redriven, otherwise the unchanged state. A
 /// time that SQS does not give is no evidence, so no message restarts because of it. A message that
@@ -31,7 +29,7 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
         state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
     let was_sent_elsewhere = state.source.is_some();
     let redriven = enqueued_later || received_too_soon || was_sent_elsewhere || was_dead_lettered;
-    if !redriven || state.redrives >= MAX_REDRIVES {
+    if !redriven || state.redrives >= DeadLetter::MAX_REDRIVES {
         return state;
     }
     let last_dead_letter = DeadLetterInfo::to_remember(

@@ -150,6 +150,9 @@ fn is_arn(text: &str) -> bool {
 }
 
 impl<'a> DeadLetter<'a> {
+    /// After so many redrives a message gets no new retries.
+    pub const MAX_REDRIVES: u32 = 10;
+
     /// Reads a body. It never fails: a foreign body has no facts about a dead letter.
     #[must_use]
     pub fn read(body: &'a str) -> Self {
@@ -245,7 +248,8 @@ impl<'a> DeadLetter<'a> {
         self.state().map_or(0, |state| state.deferrals)
     }
 
-    /// How often it was redriven from a dead-letter queue.
+    /// How often it was redriven from a dead-letter queue, up to
+    /// [`MAX_REDRIVES`](Self::MAX_REDRIVES).
     #[must_use]
     pub fn redrives(&self) -> u32 {
         self.state().map_or(0, |state| state.redrives)

@@ -397,6 +397,7 @@ test("another browser follows a running job, stops it, and finds the results of 
     await latest(watching).getByText("The messages that stayed are visible again.").waitFor();
   }
   assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
+  await other.getByRole("heading", { name: "The last 2 results by class" }).waitFor();
   await other.getByText("Earlier results (1)").click();
   await other.locator("summary", { hasText: /^Redrive, .* (\d+) of \1 messages redriven \([a-z, -]+\)$/ }).click();
   await other.getByRole("table", { name: "Result by class" }).nth(1).waitFor();

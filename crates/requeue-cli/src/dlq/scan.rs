@@ -401,7 +401,7 @@ impl<'a> Scan<'a> {
                 self.visible_again()
             ));
         }
-        if self.was_late {
+        if self.was_late && self.unseen_count() > 0 {
             self.progress.note(format!(
                 "SQS responded late, so it may hide messages that are missing here, until {} at \
                  the latest",

@@ -46,7 +46,9 @@ impl ScanResult {
                 self.unseen.of(Cause::TimeUp)
             )),
             ScanEnd::Interrupted => {
-                note(&format!("interrupted after {seen}; those in the queue are visible again"));
+                note(&format!(
+                    "interrupted: {seen} looked at; those in the queue are visible again"
+                ));
             }
             ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough => {}
         }

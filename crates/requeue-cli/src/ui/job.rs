@@ -1,6 +1,6 @@
 //! Long work of the page: one at a time in each place, with its progress, a stop and a result.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +17,7 @@ use super::server::{self, FailedRequest};
 use crate::dlq::letter::moment;
 use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
+use crate::table::thousands;
 
 /// How long the end of the page waits for a job, which makes messages visible again.
 const END_GRACE: Duration = Duration::from_secs(20);
@@ -147,13 +148,14 @@ impl Job {
         self.end.get().is_some_and(|end| is_told(end) || !self.progress.borrow().notes.is_empty())
     }
 
-    /// The end in a line of text: `redrive: 12 messages copied to orders`.
+    /// The end in a line of text: `redrive: 12 messages copied to orders; done by class: 12 of 12
+    /// quota`.
     fn summary(&self) -> String {
         let words = match self.end.get().map(|end| &end.result) {
             Some(Ok(value)) => {
                 let lines = value["lines"].as_array().into_iter().flatten();
                 let texts = lines.chain([&value["error"]]).filter_map(Value::as_str);
-                texts.collect::<Vec<_>>().join("; ")
+                texts.map(str::to_owned).chain(by_class(value)).collect::<Vec<_>>().join("; ")
             }
             Some(Err(error)) => error.clone(),
             None => format!("not at its end after {} s", END_GRACE.as_secs()),
@@ -181,6 +183,22 @@ impl Job {
             error: end.and_then(|end| end.result.as_ref().err()).cloned(),
         }
     }
+}
+
+/// `done by class: 12 of 40 quota, 3 of 3 temporary`; `None` for a job that counts no classes.
+fn by_class(result: &Value) -> Option<String> {
+    let mut classes: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for kind in result["kinds"].as_array()? {
+        let count = |name: &str| kind[name].as_u64().unwrap_or_default();
+        let (done, all) = classes.entry(kind["class"].as_str()?).or_default();
+        *done += count("done");
+        *all += count("done") + count("left");
+    }
+    let class = |(class, (done, all))| format!("{} of {} {class}", thousands(done), thousands(all));
+    Some(format!(
+        "done by class: {}",
+        classes.into_iter().map(class).collect::<Vec<_>>().join(", ")
+    ))
 }
 
 #[cfg(test)]
@@ -219,7 +237,18 @@ mod tests {
                 Ok(json!({ "lines": ["3 messages copied", "1 left"], "error": null })),
                 "3 messages copied; 1 left",
             ),
-            (Ok(json!({ "lines": ["3 deleted"], "error": "disk full" })), "3 deleted; disk full"),
+            (
+                Ok(json!({
+                    "lines": ["3 deleted"],
+                    "error": "disk full",
+                    "kinds": [
+                        { "class": "quota", "done": 1, "left": 2 },
+                        { "class": "quota", "done": 1_100, "left": 0 },
+                        { "class": "temporary", "done": 1, "left": 0 },
+                    ],
+                })),
+                "3 deleted; disk full; done by class: 1,101 of 1,103 quota, 1 of 1 temporary",
+            ),
             (Ok(Value::Null), "stopped"),
             (Err("no queue".to_owned()), "no queue"),
         ];

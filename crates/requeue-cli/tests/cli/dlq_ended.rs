@@ -58,7 +58,8 @@ async fn messages_that_came_after_a_signal_do_not_count_as_looked_at() {
         signal(&child, "-INT");
         let (code, said) = ended(child).await;
         world.sqs.clear_faults();
-        let looked = "note: interrupted after 0 messages; those in the queue are visible again\n";
+        let looked =
+            "note: interrupted: 0 messages looked at; those in the queue are visible again\n";
         assert!(code == Some(130) && said.contains(looked) && said.contains(words), "{said}");
         assert!(!file.exists() && world.counts() == (5, 0), "{said}");
         world.assert_all_visible();

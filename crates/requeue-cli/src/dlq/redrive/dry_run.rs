@@ -45,6 +45,8 @@ pub(super) struct PlannedRoutes {
     not_possible: BTreeMap<String, u64>,
     /// The same messages, by the source queue that they claim.
     not_possible_by_claim: BTreeMap<String, u64>,
+    /// Messages that were redriven so often that they get no new retries.
+    without_new_retries: u64,
 }
 
 /// A move task and messages that were sent here.
@@ -69,6 +71,14 @@ impl PlannedRoutes {
         for (source, count) in &self.not_possible_by_claim {
             lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
         }
+        if self.without_new_retries > 0 {
+            lines.push(format!(
+                "{} were redriven {} times, and get no new retries without a fresh budget \
+                 (--fresh-budget)",
+                messages(self.without_new_retries),
+                DeadLetter::MAX_REDRIVES
+            ));
+        }
         lines
     }
 
@@ -91,6 +101,8 @@ impl PlannedRoutes {
             }
         };
         *count += 1;
+        let is_spent = !route.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
+        self.without_new_retries += u64::from(is_spent);
         true
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct RedriveRoute {
     strays: Result<QueueArn, String>,
     /// Whether a move task runs.
     pub(crate) by_move_task: bool,
+    /// Whether each message gets all its retries, whatever happened to it before.
+    pub(crate) fresh_budget: bool,
     /// The beginning of the ARNs of queues in the dead-letter queue's account and region.
     prefix: String,
 }
@@ -142,7 +144,8 @@ impl RedriveRoute {
         let by_move_task = !has_to_copy && !sources.is_empty();
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
-        Ok(Self { to, chosen: source.clone(), strays, by_move_task, prefix })
+        let (chosen, fresh_budget) = (source.clone(), arguments.fresh_budget);
+        Ok(Self { to, chosen, strays, by_move_task, fresh_budget, prefix })
     }
 
     /// The destination of the move task; `None` means the source queue of each message.

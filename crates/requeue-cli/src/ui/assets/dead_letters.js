@@ -3,7 +3,7 @@
 import { read, send } from "/api.js";
 import { ago, announce, count, h, span, time } from "/dom.js";
 import { follow } from "/job.js";
-import { earlier, notesOf, problem, resultOf, title } from "/result.js";
+import { earlier, notesOf, problem, resultOf, title, totals } from "/result.js";
 import { selectionBar } from "/selection.js";
 
 const ROOT = "/api/dead-letters";
@@ -136,7 +136,7 @@ class Screen {
     const { job } = this.queue;
     if (!latest && job && !job.isRunning) this.result.append(...notesOf(job));
     const others = earlier(isLatest ? results.slice(1) : results);
-    if (others) this.result.append(others);
+    this.result.append(...[totals(results), others].filter(Boolean));
   }
 
   showGroups() {

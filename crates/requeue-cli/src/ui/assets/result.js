@@ -33,11 +33,30 @@ export function earlier(jobs) {
     }));
 }
 
+// What several jobs did with the messages of each class, together.
+export function totals(jobs) {
+  const ended = jobs.filter(({ result }) => result);
+  if (ended.length < 2) return null;
+  const sums = new Map();
+  for (const { name, result } of ended) {
+    for (const { class: of, done } of result.kinds) {
+      const sum = sums.get(of) ?? { redrive: 0, discard: 0 };
+      sum[name] += done;
+      sums.set(of, sum);
+    }
+  }
+  const number = (value) => h("td", { class: "number" }, value.toLocaleString("en"));
+  const rows = [...sums].map(([of, { redrive, discard }]) => h("tr", {},
+    h("td", {}, h("span", { class: `class ${of}` }, of)), number(redrive), number(discard)));
+  const name = `The last ${ended.length} results by class`;
+  return h("section", {}, h("h2", {}, name), table(name, [["Class"], ["Redriven", "number"], ["Deleted", "number"]], rows));
+}
+
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
   const classes = [...new Set((result?.kinds ?? []).map((kind) => kind.class))].join(", ");
   const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()} (${classes})` : error ? "ended by an error" : "ended with a warning";
-  return `${action}${result?.isStopped ? " stopped" : ""}, ${time(ended)} UTC: ${counts}`;
+  return `${action}${result?.isStopped ? " stopped" : result?.error ? " broken off" : ""}, ${time(ended)} UTC: ${counts}`;
 }
 
 function kinds({ name, result }) {
