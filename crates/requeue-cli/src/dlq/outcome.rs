@@ -10,20 +10,26 @@ pub(crate) type Outcomes = HashMap<String, Outcome>;
 pub(crate) struct Outcome {
     /// Whether the message was redriven or deleted.
     pub(crate) is_done: bool,
+    /// Whether it may be, though SQS did not confirm it.
+    pub(crate) is_in_doubt: bool,
     /// The reason for which it stays, or a doubt about its end.
     pub(crate) note: Option<String>,
 }
 
 impl Outcome {
     pub(crate) fn done() -> Self {
-        Self { is_done: true, note: None }
+        Self { is_done: true, is_in_doubt: false, note: None }
     }
 
     pub(crate) fn done_but(note: impl Into<String>) -> Self {
-        Self { is_done: true, note: Some(note.into()) }
+        Self { note: Some(note.into()), ..Self::done() }
     }
 
     pub(crate) fn left(why: impl Into<String>) -> Self {
-        Self { is_done: false, note: Some(why.into()) }
+        Self { is_done: false, is_in_doubt: false, note: Some(why.into()) }
+    }
+
+    pub(crate) fn in_doubt(why: impl Into<String>) -> Self {
+        Self { is_in_doubt: true, ..Self::left(why) }
     }
 }

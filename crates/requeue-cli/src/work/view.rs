@@ -4,7 +4,7 @@ use std::iter;
 use std::time::Duration;
 
 use axum::Router;
-use requeue::{Deferral, Mode, Progress, ScopeHold, init_logging_observed};
+use requeue::{DeadLetterMode, Deferral, Mode, Progress, ScopeHold, init_logging_observed};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, interval_at};
 
@@ -294,10 +294,29 @@ fn closing(progress: &Progress, mode: Mode) -> String {
     format!("{received} receive{s}: {completed} done{not_deleted}, {others}{not_settled}")
 }
 
+/// What becomes of the messages that were given up, if SQS has to move them.
+fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
+    let text = match mode {
+        DeadLetterMode::Redrive => {
+            "SQS moves a message that was given up to the dead-letter queue after maxReceiveCount \
+             receives, each after its visibility timeout. Until then it is among those that wait."
+        }
+        DeadLetterMode::Annotate => {
+            "Requeue sends a message that was given up once more, with the reason. SQS moves this \
+             copy to the dead-letter queue after maxReceiveCount receives, each after its \
+             visibility timeout. Until then it is among those that wait."
+        }
+        _ => return None,
+    };
+    let is_any = figures.progress.dead_lettered > 0 && figures.mode == Mode::Requeue;
+    is_any.then_some(text)
+}
+
 /// The state for the page.
 fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = figures.progress;
     let is_report = figures.mode == Mode::Report;
+    let given_up = given_up(&started.dead_letter, &figures);
     let hold = |hold: HoldFigure| LiveHold {
         scope: hold.scope.to_string(),
         why: hold.why.as_str(),
@@ -318,6 +337,7 @@ fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop
             deferred: waiting,
             left: is_report.then_some(waiting),
         }),
+        given_up,
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,
         is_ending: stop.is_told(),

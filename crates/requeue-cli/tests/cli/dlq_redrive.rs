@@ -206,15 +206,19 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(SEND, EntryOutcome::Ignored)),
             (1, 4),
-            "1 message not copied, and still here: Unconfirmed; the copy may exist",
+            "1 message still here, without a confirmed copy, which may exist: Unconfirmed",
         ),
         // It was stored, and SQS did not say so: twice rather than never.
         (
             Box::new(entry(SEND, EntryOutcome::Unmentioned)),
             (1, 5),
-            "1 message not copied, and still here: Unconfirmed; the copy may exist",
+            "1 message still here, without a confirmed copy, which may exist: Unconfirmed",
         ),
-        (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
+        (
+            Box::new(entry(DELETE, refused(true))),
+            (1, 5),
+            "1 message copied, but SQS did not confirm its delete; if",
+        ),
         (
             always(SEND, Fault::refuse(403, "AccessDenied")),
             (5, 0),
@@ -227,7 +231,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
              arn:aws:sqs:us-east-1:000000000000:orders-dlq\n\
              ",
         ),
-        (always(SEND, Fault::LoseRequest), (5, 0), "the copy may exist"),
+        (always(SEND, Fault::LoseRequest), (5, 0), "without a confirmed copy, which may exist: "),
     ];
     let world = World::filled("annotate").await;
     let all: BTreeSet<String> = world.ids.iter().cloned().collect();
@@ -401,7 +405,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         ),
         (
             &["redrive", "--queue-url", &queue, "--yes"],
-            "no queue names orders in its redrive policy; name the destination with --to",
+            "no queue names orders in its redrive policy; name the destination: `requeue dlq redrive --to \
+             QUEUE`",
         ),
         (&["peek", "--queue-url", &dead, "--class", "other"], "possible values: rate-limit, quota"),
     ] {

@@ -114,9 +114,11 @@ struct ChunkResult {
 
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// The note of a message that is in both queues.
-pub(crate) const NOT_DELETED: &str =
-    "copied, but not deleted here; a further redrive would duplicate it";
+/// The note of a message that may be in both queues.
+pub(crate) const NOT_DELETED: &str = "copied, but SQS did not confirm its delete; if it is still \
+                                      here, a further redrive would duplicate it";
+/// The end of a code for a message whose copy SQS did not confirm.
+pub(super) const MAY_EXIST: &str = "; the copy may exist";
 /// The code of this command for a message that may soon be visible again.
 const LAPSED: &str = "visibility timeout over";
 
@@ -244,7 +246,9 @@ impl<'a> Copier<'a> {
 
     fn fail(&mut self, letter: &Letter, code: &str) {
         *self.tally.failed.entry(code.to_owned()).or_default() += 1;
-        self.note(&letter.id, || Outcome::left(code));
+        self.note(&letter.id, || {
+            if code.ends_with(MAY_EXIST) { Outcome::in_doubt(code) } else { Outcome::left(code) }
+        });
         self.blocked.extend(letter.record.group_id.clone());
     }
 
@@ -386,7 +390,7 @@ impl<'a> Copier<'a> {
 }
 
 fn may_exist(code: &str) -> String {
-    format!("{code}; the copy may exist")
+    format!("{code}{MAY_EXIST}")
 }
 
 /// Chunks of at most ten messages and 1 MiB, in the given order. For a FIFO queue a chunk has one

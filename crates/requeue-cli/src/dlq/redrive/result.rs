@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arguments::Arguments;
-use super::copy::{NOT_DELETED, Tally};
+use super::copy::{MAY_EXIST, NOT_DELETED, Tally};
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
 use crate::table::thousands;
 use crate::{Error, output};
+
+/// Ids in a line of text.
+const MAX_NAMED: usize = 10;
 
 /// The counts of messages, by result.
 #[derive(Default)]
@@ -107,10 +110,23 @@ impl RedriveResult {
             line(format!("about {} not reached, and still here", messages(self.unseen.count())));
         }
         for (code, count) in &copies.failed {
-            line(format!("{} not copied, and still here: {code}", messages(*count)));
+            let (count, unconfirmed) = (messages(*count), code.strip_suffix(MAY_EXIST));
+            line(match unconfirmed {
+                Some(code) => {
+                    format!("{count} still here, without a confirmed copy, which may exist: {code}")
+                }
+                None => format!("{count} not copied, and still here: {code}"),
+            });
         }
-        for id in &copies.not_deleted {
-            line(format!("{id} {NOT_DELETED}"));
+        if !copies.not_deleted.is_empty() {
+            let named = copies.not_deleted.iter().take(MAX_NAMED).map(String::as_str);
+            let more = match copies.not_deleted.len().saturating_sub(MAX_NAMED) {
+                0 => String::new(),
+                more => format!(" and {} more, which --json names", thousands(more)),
+            };
+            let count = messages(copies.not_deleted.len());
+            let ids = named.collect::<Vec<_>>().join(", ");
+            line(format!("{count} {NOT_DELETED}: {ids}{more}"));
         }
         if let Some(remaining) = self.remaining {
             let remaining = messages(remaining);

@@ -128,7 +128,8 @@ impl RedriveRoute {
             (None, [only]) => Ok(only.clone()),
             (None, []) => {
                 return Err(format!(
-                    "no queue names {name} in its redrive policy; name the destination with --to"
+                    "no queue names {name} in its redrive policy; name the destination: `requeue dlq \
+                     redrive --to QUEUE`"
                 )
                 .into());
             }

@@ -57,6 +57,7 @@ class Screen {
     this.partial = h("p", { class: "muted", hidden: true }, "Partial: the log of the function comes seconds later, and has no line for a message that completed. The counts are of its metrics, since ten minutes before the start of this page.");
     this.troubles = h("div", { "aria-live": "polite" });
     this.figures = h("dl", { class: "figures" });
+    this.givenUp = h("p", { class: "muted", hidden: true });
     this.holds = h("div");
     this.retries = h("div");
     this.failures = h("div");
@@ -70,7 +71,7 @@ class Screen {
     this.lives = h("div", { class: "lives", tabindex: "0", role: "group", "aria-label": "Messages", scroll: () => this.schedule() }, this.all);
     this.details = h("div");
     root.append(
-      this.intro, this.partial, this.troubles, this.figures,
+      this.intro, this.partial, this.troubles, this.figures, this.givenUp,
       h("div", { class: "live-columns" },
         panel("Calls, last 2 minutes", this.chart, this.sums),
         panel("Pauses and circuits", this.holds),
@@ -153,6 +154,8 @@ class Screen {
     this.partial.hidden = state.source !== "log";
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
     replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
+    this.givenUp.hidden = !state.givenUp;
+    this.givenUp.textContent = state.givenUp ?? "";
     const { counts } = state;
     const isReport = typeof counts?.left === "number";
     const figures = [

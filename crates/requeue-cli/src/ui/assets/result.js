@@ -62,8 +62,10 @@ export function title({ name, ended, result, error }) {
 function kinds({ name, result }) {
   const heads = [["Class"], [ACTIONS[name][1], "number"], [`Not ${ACTIONS[name][1].toLowerCase()}`, "number"], ["Failure"]];
   const number = (value) => h("td", { class: "number" }, value.toLocaleString("en"));
-  const rows = result.kinds.map(({ class: of, code, done, left }) => h("tr", {},
-    h("td", {}, h("span", { class: `class ${of}` }, of)), number(done), number(left), h("td", { class: "text" }, failure(code))));
+  // SQS may have stored the copy of a message, and its response was lost.
+  const doubt = (inDoubt) => inDoubt > 0 ? ` (${inDoubt.toLocaleString("en")} in doubt)` : "";
+  const rows = result.kinds.map(({ class: of, code, done, left, inDoubt }) => h("tr", {},
+    h("td", {}, h("span", { class: `class ${of}` }, of)), number(done), h("td", { class: "number" }, left.toLocaleString("en"), doubt(inDoubt)), h("td", { class: "text" }, failure(code))));
   return table("Result by class", heads, rows);
 }
 

@@ -12,6 +12,9 @@ use crate::ui::snapshot::Snapshot;
 
 /// Messages that a result lists one by one. The server keeps several results in memory.
 const MAX_LISTED: usize = 500;
+/// The reason of a message that the job did not receive.
+const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's response with it was \
+                            lost, or it is no longer in the queue";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,8 +35,17 @@ pub(super) struct ResultJson<'a> {
 struct KindJson<'a> {
     class: &'static str,
     code: Option<&'a str>,
+    #[serde(flatten)]
+    counts: KindCounts,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KindCounts {
     done: usize,
     left: usize,
+    /// Of those that are left: the messages whose copy SQS did not confirm.
+    in_doubt: usize,
 }
 
 /// A message that stayed, or whose end is in doubt.
@@ -60,50 +72,42 @@ impl JobEnd {
     /// The result for these messages, which the user chose.
     pub(super) fn json(self, snapshot: &Snapshot, messages: &[usize]) -> Value {
         let outcome_of = |at: usize| self.outcomes.get(&snapshot.letters[at].id);
-        let mut kinds: BTreeMap<(&'static str, Option<&str>), (usize, usize)> = BTreeMap::new();
+        let mut kinds: BTreeMap<(&'static str, Option<&str>), KindCounts> = BTreeMap::new();
         for at in messages {
-            let (done, left) = kinds.entry(snapshot.kind(*at)).or_default();
-            let is_done = outcome_of(*at).is_some_and(|outcome| outcome.is_done);
-            *(if is_done { done } else { left }) += 1;
+            let counts = kinds.entry(snapshot.kind(*at)).or_default();
+            let outcome = outcome_of(*at);
+            let is_done = outcome.is_some_and(|outcome| outcome.is_done);
+            *(if is_done { &mut counts.done } else { &mut counts.left }) += 1;
+            counts.in_doubt += usize::from(outcome.is_some_and(|outcome| outcome.is_in_doubt));
         }
         let (mut listed, unreached): (Vec<&usize>, Vec<&usize>) =
             messages.iter().partition(|at| outcome_of(**at).is_some());
         // The reasons of SQS come first: they differ, and the others are all the same.
         listed.retain(|at| outcome_of(**at).is_some_and(|outcome| outcome.note.is_some()));
-        // Those that a stop spared are counted with the others that stayed.
-        if !self.is_stopped {
+        // Those that a stop or an error spared are counted with the others that stayed.
+        if !self.is_stopped && self.error.is_none() {
             listed.extend(unreached);
         }
         let line = |at: &&usize| {
             let (class, code) = snapshot.kind(**at);
             let why = outcome_of(**at).and_then(|outcome| outcome.note.as_deref());
-            let why = why.unwrap_or_else(|| self.why_unreached());
+            let why = why.unwrap_or(NOT_RECEIVED);
             ListedJson { message_id: &snapshot.letters[**at].id, class, code, why }
         };
         let result = ResultJson {
             is_complete: self.is_complete,
             is_stopped: self.is_stopped,
             error: self.error.as_ref().map(ToString::to_string),
-            done: kinds.values().map(|(done, _)| done).sum(),
-            left: kinds.values().map(|(_, left)| left).sum(),
+            done: kinds.values().map(|counts| counts.done).sum(),
+            left: kinds.values().map(|counts| counts.left).sum(),
             listed: listed.iter().take(MAX_LISTED).map(line).collect(),
             not_listed: listed.len().saturating_sub(MAX_LISTED),
             kinds: kinds
                 .into_iter()
-                .map(|((class, code), (done, left))| KindJson { class, code, done, left })
+                .map(|((class, code), counts)| KindJson { class, code, counts })
                 .collect(),
             lines: self.lines.clone(),
         };
         serde_json::to_value(result).unwrap_or_default()
-    }
-
-    /// The reason for which the job did not receive a message.
-    fn why_unreached(&self) -> &'static str {
-        if self.error.is_some() {
-            "the job ended before this message"
-        } else {
-            "not received: another reader holds it, SQS's response with it was lost, or it is no \
-             longer in the queue"
-        }
     }
 }
