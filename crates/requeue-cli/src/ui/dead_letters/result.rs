@@ -111,3 +111,46 @@ impl JobEnd {
         serde_json::to_value(result).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use requeue::Record;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::dlq::letter::Letter;
+    use crate::dlq::outcome::Outcome;
+
+    #[test]
+    fn what_may_be_in_both_queues_is_told_apart_from_what_stayed() {
+        let letter = |id: &str| {
+            let (id, body) = (Some(id.to_owned()), Some("{}".to_owned()));
+            let mut record = Record::default();
+            (record.message_id, record.receipt_handle, record.body) = (id.clone(), id, body);
+            Letter::new(record, Instant::now()).expect("it has all")
+        };
+        let letters = ["done", "lost", "refused", "unreached"].map(letter).into();
+        let snapshot = Snapshot::new(1, SystemTime::UNIX_EPOCH, letters, None);
+        let result = |error: Option<&str>| {
+            let outcomes = [
+                ("done", Outcome::done()),
+                ("lost", Outcome::in_doubt("NoConnection; the copy may exist")),
+                ("refused", Outcome::left("InternalError")),
+            ];
+            let outcomes = outcomes.map(|(id, outcome)| (id.to_owned(), outcome)).into();
+            let (error, is_stopped) = (error.map(Into::into), false);
+            let end = JobEnd { lines: Vec::new(), is_complete: false, outcomes, error, is_stopped };
+            end.json(&snapshot, &[0, 1, 2, 3])
+        };
+        let kind = json!({ "class": "unknown", "code": null, "done": 1, "left": 3, "inDoubt": 1 });
+        for (error, listed) in [(None, 3), (Some("SQS is gone"), 2)] {
+            let result = result(error);
+            assert_eq!(result["kinds"], json!([kind]), "{error:?}");
+            let reasons = result["listed"].as_array().map(Vec::len);
+            assert_eq!(reasons, Some(listed), "those that an error spared have no reason");
+        }
+    }
+}
