@@ -16,8 +16,8 @@ pub(crate) struct Requests(Arc<Mutex<Running>>);
 
 #[derive(Default)]
 struct Running {
-    /// When the response to each request was due.
-    due: BTreeMap<u64, Instant>,
+    /// When the response to each request was due, and the wait that it asked for.
+    due: BTreeMap<u64, (Instant, Duration)>,
     last: u64,
     /// The requests since the last response that ended without one.
     lost: Option<Lost>,
@@ -43,7 +43,7 @@ impl Requests {
         let mut running = self.lock();
         running.last += 1;
         let number = running.last;
-        running.due.insert(number, Instant::now() + wait);
+        running.due.insert(number, (Instant::now() + wait, wait));
         Request { requests: self.clone(), number }
     }
 
@@ -53,7 +53,8 @@ impl Requests {
         let running = self.lock();
         let is_over = |lost: &Lost| running.due.is_empty() && lost.ended.elapsed() > SILENT;
         let lost = running.lost.filter(|lost| !is_over(lost)).map(|lost| lost.due);
-        let since = running.due.values().copied().chain(lost).min()?.elapsed();
+        let due = running.due.values().map(|(due, _)| *due);
+        let since = due.chain(lost).min()?.elapsed();
         (since > SILENT).then_some(since)
     }
 
@@ -77,6 +78,13 @@ impl Request {
         let mut running = self.requests.lock();
         running.due.remove(&self.number);
         running.lost = None;
+        // A service that stood still begins to wait now.
+        let now = Instant::now();
+        for (due, wait) in
+            running.due.values_mut().filter(|(due, wait)| *due < now && !wait.is_zero())
+        {
+            *due = now + *wait;
+        }
     }
 }
 
@@ -84,7 +92,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         let mut running = self.requests.lock();
         let now = Instant::now();
-        if let Some(due) = running.due.remove(&self.number).filter(|due| *due < now) {
+        if let Some((due, _)) = running.due.remove(&self.number).filter(|(due, _)| *due < now) {
             let due = running.lost.map_or(due, |lost| lost.due.min(due));
             running.lost = Some(Lost { due, ended: now });
         }
@@ -106,8 +114,10 @@ mod tests {
         assert_eq!(requests.silence(), Some(Duration::from_secs(4)));
         delete.responded();
         assert_eq!(requests.silence(), None);
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(10)));
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(requests.silence(), None, "it may have begun its wait with that response");
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(requests.silence(), Some(Duration::from_secs(3)));
         receive.responded();
         assert_eq!(requests.silence(), None);
     }

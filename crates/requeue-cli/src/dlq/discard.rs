@@ -125,20 +125,15 @@ async fn export(
     dead_letters: &DeadLetters,
     stop: &Stop,
 ) -> Result<Option<Exported>, Error> {
-    let mut file = if arguments.dry_run {
-        None
-    } else {
-        let path = &arguments.file;
-        if path.is_file() {
-            return Err(format!(
-                "{} exists already, and may have the only copy of deleted messages; name another \
-                 file",
-                path.display()
-            )
-            .into());
-        }
-        Some(Target::open_file(path, false)?)
-    };
+    let path = &arguments.file;
+    if path.is_file() {
+        return Err(format!(
+            "{} exists already, and may have the only copy of deleted messages; name another file",
+            path.display()
+        )
+        .into());
+    }
+    let mut file = if arguments.dry_run { None } else { Some(Target::open_file(path, false)?) };
     let mut exported = Exported::default();
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
     let mut unreadable = 0;

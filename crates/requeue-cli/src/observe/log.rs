@@ -96,8 +96,9 @@ impl LogLine {
             ..Event::now(kind, ids).reason(reason.as_deref())
         };
         let stays = undone.is_some() || self.settlement.as_deref() == Some("kept");
-        let is_done = event.kind == Kind::Ended;
-        if stays && !is_done && event.is_last_receive() {
+        // It was told when it was given up.
+        let is_told = matches!(self.why.as_deref(), Some("given-up" | "annotated"));
+        if stays && !is_told && event.kind != Kind::Ended && event.is_last_receive() {
             (event.kind, event.delay) = (Kind::GivenUp, None);
         }
         Some(event)
@@ -300,6 +301,10 @@ mod tests {
             assert_eq!((event.kind, event.delay), (Kind::Released, None), "no retry");
             assert_eq!(event.reason.as_deref(), Some(reason));
         }
+        let again = r#"{"messageId":"m","disposition":"release","why":"given-up","receiveCount":5,
+            "settlement":"kept"}"#;
+        let event = LogLine::read(again).and_then(|line| line.event(Some(5)));
+        assert_eq!(event.map(|event| event.kind), Some(Kind::Released), "given up once");
         for (settlement, receives, kind) in [
             ("kept", 4, Kind::Requeued),
             ("kept", 5, Kind::GivenUp),

@@ -40,29 +40,24 @@ pub(super) struct HoldFigure {
 }
 
 impl Figures {
-    /// Lines of at most so many columns. What holds messages back gets its own line if it does not
-    /// fit. Of the other parts the rate is left out first, and then the last ones.
+    /// Lines of at most so many columns. What messages wait for gets its own line if it does not fit.
+    /// Of the other parts the rate is left out first, and then the last ones.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
         parts.push(self.counts());
-        // What holds messages back needs the room, and then few handlers run.
-        match self.next_due {
-            _ if !self.holds.is_empty() => {}
-            _ if self.running > 0 => parts.push(format!("{} running", thousands(self.running))),
-            Some(due) if !due.is_zero() => parts.push(format!("next due in {}", seconds(due))),
-            _ => {}
+        if self.holds.is_empty() && self.running > 0 {
+            parts.push(format!("{} running", thousands(self.running)));
         }
         let fits = |line: &str| line.chars().count() <= columns;
         let figures = parts.join(" │ ");
         let mut below = None;
-        if let Some((hold, reason)) = self.hold() {
-            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            let whole = format!("{figures} │ {hold}{reason}");
+        if let Some(wait) = self.awaited() {
+            let whole = format!("{figures} │ {wait}");
             if fits(&whole) {
                 return vec![whole];
             }
-            below = Some(cut(&format!("{hold}{reason}"), columns));
+            below = Some(cut(&wait, columns));
         }
         if self.rate.is_some() && !fits(&figures) {
             parts.remove(1);
@@ -72,6 +67,15 @@ impl Figures {
         }
         let figures = parts.join(" │ ").chars().take(columns).collect();
         iter::once(figures).chain(below).collect()
+    }
+
+    /// What the messages wait for.
+    fn awaited(&self) -> Option<String> {
+        if let Some((hold, reason)) = self.hold() {
+            return Some(hold + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
+        }
+        let due = self.next_due.filter(|due| !due.is_zero() && self.running == 0)?;
+        Some(format!("next due in {}", seconds(due)))
     }
 
     fn counts(&self) -> String {
@@ -224,6 +228,7 @@ mod tests {
         ] {
             assert_eq!(probing(running, due).as_deref(), Some(text));
         }
+        assert_eq!(idle.lines(60)[1], "next due in 9 s");
         let mut report = Figures { mode: Mode::Report, next_due: None, ..idle };
         report.progress.waiting = 100;
         let left = "orders 1,204 waiting │ 52/s │ 1,310 done 100 failures left to SQS 4 dead";

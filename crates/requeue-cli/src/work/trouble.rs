@@ -31,12 +31,13 @@ pub(super) fn of_target(
     target: &str,
     trouble: &DownstreamTrouble,
     next_try: Option<Duration>,
+    is_trying: bool,
     columns: usize,
 ) -> String {
     let DownstreamTrouble { cause, calls, .. } = trouble;
     let next = match next_try {
         // Its time has come, but no message calls yet.
-        Some(Duration::ZERO) => "; next try with the next message".to_owned(),
+        Some(Duration::ZERO) if !is_trying => "; next try with the next message".to_owned(),
         _ => next(next_try, None),
     };
     let rest = format!(": {cause} ×{calls}{next}");
@@ -78,7 +79,7 @@ pub(super) fn of_silence(silence: &Silence, columns: usize) -> String {
     fitting([format!("SQS{}{rest}", endpoint.unwrap_or_default()), format!("SQS{rest}")], columns)
 }
 
-/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS delivers these messages again`, and
+/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS may deliver these messages again`, and
 /// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
 /// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
@@ -102,11 +103,16 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),
         None => ("SQS while settling".to_owned(), "SQS".to_owned()),
     };
-    let again = "SQS delivers these messages again";
+    // Without a response, SQS may have carried the request out.
+    let [again, short_again] = if is_denied(code) {
+        ["SQS delivers these messages again", "delivered again"]
+    } else {
+        ["SQS may deliver these messages again", "may be delivered again"]
+    };
     fitting(
         [
             format!("{long}{counted}; {again}"),
-            format!("{long}{counted}; delivered again"),
+            format!("{long}{counted}; {short_again}"),
             format!("{long}{counted}"),
             format!("{short}{counted}"),
         ],
@@ -203,7 +209,8 @@ mod tests {
             sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
             sqs.unsettled().expect("messages")
         };
-        let target = |next_try, columns| of_target("http://a/", &refused, next_try, columns);
+        let target = |next_try, columns| of_target("http://a/", &refused, next_try, false, columns);
+        let trying = of_target("http://a/", &refused, Some(Duration::ZERO), true, 80);
         let next = Some(Duration::from_millis(27_001));
         let endpoint = Some("http://mq:1".to_owned());
         let silence = Silence { endpoint, since: Duration::from_secs(8) };
@@ -216,6 +223,7 @@ mod tests {
                 target(Some(Duration::ZERO), 80),
                 "target http://a/: connection refused ×5; next try with the next message",
             ),
+            (trying, "target http://a/: connection refused ×5; trying now"),
             (target(None, 80), "target http://a/: connection refused ×5"),
             (of_silence(&silence, 80), "SQS http://mq:1: no response for 8 s"),
             (of_silence(&silence, 30), "SQS: no response for 8 s"),
@@ -245,7 +253,7 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
-                "SQS: sqs:DeleteMessage on orders: ExpiredToken ×4; SQS delivers these messages again",
+                "SQS: sqs:DeleteMessage on orders: ExpiredToken ×4; SQS may deliver these messages again",
             ),
             (
                 of_unsettled(&unsettled("AccessDenied"), 79),

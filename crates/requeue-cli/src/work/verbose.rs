@@ -59,7 +59,11 @@ fn is_done(event: &Event) -> bool {
 /// call if that has more columns, and without the end of a reason that is longer still. A message
 /// that SQS keeps has its receive instead: `receive 3 of 5`.
 fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
-    let reason = event.reason.as_deref().map(brief);
+    let reason = event.reason.as_deref().map(|reason| match reason {
+        "given-up" => "given up before".to_owned(),
+        "annotated" => "the copy with the reason".to_owned(),
+        _ => brief(reason),
+    });
     let because = || reason.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
     let delay = event.delay.map(|secs| format!(" {secs} s")).unwrap_or_default();
     let result = match event.kind {
@@ -131,6 +135,10 @@ mod tests {
             (
                 of(Kind::Released, None, Some("shutting-down"), None),
                 Some("left to SQS (shutting-down)"),
+            ),
+            (
+                of(Kind::Released, None, Some("given-up"), None),
+                Some("left to SQS (given up before)"),
             ),
             (
                 of(

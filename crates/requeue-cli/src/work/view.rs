@@ -234,8 +234,9 @@ impl View {
     fn troubles(&self, started: &Started, holds: &[ScopeHold], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
         let next_try = self.next_try(holds);
-        let target =
-            target.map(|lost| trouble::of_target(&started.target, &lost, next_try, columns));
+        let is_trying = self.observer.running() > 0;
+        let target = target
+            .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
         let sqs = self.observer.sqs();
         let silence = sqs.silence();
         let receiving = match sqs.trouble() {
@@ -250,8 +251,11 @@ impl View {
     }
 
     /// The time until a message calls the target again: the end of the first hold, and if that is
-    /// over, the next retry.
+    /// over, the next retry. Zero while messages call.
     fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
+        if self.observer.running() > 0 {
+            return Some(Duration::ZERO);
+        }
         let held = holds.first().map(|hold| hold.rest);
         held.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(held)
     }
@@ -279,8 +283,11 @@ fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
         *progress;
     let s = if received == 1 { "" } else { "s" };
-    let not_deleted =
-        if not_deleted == 0 { String::new() } else { format!(" ({not_deleted} not deleted)") };
+    let not_deleted = if not_deleted == 0 {
+        String::new()
+    } else {
+        format!(" ({not_deleted} not confirmed as deleted)")
+    };
     let not_settled = match not_settled(progress) {
         0 => String::new(),
         count => format!(", {count} not settled, which SQS delivers again"),

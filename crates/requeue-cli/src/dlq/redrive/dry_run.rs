@@ -243,7 +243,7 @@ fn text(
     if groups.count() > 0 {
         lines.push(format!("{}\n", groups.text()));
     }
-    if route.by_move_task {
+    if routes.to_move > 0 {
         let to = route.moves_to().map_or("their source queues", QueueArn::name);
         let most = if routes.is_mixed() { "at most " } else { "" };
         lines.push(format!("SQS would move {most}{} to {to}", messages(routes.to_move)));

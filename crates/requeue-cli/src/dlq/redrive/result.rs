@@ -89,9 +89,11 @@ impl RedriveResult {
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
         match moved {
-            Some(route) => line(format!("{} moved to {route}", messages(self.moved))),
+            Some(route) if self.moved > 0 || copies.copied.is_empty() => {
+                line(format!("{} moved to {route}", messages(self.moved)));
+            }
             None if copies.copied.is_empty() => line("no message copied".to_owned()),
-            None => {}
+            _ => {}
         }
         for (to, count) in &copies.copied {
             line(format!("{} copied to {to}", messages(*count)));
