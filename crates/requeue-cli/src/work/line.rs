@@ -25,6 +25,8 @@ pub(super) struct Figures {
     pub(super) mode: Mode,
     /// The handlers that run.
     pub(super) running: u64,
+    /// The handlers that may run at once.
+    pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,
     pub(super) holds: Vec<HoldFigure>,
@@ -47,7 +49,11 @@ impl Figures {
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
         parts.push(self.counts());
         if self.holds.is_empty() && self.running > 0 {
-            parts.push(format!("{} running", thousands(self.running)));
+            // Messages wait though handlers are free, until a receiver is done with its batch.
+            let are_free = self.running < self.concurrency && self.waiting > Some(0);
+            let all = are_free.then(|| format!(" of {}", thousands(self.concurrency)));
+            let running = thousands(self.running);
+            parts.push(format!("{running}{} running", all.unwrap_or_default()));
         }
         let fits = |line: &str| line.chars().count() <= columns;
         let figures = parts.join(" │ ");
@@ -181,6 +187,7 @@ mod tests {
             progress,
             mode: Mode::Requeue,
             running: 8,
+            concurrency: 8,
             next_due: Some(Duration::from_secs(9)),
             holds: vec![open(21, "status 503")],
         }
@@ -213,6 +220,9 @@ mod tests {
         assert_eq!(free.lines(80), [running]);
         let narrow = "orders 1,204 waiting │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(64), [narrow]);
+        let slow = Figures { concurrency: 10, rate: None, ..free };
+        assert_eq!(slow.lines(80)[0], narrow.replace("8 running", "8 of 10 running"));
+        let free = Figures { rate: Some(52), ..slow };
         let idle = Figures { running: 0, ..free };
         let due = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
         assert_eq!(idle.lines(80), [due]);

@@ -73,8 +73,9 @@ pub(crate) struct Arguments {
     region: RegionArgument,
     #[command(flatten)]
     policy: PolicyArgument,
-    /// The number of receivers. Each has a batch of its own; all share `REQUEUE_CONCURRENCY`.
-    /// [default: one for each 10 handlers]
+    /// The number of receivers. Each has a batch of its own, and receives again after the last
+    /// message of it; all share `REQUEUE_CONCURRENCY`. If calls are slow and messages come one by
+    /// one, more receivers keep the handlers busy. [default: one for each 10 handlers]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     receivers: Option<u16>,
     /// The time from the first signal to the end of the process. A supervisor must wait longer
@@ -158,6 +159,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
     let (dead_letter, mode) = (config.settings.dead_letter.clone(), config.settings.mode);
+    let concurrency = u64::try_from(config.settings.limits.concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
     let sqs = observed(queue.clone());
@@ -174,6 +176,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         shutdown_timeout: arguments.shutdown_timeout,
         dead_letter,
         mode,
+        concurrency,
         has_dead_letter_queue: !arguments.without_dead_letter_queue,
     })
 }
@@ -193,6 +196,8 @@ struct Started {
     shutdown_timeout: Duration,
     dead_letter: DeadLetterMode,
     mode: Mode,
+    /// The handlers that may run at once.
+    concurrency: u64,
     /// `false` if the worker did not insist on one.
     has_dead_letter_queue: bool,
 }

@@ -225,6 +225,7 @@ impl View {
             progress,
             mode: started.mode,
             running: self.observer.running(),
+            concurrency: started.concurrency,
             next_due: self.observer.next_due(),
             holds: holds.iter().map(figure).collect(),
         }
