@@ -123,23 +123,23 @@ impl Protection {
         if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
-        let call = Call::Probe(hold.number);
-        Ok(Permit { protection: Arc::clone(self), scope, caller, call })
+        let kind = PermitKind::Probe(hold.number);
+        Ok(Permit { protection: Arc::clone(self), scope, caller, kind })
     }
 
     /// A permit for a message that is not to be held.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
-        Permit { protection: Arc::clone(self), scope, caller, call: Call::Free }
+        Permit { protection: Arc::clone(self), scope, caller, kind: PermitKind::Free }
     }
 
     /// A permit for a message that calls despite a hold. Its success closes an open circuit, but
     /// ends no pause, which the service asked for.
     pub(crate) fn permit_despite(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         let open = self.scopes().get(&scope).filter(|health| health.is_open()).map(Health::current);
-        let call = open.flatten().map_or(Call::Free, Call::Despite);
+        let kind = open.flatten().map_or(PermitKind::Free, PermitKind::Despite);
         self.note_use(scope);
-        Permit { protection: Arc::clone(self), scope, caller, call }
+        Permit { protection: Arc::clone(self), scope, caller, kind }
     }
 
     /// Notes the result of a call.
@@ -147,8 +147,8 @@ impl Protection {
         let mut scopes = self.scopes();
         let hold = scopes.get(&permit.scope).and_then(Health::current);
         // A call that began before the hold says nothing about its end.
-        let is_free = hold.is_none() || hold.map(Call::Probe) == Some(permit.call);
-        let is_despite = hold.map(Call::Despite) == Some(permit.call);
+        let is_free = hold.is_none() || hold.map(PermitKind::Probe) == Some(permit.kind);
+        let is_despite = hold.map(PermitKind::Despite) == Some(permit.kind);
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
                 let health = health_of(&mut scopes, permit.scope, now)?;
@@ -237,12 +237,12 @@ pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
     caller: Caller,
-    call: Call,
+    kind: PermitKind,
 }
 
 /// What a call has to do with the hold of that number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Call {
+enum PermitKind {
     /// Nothing: it is over, or there was none.
     Free,
     Probe(u64),
@@ -253,13 +253,13 @@ enum Call {
 impl Permit {
     /// Whether the call probes a hold.
     pub(crate) fn is_probe(&self) -> bool {
-        matches!(self.call, Call::Probe(_))
+        matches!(self.kind, PermitKind::Probe(_))
     }
 
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
         let change = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
-            self.call = Call::Free;
+            self.kind = PermitKind::Free;
         }
         change
     }
@@ -268,7 +268,7 @@ impl Permit {
 impl Drop for Permit {
     /// The result of the call was lost, so another message may probe.
     fn drop(&mut self) {
-        if let Call::Probe(probed) = self.call {
+        if let PermitKind::Probe(probed) = self.kind {
             self.protection.release(self.scope, self.caller, probed);
         }
     }
