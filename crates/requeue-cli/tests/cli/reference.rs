@@ -603,7 +603,7 @@ fn the_limits_are_those_of_the_code() {
             "const LONGEST_RUN: Duration = Duration::from_secs(5_400)",
             "5,400 s on Lambda Managed Instances",
         ),
-        ("src/redrive.rs", "MAX_REDRIVES: u32 = 10;", "a message afresh | 10 |"),
+        ("src/wire/dead_letter.rs", "MAX_REDRIVES: u32 = 10;", "a message afresh | 10 |"),
         ("src/config/mod.rs", "MAX_CONCURRENCY: usize = 1_000", "10 by default, 1,000 at most"),
         (
             "src/config/policy/bounds.rs",
