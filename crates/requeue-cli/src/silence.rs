@@ -21,6 +21,7 @@ struct Running {
     last: u64,
     /// The requests since the last response that ended without one.
     lost: Option<Lost>,
+    last_response: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,6 +59,11 @@ impl Requests {
         (since > SILENT).then_some(since)
     }
 
+    /// Whether the service has responded to any request since then.
+    pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
+        self.lock().last_response.is_some_and(|response| response > time)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Running> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,9 +83,9 @@ impl Request {
     pub(crate) fn responded(self) {
         let mut running = self.requests.lock();
         running.due.remove(&self.number);
-        running.lost = None;
         // A service that stood still begins to wait now.
         let now = Instant::now();
+        (running.lost, running.last_response) = (None, Some(now));
         for (due, wait) in
             running.due.values_mut().filter(|(due, wait)| *due < now && !wait.is_zero())
         {

@@ -13,6 +13,9 @@ use crate::silence::{Request, Requests};
 /// How long messages that were not settled are told.
 const TOLD: Duration = Duration::from_secs(30);
 
+/// The library's codes for a request without a response.
+const WITHOUT_RESPONSE: [&str; 2] = ["TimedOut", "NoConnection"];
+
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
@@ -60,6 +63,8 @@ struct Failing {
     endpoint: String,
     code: String,
     failures: u32,
+    /// When the last one failed.
+    last: Instant,
     next_try: Instant,
 }
 
@@ -108,11 +113,13 @@ impl Sqs {
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
         let failing = &mut self.lock().failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
+        let last = Instant::now();
         *failing = Some(Failing {
             endpoint: endpoint.to_owned(),
             code: code.to_owned(),
             failures,
-            next_try: Instant::now() + pause,
+            last,
+            next_try: last + pause,
         });
     }
 
@@ -154,9 +161,15 @@ impl Sqs {
         self.lock().unsettled.clone().filter(|unsettled| unsettled.last.elapsed() < TOLD)
     }
 
+    /// The trouble with receiving. If receives had no response, it is over with any later response,
+    /// since the next receive may wait for messages.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.lock();
-        let Failing { endpoint, code, failures, next_try } = state.failing.as_ref()?;
+        let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
+        let had_no_response = WITHOUT_RESPONSE.contains(&code.as_str());
+        if had_no_response && state.requests.has_responded_since(*last) {
+            return None;
+        }
         Some(ReceivingTrouble {
             endpoint: endpoint.clone(),
             code: code.clone(),
@@ -167,5 +180,24 @@ impl Sqs {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn receives_without_a_response_are_no_trouble_after_any_response() {
+        for (code, is_over) in [("TimedOut", true), ("AccessDenied", false)] {
+            let sqs = Sqs::default();
+            sqs.request(Duration::ZERO).responded();
+            tokio::time::advance(Duration::from_secs(1)).await;
+            sqs.failed("http://mq:1", code, Duration::from_secs(1));
+            assert!(sqs.trouble().is_some());
+            tokio::time::advance(Duration::from_secs(2)).await;
+            sqs.request(Duration::ZERO).responded();
+            assert_eq!(sqs.trouble().is_none(), is_over, "{code}");
+        }
     }
 }
