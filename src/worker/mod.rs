@@ -351,7 +351,7 @@ where
         if not_deleted > 0 {
             tracing::warn!(
                 messages = not_deleted,
-                "done, but not deleted: SQS delivers them again"
+                "done, but not deleted: SQS may deliver them again"
             );
         }
         self.note(&report, not_deleted);

@@ -162,7 +162,8 @@ impl Layer<Registry> for LogLayer {
             return self.lines == TroubleLines::Rare;
         }
         if target.ends_with("::worker") && *event.metadata().level() == Level::WARN {
-            return self.not_deleted(event);
+            self.not_deleted(event);
+            return true;
         }
         if !target.ends_with("::poll") {
             return true;
@@ -208,14 +209,13 @@ impl LogLayer {
         false
     }
 
-    /// Notes messages that are done and not deleted.
-    fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
+    /// Notes messages that are done and not deleted. Their line stays, since they may be handled
+    /// twice.
+    fn not_deleted(&self, event: &tracing::Event<'_>) {
         let line = LogLine::of(event);
-        if !line.message.starts_with("done, but not deleted") {
-            return true;
+        if line.message.starts_with("done, but not deleted") {
+            self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
         }
-        self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
-        self.lines == TroubleLines::Rare
     }
 
     fn on(&self, line: &LogLine) {

@@ -80,7 +80,9 @@ impl Figures {
         if let Some((hold, reason)) = self.hold() {
             return Some(hold + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
         }
-        let due = self.next_due.filter(|due| !due.is_zero() && self.running == 0)?;
+        // Between two batches no handler runs for a moment.
+        let is_idle = self.running == 0 && self.rate.unwrap_or_default() == 0;
+        let due = self.next_due.filter(|due| !due.is_zero() && is_idle)?;
         Some(format!("next due in {}", seconds(due)))
     }
 
@@ -223,8 +225,10 @@ mod tests {
         let slow = Figures { concurrency: 10, rate: None, ..free };
         assert_eq!(slow.lines(80)[0], narrow.replace("8 running", "8 of 10 running"));
         let free = Figures { rate: Some(52), ..slow };
-        let idle = Figures { running: 0, ..free };
-        let due = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
+        let busy = Figures { running: 0, ..free };
+        assert!(!busy.lines(80)[0].contains("next due"), "it is between two batches");
+        let idle = Figures { rate: Some(0), ..busy };
+        let due = "orders 1,204 waiting │ 0/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
         assert_eq!(idle.lines(80), [due]);
         let probing = |running, due| {
             let next_due = Some(Duration::from_secs(due));
@@ -241,7 +245,7 @@ mod tests {
         assert_eq!(idle.lines(60)[1], "next due in 9 s");
         let mut report = Figures { mode: Mode::Report, next_due: None, ..idle };
         report.progress.waiting = 100;
-        let left = "orders 1,204 waiting │ 52/s │ 1,310 done 100 failures left to SQS 4 dead";
+        let left = "orders 1,204 waiting │ 0/s │ 1,310 done 100 failures left to SQS 4 dead";
         assert_eq!(report.lines(80), [left]);
     }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
 use crate::address;
-use crate::dlq::QueueArguments;
+use crate::dlq::{QueueArguments, messages};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
@@ -239,10 +239,21 @@ impl Started {
         let results = page.as_mut().take_output().unwrap_or_default();
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
-        let notes: Vec<String> = on_the_way.into_iter().chain(results).collect();
+        let notes = not_deleted(ended).into_iter().chain(on_the_way).chain(results);
+        let notes: Vec<String> = notes.collect();
         view.end(ended, self.mode, &notes);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Done messages may be handled again.
+fn not_deleted(progress: Progress) -> Option<String> {
+    (progress.not_deleted > 0).then(|| {
+        format!(
+            "note: SQS did not confirm the delete of {} that are done, and may deliver them again",
+            messages(progress.not_deleted)
+        )
+    })
 }
 
 impl Started {

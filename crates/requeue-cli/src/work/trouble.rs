@@ -113,7 +113,12 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         [
             format!("{long}{counted}; {again}"),
             format!("{long}{counted}; {short_again}"),
-            format!("{long}{counted}"),
+            // A missing permission is named first.
+            if is_denied(code) {
+                format!("{long}{counted}")
+            } else {
+                format!("SQS{counted}; {short_again}")
+            },
             format!("{short}{counted}"),
         ],
         columns,
@@ -254,6 +259,10 @@ mod tests {
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
                 "SQS: sqs:DeleteMessage on orders: ExpiredToken ×4; SQS may deliver these messages again",
+            ),
+            (
+                of_unsettled(&unsettled("ExpiredToken"), 57),
+                "SQS: ExpiredToken ×4; may be delivered again",
             ),
             (
                 of_unsettled(&unsettled("AccessDenied"), 79),
