@@ -307,12 +307,12 @@ fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
     let text = match mode {
         DeadLetterMode::Redrive => {
             "SQS moves a message that was given up to the dead-letter queue after maxReceiveCount \
-             receives, each after its visibility timeout. Until then it is among those that wait."
+             receives. Until then it is in this queue."
         }
         DeadLetterMode::Annotate => {
             "Requeue sends a message that was given up once more, with the reason. SQS moves this \
-             copy to the dead-letter queue after maxReceiveCount receives, each after its \
-             visibility timeout. Until then it is among those that wait."
+             copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
+             queue."
         }
         _ => return None,
     };
