@@ -250,9 +250,13 @@ test("a worker that ends waits for a redrive of its page, and tells its result",
   await page.getByRole("button", { name: "Plan the redrive" }).click();
   await page.getByRole("button", { name: "Redrive 60 messages" }).click();
   await page.getByText(/^[1-9]\d* of 60 messages/).waitFor(PATIENCE);
+  const live = await open(url.replace(/$/, "#live"));
+  await live.getByText(/^orders to /).waitFor(PATIENCE);
   const ended = once(child, "exit");
   child.kill("SIGINT");
   assert.deepEqual(await ended, [0, null], output);
+  await live.getByText(/^Ended: orders to /).waitFor(PATIENCE);
+  assert.equal(await live.getByText("waiting", { exact: true }).and(live.locator("dt")).count(), 0, "no old depth");
   assert.match(output, /redrive: \d+ messages? copied to orders; \d+ messages of the chosen ones not copied/);
   assert.ok(!output.includes("panic"), output);
   assert.equal((await world.count(queues, deadLetters)).inFlight, 0, "each one that stays is visible again");

@@ -231,6 +231,38 @@ test("the end of the page makes the messages of an unfinished look visible again
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 2_000, inFlight: 0 });
 });
 
+test("Ctrl-C in front of an SQS that does not respond leaves the page up to the end of its job", async () => {
+  const { sqs, ui } = await letters(some(200), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  await groups(tab).getByRole("checkbox").nth(1).check();
+  await plan(tab, 500);
+  await latest(tab).waitFor();
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await plan(tab, 20);
+  await tab.getByText(/[1-9]\d* of \d+ messages, \d/).waitFor();
+  sqs.child.kill("SIGSTOP");
+  let ended;
+  try {
+    await tab.getByText(/^[1-9]\d* of \d+ messages, no response from SQS for \d+ s/).waitFor();
+    ended = world.stop(ui.child, "SIGINT");
+    await tab.getByText(/: stopping$/).waitFor();
+    assert.equal(await tab.getByText("The server does not respond").isVisible(), false);
+  } finally {
+    sqs.child.kill("SIGCONT");
+  }
+  await latest(tab).getByRole("heading", { name: /^Redrive stopped, .* \d+ of \d+ messages redriven/ }).waitFor();
+  assert.equal(await ended, 130);
+  await tab.getByText("The server does not respond").waitFor();
+  await latest(tab).getByRole("table", { name: "Result by class" }).waitFor();
+  const result = /^\d\d:\d\d:\d\d redrive: \d+ messages copied to orders; /gm;
+  assert.equal(ui.child.notes.match(result)?.length, 2, ui.child.notes);
+  assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
+  troubles = troubles.filter((text) => !/ERR_(CONNECTION_|EMPTY)/.test(text));
+  await tab.close();
+});
+
 test("an export has the chosen messages whole, and deletes nothing", async () => {
   const { sqs, ui } = await letters(some(40));
   const tab = await open(ui);

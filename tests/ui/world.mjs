@@ -23,8 +23,13 @@ const directories = new Set();
 
 // Starts the command, and returns the values of its first lines by their names.
 async function start(args, names, environment = {}, cwd = ".") {
-  const child = spawn(REQUEUE, args, { cwd, env: { ...ENVIRONMENT, ...environment }, stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(REQUEUE, args, { cwd, env: { ...ENVIRONMENT, ...environment }, stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
+  child.notes = "";
+  child.stderr.on("data", (data) => {
+    child.notes += data;
+    process.stderr.write(data);
+  });
   const values = {};
   const lines = createInterface({ input: child.stdout });
   for await (const line of lines) {

@@ -61,6 +61,7 @@ pub(crate) struct ProgressState {
 pub(crate) struct CommandProgress {
     state: watch::Sender<ProgressState>,
     _display: Option<Display>,
+    tells_notes: bool,
 }
 
 impl CommandProgress {
@@ -72,13 +73,23 @@ impl CommandProgress {
     /// For a step that is usually too short for a line.
     pub(crate) fn shown_after(delay: Duration, step: impl Into<String>) -> Self {
         let silent = Self::silent(step);
-        Self { _display: Display::start(delay, silent.watch()), ..silent }
+        Self { _display: Display::start(delay, silent.watch()), tells_notes: true, ..silent }
     }
 
-    /// For watchers of the channel alone.
+    /// For watchers of the channel alone, who see the notes too.
     pub(crate) fn silent(step: impl Into<String>) -> Self {
         let state = ProgressState { step: plain(step), ..ProgressState::default() };
-        Self { state: watch::Sender::new(state), _display: None }
+        Self { state: watch::Sender::new(state), _display: None, tells_notes: false }
+    }
+
+    /// Adds a line to a silent progress. The notes stay with the watchers.
+    pub(crate) fn with_line(self) -> Self {
+        Self { _display: Display::start(NOTICEABLE, self.watch()), ..self }
+    }
+
+    /// Whether a note appears on the terminal at once.
+    pub(crate) fn tells_notes(&self) -> bool {
+        self.tells_notes
     }
 
     /// The state and its changes. A watcher that sleeps misses states, and holds up nothing.
@@ -106,9 +117,11 @@ impl CommandProgress {
         self.state.send_modify(|state| state.done = done);
     }
 
-    /// Notes a text for the terminal, and for watchers after the end.
+    /// Notes a text for a person, also for watchers after the end.
     pub(crate) fn note(&self, text: String) {
-        output::note(format_args!("note: {text}"));
+        if self.tells_notes {
+            output::note(format_args!("note: {text}"));
+        }
         self.state.send_modify(|state| state.notes.push(plain(text)));
     }
 

@@ -4,8 +4,9 @@
 use std::io::{stderr, stdout};
 use std::iter::repeat_n;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
 /// The narrowest terminal. A narrower one breaks the lines itself.
@@ -294,6 +295,11 @@ pub(crate) fn span(time: Duration) -> String {
     text.strip_suffix(" 0 s")
         .or_else(|| text.strip_suffix(" 0 min"))
         .map_or(text.clone(), str::to_owned)
+}
+
+/// `14:03:22`, in UTC.
+pub(crate) fn clock_time(time: SystemTime) -> String {
+    Timestamp::try_from(time).unwrap_or_default().strftime("%H:%M:%S").to_string()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use jiff::Timestamp;
 use requeue::Clock;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
 use tokio::time::{Instant, sleep};
@@ -20,6 +19,7 @@ use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::clock_time;
 
 /// Concurrent calls.
 const AT_ONCE: usize = 4;
@@ -413,13 +413,16 @@ impl<'a> Scan<'a> {
 
     /// The time at which each message that was received so far is visible again.
     fn visible_again(&self) -> String {
-        let time = Timestamp::try_from(Clock::system().now() + self.visibility).unwrap_or_default();
-        time.strftime("%H:%M:%S UTC").to_string()
+        format!("{} UTC", clock_time(Clock::system().now() + self.visibility))
     }
 
-    /// Notes the messages that were not seen; `false` if there are any.
+    /// Notes the messages that were not seen; `false` if there are any. The page has a list of them
+    /// instead.
     pub(crate) fn tell(&self, result: &ScanResult) -> bool {
-        result.tell(self.looked_at(), self.queue.arn.name())
+        if self.progress.tells_notes() {
+            result.tell(self.looked_at(), self.queue.arn.name());
+        }
+        result.is_complete()
     }
 
     pub(crate) fn queue(&self) -> &QueueArn {

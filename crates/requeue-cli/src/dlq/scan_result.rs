@@ -33,8 +33,8 @@ impl ScanResult {
         }
     }
 
-    /// Notes the messages of this queue that were not seen; `false` if there are any.
-    pub(crate) fn tell(&self, looked_at: usize, queue: &str) -> bool {
+    /// Notes the messages of this queue that were not seen.
+    pub(crate) fn tell(&self, looked_at: usize, queue: &str) {
         let seen = messages(looked_at);
         match self.end {
             ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
@@ -53,6 +53,5 @@ impl ScanResult {
             ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough => {}
         }
         self.unseen.tell(queue);
-        self.is_complete()
     }
 }

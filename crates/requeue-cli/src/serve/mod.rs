@@ -2,6 +2,7 @@
 //! event source mapping, or the demo's endpoint for curl, the AWS CLI and others.
 
 use std::ffi::OsString;
+use std::future::ready;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -153,7 +154,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     // Only a signal stops them, by ending the process.
     let (_never, stop) = Stop::by_hand();
-    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, stop.told()));
+    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, stop.told(), ready(())));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -178,7 +179,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(page) = page {
         page.show()?;
         let stop = stop.clone();
-        tokio::spawn(async move { page.run(stop.told()).await });
+        tokio::spawn(async move { page.run(stop.told(), ready(())).await });
     }
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));

@@ -5,12 +5,12 @@ use std::fmt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use requeue::embedded::MessageView;
 use requeue::{Clock, DeadLetter, printable};
 
 use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
 use crate::output;
+use crate::table::clock_time;
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
@@ -30,8 +30,7 @@ pub(super) struct FinishedBatch<'a> {
 
 /// Bold on a terminal, to stand out from the function's lines.
 pub(super) fn line(line: impl fmt::Display) {
-    let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-    let text = format!("{} {line}", now.strftime("%H:%M:%S"));
+    let text = format!("{} {line}", clock_time(Clock::system().now()));
     // A closed standard output does not stop the function.
     let _ = output::write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
 }

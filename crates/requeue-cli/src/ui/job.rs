@@ -11,16 +11,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use super::server::{self, FailedRequest};
 use crate::dlq::letter::moment;
 use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
-use crate::table::thousands;
-
-/// How long the end of the page waits for a job, which makes messages visible again.
-const END_GRACE: Duration = Duration::from_secs(20);
+use crate::table::{clock_time, thousands};
 
 /// Results that a place keeps.
 const MAX_RESULTS: usize = 20;
@@ -35,6 +31,10 @@ struct Jobs {
     latest: Option<Job>,
     /// Jobs with a result, the latest first.
     earlier: VecDeque<Job>,
+    /// Whether a running job has a line on the terminal.
+    has_line: bool,
+    /// Whether no further job begins.
+    is_closed: bool,
 }
 
 #[derive(Clone)]
@@ -69,9 +69,22 @@ pub(super) struct JobJson {
     error: Option<String>,
 }
 
+/// The jobs of a place for the page.
+#[derive(Serialize)]
+pub(super) struct JobsJson {
+    latest: Option<JobJson>,
+    /// The latest results, the newest first.
+    results: Vec<JobJson>,
+}
+
 impl JobPlace {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a running job has a line on the terminal.
+    pub(super) fn show_line(&self) {
+        self.jobs().has_line = true;
     }
 
     /// Starts the work on a thread of its own. Refuses it while another job runs here.
@@ -85,8 +98,12 @@ impl JobPlace {
             let error = format!("{} is running; wait for its end, or stop it", job.name);
             return Err(FailedRequest::new(StatusCode::CONFLICT, &error));
         }
+        if jobs.is_closed {
+            return Err(FailedRequest::new(StatusCode::CONFLICT, "the command is about to end"));
+        }
         let (told, stop) = Stop::by_hand();
-        let progress = CommandProgress::silent(name);
+        let silent = CommandProgress::silent(name);
+        let progress = if jobs.has_line { silent.with_line() } else { silent };
         let number = jobs.latest.as_ref().map_or(1, |job| job.number + 1);
         let (progress_seen, started) = (progress.watch(), Clock::system().now());
         let end = Arc::default();
@@ -104,11 +121,10 @@ impl JobPlace {
         self.jobs().latest.as_ref().map(Job::json)
     }
 
-    /// The latest results, the newest first.
-    pub(super) fn results(&self) -> Vec<JobJson> {
+    pub(super) fn all_json(&self) -> JobsJson {
         let jobs = self.jobs();
-        let ended = jobs.latest.iter().filter(|job| job.has_result()).chain(&jobs.earlier);
-        ended.take(MAX_RESULTS).map(Job::json).collect()
+        let results = jobs.with_results().map(Job::json).collect();
+        JobsJson { latest: jobs.latest.as_ref().map(Job::json), results }
     }
 
     pub(super) fn stop(&self) -> Response {
@@ -118,21 +134,31 @@ impl JobPlace {
         server::json(&self.json())
     }
 
-    /// Stops the job and waits for its end, within limits. Returns the result of one that ran.
-    pub(super) async fn end(&self) -> Option<String> {
-        let job = self.jobs().latest.clone().filter(Job::is_running)?;
-        job.told.send_replace(Some(0));
-        let ended = timeout(END_GRACE, async {
-            while job.is_running() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        let _ = ended.await;
-        Some(job.summary())
+    async fn ended(&self) {
+        while self.jobs().latest.as_ref().is_some_and(Job::is_running) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Stops the job and waits for its end, as a command of the terminal does after Ctrl-C. Returns a
+    /// line for each result, the newest last.
+    pub(super) async fn end(&self) -> Vec<String> {
+        self.jobs().is_closed = true;
+        let _ = self.stop();
+        self.ended().await;
+        let jobs = self.jobs();
+        let mut lines: Vec<String> = jobs.with_results().filter_map(Job::summary).collect();
+        lines.reverse();
+        lines
     }
 }
 
 impl Jobs {
+    fn with_results(&self) -> impl Iterator<Item = &Job> {
+        let latest = self.latest.iter().filter(|job| job.has_result());
+        latest.chain(&self.earlier).take(MAX_RESULTS)
+    }
+
     fn begin(&mut self, job: Job) {
         if let Some(before) = self.latest.replace(job).filter(Job::has_result) {
             self.earlier.push_front(before);
@@ -148,19 +174,21 @@ impl Job {
         self.end.get().is_some_and(|end| is_told(end) || !self.progress.borrow().notes.is_empty())
     }
 
-    /// The end in a line of text: `redrive: 12 messages copied to orders; done by class: 12 of 12
-    /// quota`.
-    fn summary(&self) -> String {
-        let words = match self.end.get().map(|end| &end.result) {
-            Some(Ok(value)) => {
+    /// The end in a line of text: `14:03:22 redrive: 12 messages copied to orders; done by class: 12
+    /// of 12 quota`. `None` if it has no words, as that of a simulation.
+    fn summary(&self) -> Option<String> {
+        let End { at, result } = self.end.get()?;
+        let mut words = match result {
+            Ok(value) => {
                 let lines = value["lines"].as_array().into_iter().flatten();
                 let texts = lines.chain([&value["error"]]).filter_map(Value::as_str);
-                texts.map(str::to_owned).chain(by_class(value)).collect::<Vec<_>>().join("; ")
+                texts.map(str::to_owned).chain(by_class(value)).collect()
             }
-            Some(Err(error)) => error.clone(),
-            None => format!("not at its end after {} s", END_GRACE.as_secs()),
+            Err(error) => vec![error.clone()],
         };
-        format!("{}: {}", self.name, if words.is_empty() { "stopped" } else { &words })
+        words.extend(self.progress.borrow().notes.iter().cloned());
+        let line = format!("{} {}: {}", clock_time(*at), self.name, words.join("; "));
+        (!words.is_empty()).then_some(line)
     }
 
     fn is_running(&self) -> bool {
@@ -213,20 +241,21 @@ mod tests {
         for number in 1..=50 {
             let result = if number % 2 == 0 { Value::Null } else { json!(number) };
             place.start("redrive", move |_, _| Ok(result)).expect("no other job runs");
-            let _ = place.end().await;
+            place.ended().await;
         }
-        let numbers: Vec<u64> = place.results().iter().map(|job| job.number).collect();
+        let numbers: Vec<u64> = place.all_json().results.iter().map(|job| job.number).collect();
         let expected: Vec<u64> = (1..=50).rev().filter(|number| number % 2 == 1).collect();
         assert_eq!(numbers, expected[..MAX_RESULTS]);
-        let ended = place.results().into_iter().all(|job| job.ended.is_some() && !job.is_running);
+        let ended =
+            place.all_json().results.into_iter().all(|job| job.ended.is_some() && !job.is_running);
         assert!(ended, "each with its end");
         let noted = |progress: CommandProgress, _| {
             progress.note("hidden until 12:00:00 UTC".to_owned());
             Ok(Value::Null)
         };
         place.start("look", noted).expect("no other job runs");
-        let _ = place.end().await;
-        let latest = place.results().into_iter().next();
+        place.ended().await;
+        let latest = place.all_json().results.into_iter().next();
         assert_eq!(latest.map(|job| (job.number, job.progress.notes.len())), Some((51, 1)));
     }
 
@@ -235,7 +264,7 @@ mod tests {
         let results = [
             (
                 Ok(json!({ "lines": ["3 messages copied", "1 left"], "error": null })),
-                "3 messages copied; 1 left",
+                Some("3 messages copied; 1 left"),
             ),
             (
                 Ok(json!({
@@ -247,21 +276,26 @@ mod tests {
                         { "class": "temporary", "done": 1, "left": 0 },
                     ],
                 })),
-                "3 deleted; disk full; done by class: 1,101 of 1,103 quota, 1 of 1 temporary",
+                Some("3 deleted; disk full; done by class: 1,101 of 1,103 quota, 1 of 1 temporary"),
             ),
-            (Ok(Value::Null), "stopped"),
-            (Err("no queue".to_owned()), "no queue"),
+            (Ok(Value::Null), None),
+            (Err("no queue".to_owned()), Some("no queue")),
         ];
         for (result, words) in results {
             let place = JobPlace::default();
-            assert_eq!(place.end().await, None);
+            assert_eq!(place.all_json().results.len(), 0);
             let (told, is_told) = std::sync::mpsc::channel::<()>();
             let work =
                 move |_, _| is_told.recv().map_or(result, |()| unreachable!("nothing is sent"));
             place.start("redrive", work).expect("no other job runs");
             let telling = async { drop(told) };
-            let (end, ()) = tokio::join!(place.end(), telling);
-            assert_eq!(end, Some(format!("redrive: {words}")));
+            let (lines, ()) = tokio::join!(place.end(), telling);
+            let without_time =
+                |line: &String| line.split_once(' ').map(|(_, text)| text.to_owned());
+            let texts: Vec<String> = lines.iter().filter_map(without_time).collect();
+            let expected = words.map(|words| format!("redrive: {words}"));
+            assert_eq!(texts, Vec::from_iter(expected));
+            assert!(place.start("redrive", |_, _| Ok(Value::Null)).is_err(), "it is closed");
         }
     }
 }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::{Stream, stream};
 use http::Uri;
+use requeue::Progress;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -38,6 +39,7 @@ pub(crate) struct LiveState {
     /// What becomes of the messages that were given up.
     pub(crate) given_up: Option<&'static str>,
     pub(crate) is_ending: bool,
+    pub(crate) has_ended: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,6 +53,20 @@ pub(crate) struct LiveCounts {
     /// In the mode `report`: the receives after which SQS delivers the message again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<u64>,
+}
+
+impl LiveCounts {
+    pub(crate) fn of(progress: &Progress, is_report: bool) -> Self {
+        let Progress { received, completed, requeued, dead_lettered, waiting, .. } = *progress;
+        Self {
+            received,
+            done: completed,
+            retried: requeued,
+            dead: dead_lettered,
+            deferred: waiting,
+            left: is_report.then_some(waiting),
+        }
+    }
 }
 
 /// A pause or an open circuit.

@@ -1,6 +1,7 @@
 //! `requeue ui`: a local page for dead letters, live events and policies. `requeue work` and
 //! `requeue serve` serve the same page with `--ui`.
 
+use std::future::ready;
 use std::process::ExitCode;
 
 use axum::Router;
@@ -122,16 +123,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let page = Page::open(arguments.port, "--port", site).await?;
         stop.defer_end();
         page.show()?;
+        page.jobs.iter().for_each(JobPlace::show_line);
         let follow = async {
             if let Some(log) = log {
                 log.follow(&stop).await;
             }
         };
-        let (results, ()) = tokio::join!(page.run(stop.told()), follow);
+        let (results, ()) = tokio::join!(page.run(stop.told(), ready(())), follow);
         results.iter().for_each(output::note);
         Ok(stop.exit_code(ExitCode::SUCCESS))
     });
-    // A job that did not end in time must not keep the process.
+    // A name look-up cannot be cancelled, and would delay the end.
     runtime.shutdown_background();
     ended
 }
@@ -185,18 +187,31 @@ impl Page {
         output::note(format_args!("page          {}", self.server.url()));
     }
 
-    /// Serves the page until the stop, and then ends its jobs. Returns their results.
-    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> Vec<String> {
-        self.server.run(self.router, stop).await;
-        let ends = join_all(self.jobs.iter().map(JobPlace::end)).await;
-        ends.into_iter().flatten().collect()
+    /// Ends the jobs of the page after the stop, and serves the page until `last` is over too.
+    /// Returns a line for each result.
+    pub(crate) async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        last: impl Future<Output = ()>,
+    ) -> Vec<String> {
+        let ended = async {
+            stop.await;
+            let results = join_all(self.jobs.iter().map(JobPlace::end)).await;
+            last.await;
+            results
+        };
+        self.server.run(self.router, ended).await.concat()
     }
 }
 
-/// Serves the page beside another command until the stop.
-pub(crate) async fn run_if_any(page: Option<Page>, stop: impl Future<Output = ()>) -> Vec<String> {
+/// Serves the page beside another command, as [`Page::run`] does.
+pub(crate) async fn run_if_any(
+    page: Option<Page>,
+    stop: impl Future<Output = ()>,
+    last: impl Future<Output = ()>,
+) -> Vec<String> {
     match page {
-        Some(page) => page.run(stop).await,
+        Some(page) => page.run(stop, last).await,
         None => Vec::new(),
     }
 }

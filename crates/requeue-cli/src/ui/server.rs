@@ -86,16 +86,16 @@ impl Server {
         self.guard.url()
     }
 
-    /// Serves until the stop, and then gives open responses a second.
-    pub(super) async fn run(self, router: Router, stop: impl Future<Output = ()>) {
+    /// Serves until the stop, and then gives open responses a second. Returns the value of the stop.
+    pub(super) async fn run<T>(self, router: Router, stop: impl Future<Output = T>) -> T {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
         let (mut connections, mut stop) = (Connections::default(), pin!(stop));
-        loop {
+        let stopped = loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = &mut stop => break,
+                stopped = &mut stop => break stopped,
                 Some(_) = connections.tasks.join_next() => continue,
             };
             let Ok((stream, _)) = accepted else {
@@ -109,11 +109,12 @@ impl Server {
             let (guard, router) = (Arc::clone(&self.guard), router.clone());
             connections
                 .serve(|connection_use| serve_connection(stream, connection_use, guard, router));
-        }
+        };
         drop(self.listener);
         let _ =
             timeout(STOP_GRACE, async { while connections.tasks.join_next().await.is_some() {} })
                 .await;
+        stopped
     }
 }
 

@@ -13,7 +13,7 @@ use requeue::{
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
@@ -218,14 +218,17 @@ impl Started {
         if let Some(page) = &page {
             page.tell();
         }
-        let has_ended = Notify::new();
-        let page_ends = async {
+        let (end, has_ended) = watch::channel(false);
+        let ends = async || {
+            let _ = has_ended.clone().wait_for(|has_ended| *has_ended).await;
+        };
+        let page_stops = async {
             tokio::select! {
                 () = stop.told() => {}
-                () = has_ended.notified() => {}
+                () = ends() => {}
             }
         };
-        let mut page = Box::pin(maybe_done(ui::run_if_any(page, page_ends)));
+        let mut page = Box::pin(maybe_done(ui::run_if_any(page, page_stops, ends())));
         let shown = async { tokio::join!(view.show(&self, stop), page.as_mut()) };
         let ended = tokio::select! {
             biased;
@@ -233,7 +236,8 @@ impl Started {
             _ = shown => self.worker.progress(),
         };
         // A redrive of the page makes its messages visible again.
-        has_ended.notify_one();
+        view.end_state(ended);
+        end.send_replace(true);
         let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
         view.waiting(waiting, page.as_mut()).await;
         let results = page.as_mut().take_output().unwrap_or_default();

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use requeue::Clock;
 
 use crate::environment;
-use crate::table::wrapped;
+use crate::table::{clock_time, wrapped};
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
@@ -45,8 +44,7 @@ impl Screen {
 
     /// Writes a line with the time above the lines.
     pub(super) fn note(&self, text: &str) -> io::Result<()> {
-        let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-        let line = format!("{} {}", clock_time(now), text.trim_end());
+        let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
     }
 
@@ -85,9 +83,4 @@ pub(super) fn leave() {
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
-}
-
-/// The time in UTC, as `requeue serve` shows it.
-pub(super) fn clock_time(at: Timestamp) -> impl std::fmt::Display {
-    at.strftime("%H:%M:%S")
 }

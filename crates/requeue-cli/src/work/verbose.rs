@@ -1,12 +1,14 @@
 //! `--verbose`: a line for each message, without its body.
 
-use jiff::Timestamp;
+use std::time::{Duration, SystemTime};
+
 use requeue::Mode;
 
 use super::line::brief;
-use super::screen::{Screen, clock_time, columns};
+use super::screen::{Screen, columns};
 use super::trouble::cut;
 use crate::observe::{Event, Events, Kind, short_id};
+use crate::table::clock_time;
 
 /// Where the lines go.
 pub(super) enum Lines {
@@ -82,7 +84,7 @@ fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
         Kind::GivenUp => format!("given up{}", because()),
         _ => return None,
     };
-    let at = Timestamp::from_millisecond(i64::try_from(event.at).ok()?).ok()?;
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(event.at);
     let id = short_id(&event.ids.original);
     let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
     let number = match (event.kind, event.receive_count, event.max_receives) {

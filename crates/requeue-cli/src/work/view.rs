@@ -128,6 +128,17 @@ impl View {
         );
     }
 
+    /// The last state for the page. The depth of the queue would be an old one.
+    pub(super) fn end_state(&self, progress: Progress) {
+        if let Some(page) = &self.page {
+            page.send_modify(|state| {
+                let left = state.counts.as_ref().and_then(|counts| counts.left);
+                state.counts = Some(LiveCounts::of(&progress, left.is_some()));
+                (state.waiting, state.rate, state.has_ended) = (None, None, true);
+            });
+        }
+    }
+
     /// The last line, and notes below it.
     pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String]) {
         if let Some(screen) = &self.screen {
@@ -322,7 +333,6 @@ fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
 
 /// The state for the page.
 fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
-    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = figures.progress;
     let is_report = figures.mode == Mode::Report;
     let given_up = given_up(&started.dead_letter, &figures);
     let hold = |hold: HoldFigure| LiveHold {
@@ -337,14 +347,7 @@ fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop
         target: Some(started.target.clone()),
         waiting: figures.waiting,
         rate: figures.rate,
-        counts: Some(LiveCounts {
-            received,
-            done: completed,
-            retried: requeued,
-            dead: dead_lettered,
-            deferred: waiting,
-            left: is_report.then_some(waiting),
-        }),
+        counts: Some(LiveCounts::of(&figures.progress, is_report)),
         given_up,
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,

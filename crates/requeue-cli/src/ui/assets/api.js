@@ -8,7 +8,7 @@ async function ask(path, options) {
     response = await fetch(path, { signal: AbortSignal.timeout(TIMEOUT), ...options });
   } catch (error) {
     document.getElementById("lost").hidden = error.name === "AbortError";
-    throw error;
+    throw error.name === "AbortError" ? error : new Error("The command does not respond.", { cause: error });
   }
   document.getElementById("lost").hidden = true;
   // Only a request without the token of this start gets a text.

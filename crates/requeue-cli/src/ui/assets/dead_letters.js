@@ -50,11 +50,20 @@ class Screen {
     this.ends();
   }
 
-  async load() {
-    let results;
+  // `ended` is the job that has just ended, of which the page has the result already.
+  async load(ended = null) {
     try {
-      [this.queue, results] = await Promise.all([read(ROOT), read(`${ROOT}/results`)]);
+      const jobs = await read(`${ROOT}/jobs`);
+      if (this.isLeft) return;
+      this.latest = jobs.latest;
+      // The facts of the queue may wait for SQS.
+      this.showResults(jobs.results);
+      this.queue = await read(ROOT);
     } catch (error) {
+      if (ended && this.latest?.number !== ended.number) {
+        this.latest = ended;
+        this.showResults([ended]);
+      }
       this.facts.replaceChildren(problem(error.message));
       // No job has this number, so the next response loads the screen anew.
       this.job = NaN;
@@ -63,10 +72,9 @@ class Screen {
     }
     if (this.isLeft) return;
     this.showFacts();
-    this.showResults(results);
     this.showGroups();
-    this.job = this.queue.job?.number;
-    if (this.queue.job?.isRunning) this.follow();
+    this.job = this.latest?.number;
+    if (this.latest?.isRunning) this.follow();
     else this.watch();
   }
 
@@ -117,7 +125,7 @@ class Screen {
   async end(job) {
     this.isFollowing = false;
     const hadFocus = this.work.contains(document.activeElement);
-    await this.load();
+    await this.load(job);
     if (this.isLeft || !job) return;
     announce(job.error ?? (job.result ? [...job.result.lines, job.result.error].filter(Boolean).join(". ") : count(this.queue.snapshot?.count ?? 0, "message")));
     if (!hadFocus) return;
@@ -126,14 +134,14 @@ class Screen {
 
   // The latest result is open, unless a look came after it.
   showResults(results) {
-    const isLatest = results.length > 0 && results[0].number === this.queue.job?.number;
+    const job = this.latest;
+    const isLatest = results.length > 0 && results[0].number === job?.number;
     const latest = isLatest && (results[0].result || results[0].error) ? results[0] : null;
     this.result.replaceChildren();
     if (latest) {
       this.result.append(h("section", { class: "latest", tabindex: "-1", "aria-label": "Latest result" }, h("h2", {}, title(latest)), resultOf(latest)));
       if (latest.result) this.result.append(h("p", { class: "muted" }, "The queue has changed. Look again for the list of now."));
     }
-    const { job } = this.queue;
     if (!latest && job && !job.isRunning) this.result.append(...notesOf(job));
     const others = earlier(isLatest ? results.slice(1) : results);
     this.result.append(...[totals(results), others].filter(Boolean));
@@ -147,7 +155,7 @@ class Screen {
     this.chosen = { groups: new Set(), messages: new Map() };
     if (isLost) this.list.append(h("p", { class: "warning", role: "alert" }, "Another tab worked on the queue, so nothing is chosen here any longer."));
     if (!snapshot) return;
-    const notes = this.queue.job?.progress.notes ?? [];
+    const notes = this.latest?.progress.notes ?? [];
     if (!snapshot.isReleased && notes.length === 0) {
       this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
     }

@@ -1,7 +1,7 @@
 // Follows a job of the server: its progress, a button that stops it, and its end.
 
 import { read, send } from "/api.js";
-import { announce, h, span } from "/dom.js";
+import { announce, h, span, time } from "/dom.js";
 
 const INTERVAL = 250;
 // The rate is that of the last seconds, and from less time it is a guess.
@@ -34,13 +34,16 @@ export function follow(root, path, ended) {
   let timer;
   let isWatched = true;
   const pace = new Pace();
+  // The last counts, and the time since which there are none.
+  let told = "";
+  let lost = null;
   const look = async () => {
     let job;
     try {
       job = await read(path);
     } catch {
       stop.ariaDisabled = "true";
-      counts.textContent = "The server does not respond, so the progress is not known.";
+      counts.textContent = [told, `since ${lost ??= time(Date.now())} UTC the server does not respond`].filter(Boolean).join("; ");
       if (isWatched) timer = setTimeout(look, 4 * INTERVAL);
       return;
     }
@@ -64,7 +67,9 @@ export function follow(root, path, ended) {
     const rate = pace.of(job.progress);
     const pacing = job.sqsSilentMs ? [`no response from SQS for ${span(job.sqsSilentMs)}`] : [...rate, pace.silence()];
     const parts = unit ? [`${done.toLocaleString("en")}${of} ${unit}`, failed ? `${failed} failed` : null, ...pacing] : pacing;
-    counts.textContent = parts.filter(Boolean).join(", ");
+    lost = null;
+    told = parts.filter(Boolean).join(", ");
+    counts.textContent = told;
     timer = setTimeout(look, INTERVAL);
   };
   look();

@@ -150,7 +150,7 @@ class Screen {
     const { state, messages } = this;
     if (!state) return;
     const target = state.target ? ` to ${state.target}` : "";
-    this.intro.textContent = `${state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
+    this.intro.textContent = `${state.hasEnded ? "Ended: " : state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
     this.partial.hidden = state.source !== "log";
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
     replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));

@@ -25,7 +25,7 @@ mod screen;
 pub(crate) use screen::DeadLetterScreen;
 use screen::{Screen, Selection};
 
-use super::job::{JobJson, JobPlace};
+use super::job::JobPlace;
 use super::server::{self, FailedRequest};
 use super::snapshot::{BodyJson, MessageJson, SnapshotJson};
 use crate::dlq::letter::Letter;
@@ -45,7 +45,6 @@ struct ScreenJson<'a> {
     warnings: Vec<String>,
     may_redrive: bool,
     snapshot: Option<SnapshotJson<'a>>,
-    job: Option<JobJson>,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +68,7 @@ pub(super) fn routes(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) 
         .route("/", get(show))
         .route("/look", post(look))
         .route("/job", get(async |State(screen): Shared| server::json(&screen.job.json())))
-        .route("/results", get(async |State(screen): Shared| server::json(&screen.job.results())))
+        .route("/jobs", get(async |State(screen): Shared| server::json(&screen.job.all_json())))
         .route("/job/stop", post(async |State(screen): Shared| screen.job.stop()))
         .route("/looks/{look}/groups/{group}/{from}", get(rows))
         .route("/looks/{look}/messages/{message}", get(message))
@@ -101,7 +100,6 @@ async fn show(State(screen): Shared) -> Response {
         warnings,
         may_redrive: screen.may_redrive,
         snapshot: snapshot.as_ref().map(|snapshot| snapshot.json()),
-        job: screen.job.json(),
     })
 }
 
