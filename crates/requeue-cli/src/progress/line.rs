@@ -45,10 +45,14 @@ impl ProgressState {
         let between = if counts.is_empty() { ", " } else { ": " };
         // A command that is stuck says that before its counts.
         let stuck = if pace.is_stuck() { time.clone() } else { counts.clone() };
-        let plain = [all.clone(), joined(&[&counts, &time]), stuck.clone(), counts.clone()];
-        let plain = plain.into_iter().map(|rest| {
+        let after_step = |rest: String| {
             if rest.is_empty() { step.clone() } else { format!("{step}{between}{rest}") }
-        });
+        };
+        // Where nothing moves, the counts matter more than the step.
+        let without_step = pace.is_stuck().then(|| joined(&[stopping, &counts, &time]));
+        let plain = [all.clone(), joined(&[&counts, &time])].map(after_step).into_iter();
+        let plain =
+            plain.chain(without_step).chain([stuck.clone(), counts.clone()].map(after_step));
         let fits = |text: &String| text.chars().count() <= columns;
         // A step that has counted all is not told by its counts.
         let has_all = self.total == Some(self.done) && !pace.is_stuck() && !pace.is_stopping;
@@ -175,11 +179,16 @@ mod tests {
         }
         assert!(!state.text(usize::MAX, &pace).contains('━'), "a log has no bar");
         let stuck = Pace { still: Duration::from_secs(94), ..pace };
-        assert_eq!(state.text(60, &stuck), "copying to orders: no change for 94 s");
+        assert_eq!(
+            state.text(60, &stuck),
+            "4,000 of 12,000 messages, 3 failed, no change for 94 s"
+        );
+        assert_eq!(state.text(50, &stuck), "copying to orders: no change for 94 s");
         let silent = Pace { silent: Some(Duration::from_secs(8)), ..stuck };
         assert_eq!(state.text(60, &silent), "copying to orders: no response from SQS for 8 s");
         let stopping = Pace { is_stopping: true, ..silent };
         for (columns, text) in [
+            (74, "stopping, 4,000 of 12,000 messages, 3 failed, no response from SQS for 8 s"),
             (60, "copying to orders, stopping: no response from SQS for 8 s"),
             (50, "stopping, no response from SQS for 8 s"),
             (30, "no response from SQS for 8 s"),
