@@ -108,7 +108,7 @@ pub(crate) struct Filter {
     #[arg(long, help_heading = "Which messages", value_name = "QUEUE")]
     source: Vec<String>,
     /// Choose at most this many messages.
-    #[arg(long, help_heading = "Which messages", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, help_heading = "Which messages", value_name = "COUNT", value_parser = message_count)]
     pub(crate) limit: Option<u64>,
     /// Exactly these messages, by their own ids.
     #[arg(skip)]
@@ -208,6 +208,11 @@ fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
         AttributeValue::Text(text) => text == value,
         AttributeValue::Binary(bytes) => BASE64.encode(bytes) == *value,
     })
+}
+
+fn message_count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "give a number of messages, at least 1".to_owned())
 }
 
 /// Reads `2h`, or a time as in `2026-11-23T06:00:00Z`.

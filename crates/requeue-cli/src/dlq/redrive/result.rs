@@ -130,7 +130,7 @@ impl RedriveResult {
             let ids = named.collect::<Vec<_>>().join(", ");
             line(format!("{count} {NOT_DELETED}: {ids}{more}"));
         }
-        if let Some(remaining) = self.remaining {
+        if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
             let chosen = self.remaining_chosen().filter(|_| moved.is_none());
             let chosen = chosen.map(|chosen| format!(", {} of them chosen", thousands(chosen)));

@@ -49,7 +49,8 @@ export function totals(jobs) {
   const rows = [...sums].map(([of, { redrive, discard }]) => h("tr", {},
     h("td", {}, h("span", { class: `class ${of}` }, of)), number(redrive), number(discard)));
   const name = `The last ${ended.length} results by class`;
-  return h("section", {}, h("h2", {}, name), table(name, [["Class"], ["Redriven", "number"], ["Deleted", "number"]], rows));
+  return h("section", {}, h("h2", {}, name), table(name, [["Class"], ["Redriven", "number"], ["Deleted", "number"]], rows),
+    h("p", { class: "muted" }, "A message that failed again and was redriven twice counts twice."));
 }
 
 export function title({ name, ended, result, error }) {
