@@ -268,7 +268,8 @@ impl Estimator {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let left = Duration::try_from_secs_f64(rest as f64 / per_second).unwrap_or_default();
         let (elapsed, still) = (now.duration_since(self.began), now.duration_since(self.changed));
-        let (silent, is_stopping) = (SQS_REQUESTS.silence(), STOPPING.get().is_some());
+        let silent = SQS_REQUESTS.silence().map(|silence| silence.since);
+        let is_stopping = STOPPING.get().is_some();
         Pace { elapsed, per_second, left, still, silent, is_stopping }
     }
 }

@@ -101,7 +101,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
             .set_message_group_id(message.group.clone())
             .set_message_deduplication_id(id)
             .set_delay_seconds(arguments.delay_secs());
-        let running = SQS_REQUESTS.begin(Duration::ZERO);
+        let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let sent = tokio::select! {
             biased;
             sent = request.send() => sent.map_err(|error| to.failed("SendMessage", &error))?,

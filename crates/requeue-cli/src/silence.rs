@@ -16,12 +16,30 @@ pub(crate) struct Requests(Arc<Mutex<Running>>);
 
 #[derive(Default)]
 struct Running {
-    /// When the response to each request was due, and the wait that it asked for.
-    due: BTreeMap<u64, (Instant, Duration)>,
+    requests: BTreeMap<u64, Due>,
     last: u64,
-    /// The requests since the last response that ended without one.
-    lost: Option<Lost>,
+    /// By action, the requests since its last response that ended without one.
+    lost: BTreeMap<&'static str, Lost>,
     last_response: Option<Instant>,
+    /// A response that came late: the service stood still until then.
+    last_late_response: Option<Instant>,
+}
+
+/// A service that does not respond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// The time since the first response was due.
+    pub(crate) since: Duration,
+    /// The action that has none, if another one had a response meanwhile.
+    pub(crate) action: Option<&'static str>,
+}
+
+/// When the response to a request was due.
+struct Due {
+    action: &'static str,
+    at: Instant,
+    /// The wait that the request asked for.
+    wait: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -39,29 +57,38 @@ pub(crate) struct Request {
 }
 
 impl Requests {
-    /// A request begins, to which the service may respond after this wait.
-    pub(crate) fn begin(&self, wait: Duration) -> Request {
+    /// A request for this action begins, to which the service may respond after this wait.
+    pub(crate) fn begin(&self, action: &'static str, wait: Duration) -> Request {
         let mut running = self.lock();
         running.last += 1;
         let number = running.last;
-        running.due.insert(number, (Instant::now() + wait, wait));
+        running.requests.insert(number, Due { action, at: Instant::now() + wait, wait });
         Request { requests: self.clone(), number }
     }
 
-    /// The time since the first response was due after the last one, if it is long. The next try of
-    /// a request may follow after a pause.
-    pub(crate) fn silence(&self) -> Option<Duration> {
+    /// A request without a response for long. The next try of a request may follow after a pause.
+    pub(crate) fn silence(&self) -> Option<Silence> {
         let running = self.lock();
-        let is_over = |lost: &Lost| running.due.is_empty() && lost.ended.elapsed() > SILENT;
-        let lost = running.lost.filter(|lost| !is_over(lost)).map(|lost| lost.due);
-        let due = running.due.values().map(|(due, _)| *due);
-        let since = due.chain(lost).min()?.elapsed();
-        (since > SILENT).then_some(since)
+        let is_tried = |action| running.requests.values().any(|due| due.action == action);
+        let goes_on = |(action, lost): &(&&'static str, &Lost)| {
+            is_tried(**action) || lost.ended.elapsed() <= SILENT
+        };
+        let lost = running.lost.iter().filter(goes_on).map(|(action, lost)| (lost.due, *action));
+        let due = running.requests.values().map(|due| (due.at, due.action));
+        let (due, action) = due.chain(lost).min()?;
+        let (since, other) = (due.elapsed(), running.last_response);
+        let action = Some(action).filter(|_| other.is_some_and(|response| response > due));
+        (since > SILENT).then_some(Silence { since, action })
     }
 
     /// Whether the service has responded to any request since then.
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
         self.lock().last_response.is_some_and(|response| response > time)
+    }
+
+    /// Whether the service has responded late since then: it stood still, and goes on.
+    pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
+        self.lock().last_late_response.is_some_and(|response| response > time)
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -82,14 +109,18 @@ impl Request {
     /// The service has responded.
     pub(crate) fn responded(self) {
         let mut running = self.requests.lock();
-        running.due.remove(&self.number);
-        // A service that stood still begins to wait now.
         let now = Instant::now();
-        (running.lost, running.last_response) = (None, Some(now));
-        for (due, wait) in
-            running.due.values_mut().filter(|(due, wait)| *due < now && !wait.is_zero())
-        {
-            *due = now + *wait;
+        running.last_response = Some(now);
+        let Some(own) = running.requests.remove(&self.number) else { return };
+        running.lost.remove(own.action);
+        if now.saturating_duration_since(own.at) <= SILENT {
+            return;
+        }
+        running.last_late_response = Some(now);
+        running.lost.clear();
+        // A service that stood still begins to wait now.
+        for due in running.requests.values_mut().filter(|due| due.at < now && !due.wait.is_zero()) {
+            due.at = now + due.wait;
         }
     }
 }
@@ -98,9 +129,11 @@ impl Drop for Request {
     fn drop(&mut self) {
         let mut running = self.requests.lock();
         let now = Instant::now();
-        if let Some((due, _)) = running.due.remove(&self.number).filter(|(due, _)| *due < now) {
-            let due = running.lost.map_or(due, |lost| lost.due.min(due));
-            running.lost = Some(Lost { due, ended: now });
+        if let Some(Due { action, at, .. }) =
+            running.requests.remove(&self.number).filter(|due| due.at < now)
+        {
+            let due = running.lost.get(action).map_or(at, |lost| lost.due.min(at));
+            running.lost.insert(action, Lost { due, ended: now });
         }
     }
 }
@@ -109,44 +142,75 @@ impl Drop for Request {
 mod tests {
     use super::*;
 
+    fn since(requests: &Requests) -> Option<Duration> {
+        requests.silence().map(|silence| silence.since)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_request_is_overdue_after_its_own_wait() {
         let requests = Requests::default();
-        let receive = requests.begin(Duration::from_secs(20));
+        let receive = requests.begin("receive", Duration::from_secs(20));
         tokio::time::advance(Duration::from_secs(17)).await;
-        let delete = requests.begin(Duration::ZERO);
-        assert_eq!(requests.silence(), None);
+        let delete = requests.begin("sqs", Duration::ZERO);
+        assert_eq!(since(&requests), None);
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(4)));
+        assert_eq!(since(&requests), Some(Duration::from_secs(4)));
         delete.responded();
-        assert_eq!(requests.silence(), None);
+        assert_eq!(since(&requests), None);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(requests.silence(), None, "it may have begun its wait with that response");
+        assert_eq!(since(&requests), None, "it may have begun its wait with that response");
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(3)));
+        assert_eq!(since(&requests), Some(Duration::from_secs(3)));
         receive.responded();
-        assert_eq!(requests.silence(), None);
+        assert_eq!(since(&requests), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_actions_do_not_hide_one_without_a_response() {
+        let (requests, long) = (Requests::default(), Duration::from_secs(20));
+        for _ in 0..3 {
+            let receive = requests.begin("receive", long);
+            for _ in 0..6 {
+                tokio::time::advance(Duration::from_secs(5)).await;
+                requests.begin("describe", Duration::ZERO).responded();
+            }
+            drop(receive);
+        }
+        let receive = requests.begin("receive", long);
+        let silence = Silence { since: Duration::from_secs(70), action: Some("receive") };
+        assert_eq!(requests.silence(), Some(silence));
+        receive.responded();
+        assert_eq!(since(&requests), None);
+        drop(requests.begin("receive", Duration::ZERO));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let began = Instant::now();
+        let late = requests.begin("describe", Duration::ZERO);
+        drop(requests.begin("describe", Duration::ZERO));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!requests.has_recovered_since(began));
+        late.responded();
+        assert!(requests.has_recovered_since(began) && requests.silence().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_silence_goes_on_through_the_tries_of_a_request() {
         let requests = Requests::default();
-        let first = requests.begin(Duration::ZERO);
+        let first = requests.begin("sqs", Duration::ZERO);
         tokio::time::advance(Duration::from_secs(9)).await;
         assert!(first.ended::<()>(Err(CallError::ambiguous("TimedOut"))).is_err());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(10)));
-        let second = requests.begin(Duration::ZERO);
+        assert_eq!(since(&requests), Some(Duration::from_secs(10)));
+        let second = requests.begin("sqs", Duration::ZERO);
         tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(14)));
+        assert_eq!(since(&requests), Some(Duration::from_secs(14)));
         drop(second);
         tokio::time::advance(2 * SILENT).await;
-        assert_eq!(requests.silence(), None, "nothing is asked");
-        let refused = requests.begin(Duration::ZERO);
+        assert_eq!(since(&requests), None, "nothing is asked");
+        let refused = requests.begin("sqs", Duration::ZERO);
         assert!(refused.ended::<()>(Err(CallError::answered(403, "AccessDenied"))).is_err());
-        let third = requests.begin(Duration::ZERO);
+        let third = requests.begin("sqs", Duration::ZERO);
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(requests.silence(), Some(Duration::from_secs(3)), "there was a response");
+        assert_eq!(since(&requests), Some(Duration::from_secs(3)), "there was a response");
         third.responded();
     }
 }

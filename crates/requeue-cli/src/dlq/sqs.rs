@@ -71,7 +71,7 @@ impl MoveTask {
 /// `SdkError` to the port's words.
 macro_rules! ask {
     ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
-        let running = SQS_REQUESTS.begin(Duration::ZERO);
+        let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let response = match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(response) => response.map_err(|error| call_error(&error)),
             Err(_) => Err(CallError::ambiguous("TimedOut")),
@@ -290,7 +290,7 @@ async fn once<T>(
     wait: Duration,
     call: &impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
-    let running = SQS_REQUESTS.begin(wait);
+    let running = SQS_REQUESTS.begin("sqs", wait);
     let response = timeout(wait + CALL_TIMEOUT, call()).await;
     running.ended(response.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut"))))
 }

@@ -100,13 +100,10 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.observer.end_call();
-        // The library drops a call whose time is over.
         if !self.has_ended {
-            self.observer.downstream().unanswered(NO_RESPONSE);
-            self.observer.tell(|| self.ended().reason(Some(NO_RESPONSE)));
+            let why = self.observer.drop_call();
+            self.observer.downstream().unanswered(why);
+            self.observer.tell(|| self.ended().reason(Some(why)));
         }
     }
 }
-
-/// The library's words for it.
-const NO_RESPONSE: &str = "no response in time";

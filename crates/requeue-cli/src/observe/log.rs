@@ -21,8 +21,14 @@ use super::{Events, Sqs};
 /// The interval between lines about the same trouble.
 pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
+/// The library's code for a copy that was not sent: no time was left, or sends wait.
+pub(crate) const NOT_SENT: &str = "NotSent";
+
 /// The library's code for a message whose copy would be longer than SQS allows.
 pub(crate) const TOO_LONG: &str = "MessageTooLong";
+
+/// The library's codes for a send to which SQS did not respond, or not about each message.
+const IN_DOUBT: [&str; 4] = ["TimedOut", "NoConnection", "UnreadableAnswer", "Unconfirmed"];
 
 /// The fields of a line of the library that say something about a message, a circuit or receiving.
 #[derive(Debug, Default, Deserialize)]
@@ -104,15 +110,23 @@ impl LogLine {
         Some(event)
     }
 
+    /// Whether SQS may have stored the copy of the message: it did not respond to the send.
+    fn is_in_doubt(&self) -> bool {
+        let is_unconfirmed = self.settlement.as_deref() == Some("unconfirmed");
+        is_unconfirmed && self.code.as_deref().is_some_and(|code| IN_DOUBT.contains(&code))
+    }
+
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
     fn undone(&self) -> Option<String> {
         let what = match self.settlement.as_deref()? {
+            "unconfirmed" if self.is_in_doubt() => "the copy may exist",
             "unconfirmed" => "no copy",
             "kept-not-delayed" => "not hidden",
             _ => return None,
         };
         let why = match self.code.as_deref() {
             Some(TOO_LONG) => "too long",
+            Some(NOT_SENT) => "not sent",
             Some(code) => code,
             None => "no confirmation",
         };
@@ -202,6 +216,9 @@ impl LogLayer {
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
         self.sqs.not_settled(Some(code), id, 1);
+        if line.is_in_doubt() {
+            self.sqs.copy_in_doubt();
+        }
         if self.lines == TroubleLines::Rare {
             return true;
         }

@@ -3,7 +3,7 @@
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ mod stream;
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
-pub(crate) use log::{LogLine, TOO_LONG, TROUBLE_LINES, TroubleLines, layer};
+pub(crate) use log::{LogLine, NOT_SENT, TOO_LONG, TROUBLE_LINES, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{ReceivingTrouble, Silence, Sqs, Unsettled};
+pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
 
 /// Where the adapters tell what they see.
@@ -35,6 +35,9 @@ struct Inner {
     calls: AtomicU64,
     running: AtomicU64,
     succeeded: AtomicU64,
+    /// Whether the worker ends.
+    is_ending: AtomicBool,
+    cut_off: AtomicU64,
     downstream: Mutex<Downstream>,
     sqs: Sqs,
     /// The seconds to come in which a message is due.
@@ -48,6 +51,8 @@ impl Observer {
             calls: AtomicU64::new(0),
             running: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+            cut_off: AtomicU64::new(0),
             downstream: Mutex::default(),
             sqs,
             due: Mutex::default(),
@@ -81,6 +86,16 @@ impl Observer {
         self.0.succeeded.load(Ordering::Relaxed)
     }
 
+    /// From now on a call without an end counts as cut off.
+    pub(crate) fn ends(&self) {
+        self.0.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// The calls that the end of the worker cut off. They may have worked.
+    pub(crate) fn cut_off(&self) -> u64 {
+        self.0.cut_off.load(Ordering::Relaxed)
+    }
+
     fn begin_call(&self) {
         self.0.running.fetch_add(1, Ordering::Relaxed);
     }
@@ -88,6 +103,16 @@ impl Observer {
     fn end_call(&self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
         self.0.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call was dropped. Returns the library's words for it.
+    fn drop_call(&self) -> &'static str {
+        if self.0.is_ending.load(Ordering::Relaxed) {
+            self.0.cut_off.fetch_add(1, Ordering::Relaxed);
+            return "cut off by the end of the worker";
+        }
+        // Its time was over.
+        "no response in time"
     }
 
     fn count_success(&self) {

@@ -17,6 +17,11 @@ use super::{Observer, of_body};
 /// The messages in flight that are remembered: many times those of a worker.
 const MAX_IN_FLIGHT: usize = 20_000;
 
+const SEND: &str = "sqs:SendMessage";
+const CHANGE_VISIBILITY: &str = "sqs:ChangeMessageVisibility";
+const RECEIVE: &str = "sqs:ReceiveMessage";
+const DESCRIBE: &str = "sqs:GetQueueAttributes";
+
 pub(crate) struct ObservedQueue<Q> {
     queue: Q,
     /// The name of the queue that the worker receives from.
@@ -107,9 +112,9 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let request = self.observer.sqs().request(SEND, Duration::ZERO);
         let confirmed = request.ended(self.queue.send(queue, entries).await);
-        self.note(queue, "sqs:SendMessage", &confirmed);
+        self.note(queue, SEND, &confirmed);
         let confirmed = confirmed?;
         let is_dead = queue.name() != self.source;
         for (entry, confirmation) in entries.iter().zip(&confirmed) {
@@ -125,7 +130,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let request = self.observer.sqs().request(DELETE, Duration::ZERO);
         let confirmed = request.ended(self.queue.delete(queue, receipt_handles).await);
         self.note(queue, DELETE, &confirmed);
         let confirmed = confirmed?;
@@ -144,9 +149,9 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let request = self.observer.sqs().request(CHANGE_VISIBILITY, Duration::ZERO);
         let confirmed = request.ended(self.queue.change_visibility(queue, entries).await);
-        self.note(queue, "sqs:ChangeMessageVisibility", &confirmed);
+        self.note(queue, CHANGE_VISIBILITY, &confirmed);
         let confirmed = confirmed?;
         // A message in hand is hidden for the visibility timeout again and again.
         let visibility = self.visibility.load(Ordering::Relaxed);
@@ -174,7 +179,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
 
 impl<Q: Source> Source for ObservedQueue<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let request = self.observer.sqs().request(Duration::ZERO);
+        let request = self.observer.sqs().request(DESCRIBE, Duration::ZERO);
         let described = request.ended(self.queue.describe(queue).await)?;
         if queue.name() == self.source {
             self.observer.sqs().describes(&described);
@@ -188,7 +193,7 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
-        let request = self.observer.sqs().request(ask.wait);
+        let request = self.observer.sqs().request(RECEIVE, ask.wait);
         let records = request.ended(self.queue.receive(queue, ask).await)?;
         if self.observer.is_read() {
             for record in &records {

@@ -8,13 +8,14 @@ use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
-use crate::silence::{Request, Requests};
+use crate::silence::{Request, Requests, Silence};
 
 /// How long messages that were not settled are told.
 const TOLD: Duration = Duration::from_secs(30);
 
 /// The library's codes for a request without a response.
-const WITHOUT_RESPONSE: [&str; 2] = ["TimedOut", "NoConnection"];
+const TIMED_OUT: &str = "TimedOut";
+const NO_CONNECTION: &str = "NoConnection";
 
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
@@ -27,6 +28,7 @@ pub(crate) struct Sqs(Arc<Mutex<State>>);
 struct State {
     failing: Option<Failing>,
     unsettled: Option<Unsettled>,
+    copies_in_doubt: u64,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
@@ -79,18 +81,10 @@ pub(crate) struct ReceivingTrouble {
     pub(crate) next_try: Duration,
 }
 
-/// SQS that does not respond.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    pub(crate) endpoint: Option<String>,
-    /// The time since the first response was due.
-    pub(crate) since: Duration,
-}
-
 impl Sqs {
-    /// A request begins, to which SQS may respond after this wait.
-    pub(super) fn request(&self, wait: Duration) -> Request {
-        self.lock().requests.begin(wait)
+    /// A request for this action begins, to which SQS may respond after this wait.
+    pub(super) fn request(&self, action: &'static str, wait: Duration) -> Request {
+        self.lock().requests.begin(action, wait)
     }
 
     /// Notes a description of the worker's queue.
@@ -105,9 +99,11 @@ impl Sqs {
     }
 
     pub(crate) fn silence(&self) -> Option<Silence> {
-        let state = self.lock();
-        let since = state.requests.silence()?;
-        Some(Silence { endpoint: state.endpoint.clone(), since })
+        self.lock().requests.silence()
+    }
+
+    pub(crate) fn endpoint(&self) -> Option<String> {
+        self.lock().endpoint.clone()
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
@@ -156,18 +152,32 @@ impl Sqs {
         state.unsettled = Some(Unsettled { action, queue, code, messages, last_id, last });
     }
 
+    pub(super) fn copy_in_doubt(&self) {
+        self.lock().copies_in_doubt += 1;
+    }
+
+    /// The copies that SQS may have stored, though it did not confirm them.
+    pub(crate) fn copies_in_doubt(&self) -> u64 {
+        self.lock().copies_in_doubt
+    }
+
     /// The messages that were not settled lately.
     pub(crate) fn unsettled(&self) -> Option<Unsettled> {
         self.lock().unsettled.clone().filter(|unsettled| unsettled.last.elapsed() < TOLD)
     }
 
-    /// The trouble with receiving. If receives had no response, it is over with any later response,
-    /// since the next receive may wait for messages.
+    /// The trouble with receiving. Since the next receive may wait for messages, it is also over when
+    /// SQS is there again: if receives had no connection, with any later response; if they had no
+    /// response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.lock();
         let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
-        let had_no_response = WITHOUT_RESPONSE.contains(&code.as_str());
-        if had_no_response && state.requests.has_responded_since(*last) {
+        let is_back = match code.as_str() {
+            NO_CONNECTION => state.requests.has_responded_since(*last),
+            TIMED_OUT => state.requests.has_recovered_since(*last),
+            _ => false,
+        };
+        if is_back {
             return None;
         }
         Some(ReceivingTrouble {
@@ -188,16 +198,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn receives_without_a_response_are_no_trouble_after_any_response() {
-        for (code, is_over) in [("TimedOut", true), ("AccessDenied", false)] {
+    async fn receives_without_a_connection_are_no_trouble_after_any_response() {
+        for (code, late, is_over) in [
+            ("NoConnection", false, true),
+            ("TimedOut", false, false),
+            ("TimedOut", true, true),
+            ("AccessDenied", true, false),
+        ] {
             let sqs = Sqs::default();
-            sqs.request(Duration::ZERO).responded();
+            sqs.request("describe", Duration::ZERO).responded();
             tokio::time::advance(Duration::from_secs(1)).await;
             sqs.failed("http://mq:1", code, Duration::from_secs(1));
             assert!(sqs.trouble().is_some());
-            tokio::time::advance(Duration::from_secs(2)).await;
-            sqs.request(Duration::ZERO).responded();
-            assert_eq!(sqs.trouble().is_none(), is_over, "{code}");
+            let request = sqs.request("describe", Duration::ZERO);
+            tokio::time::advance(Duration::from_secs(if late { 3 } else { 1 })).await;
+            request.responded();
+            assert_eq!(sqs.trouble().is_none(), is_over, "{code} {late}");
         }
     }
 }

@@ -204,7 +204,7 @@ impl Job {
             progress: self.progress.borrow().clone(),
             is_running: end.is_none(),
             is_stopping: end.is_none() && self.told.borrow().is_some(),
-            sqs_silent_ms: silence.and_then(|time| u64::try_from(time.as_millis()).ok()),
+            sqs_silent_ms: silence.and_then(|time| u64::try_from(time.since.as_millis()).ok()),
             started: moment(self.started),
             ended: end.and_then(|end| moment(end.at)),
             result: end.and_then(|end| end.result.as_ref().ok()).cloned(),

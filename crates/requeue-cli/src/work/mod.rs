@@ -24,6 +24,7 @@ use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
+use crate::table::thousands;
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 
 mod banner;
@@ -99,6 +100,10 @@ pub(crate) struct Arguments {
     page: BesideArguments,
 }
 
+/// What a second signal leaves.
+const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after their visibility \
+                               timeout, also those that are done and not yet deleted";
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_terminal = stderr().is_terminal() && stdout().is_terminal();
     let screen = (is_terminal && !screen::is_dumb()).then(Screen::default);
@@ -110,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             screen::leave();
         }
     })?;
+    stop.leaves(DELIVERED_AGAIN);
     let view = View::new(screen, arguments.verbose, arguments.page.is_on());
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
@@ -235,6 +241,8 @@ impl Started {
             ended = self.worker.run(stop.told()) => ended,
             _ = shown => self.worker.progress(),
         };
+        let ended = view.last(ended);
+        view.show_last_messages(self.mode);
         // A redrive of the page makes its messages visible again.
         view.end_state(ended);
         end.send_replace(true);
@@ -243,7 +251,9 @@ impl Started {
         let results = page.as_mut().take_output().unwrap_or_default();
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
-        let notes = not_deleted(ended).into_iter().chain(on_the_way).chain(results);
+        let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
+        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way];
+        let notes = notes.into_iter().flatten().chain(results);
         let notes: Vec<String> = notes.collect();
         view.end(ended, self.mode, &notes);
         Ok(ExitCode::SUCCESS)
@@ -254,10 +264,32 @@ impl Started {
 fn not_deleted(progress: Progress) -> Option<String> {
     (progress.not_deleted > 0).then(|| {
         format!(
-            "note: SQS did not confirm the delete of {} that are done, and may deliver them again",
+            "note: done, but not confirmed as deleted: {}, which SQS may deliver again",
             messages(progress.not_deleted)
         )
     })
+}
+
+/// Messages whose copy SQS may have stored are in the queue twice.
+fn in_doubt(copies: u64) -> Option<String> {
+    (copies > 0).then(|| {
+        format!(
+            "note: SQS did not confirm the copies of {}; a copy that it stored is handled too",
+            messages(copies)
+        )
+    })
+}
+
+/// Calls without an end may have worked.
+fn cut_off(calls: u64) -> Option<String> {
+    let (calls, were) = match calls {
+        0 => return None,
+        1 => ("1 call".to_owned(), "was"),
+        calls => (format!("{} calls", thousands(calls)), "were"),
+    };
+    Some(format!(
+        "note: {calls} {were} cut off at the end and may have worked; SQS delivers the messages again"
+    ))
 }
 
 impl Started {

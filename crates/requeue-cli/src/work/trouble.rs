@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::line::seconds;
 use crate::failed_call::is_denied;
 use crate::observe::{
-    DownstreamTrouble, ReceivingTrouble, Silence, TOO_LONG, TROUBLE_LINES, Unsettled,
+    DownstreamTrouble, NOT_SENT, ReceivingTrouble, TOO_LONG, TROUBLE_LINES, Unsettled,
 };
+use crate::silence::Silence;
 
 /// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
 /// of STS.
@@ -72,10 +73,12 @@ pub(super) fn of_receiving(
     fitting([format!("{what} {endpoint}{rest}"), format!("{what}{rest}")], columns)
 }
 
-/// `SQS http://127.0.0.1:9324: no response for 8 s`
-pub(super) fn of_silence(silence: &Silence, columns: usize) -> String {
-    let rest = format!(": no response for {}", seconds(silence.since));
-    let endpoint = silence.endpoint.as_deref().map(|endpoint| format!(" {endpoint}"));
+/// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`
+/// if other actions have one.
+pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usize) -> String {
+    let to = silence.action.map(|action| format!(" to {action}")).unwrap_or_default();
+    let rest = format!(": no response{to} for {}", seconds(silence.since));
+    let endpoint = endpoint.map(|endpoint| format!(" {endpoint}"));
     fitting([format!("SQS{}{rest}", endpoint.unwrap_or_default()), format!("SQS{rest}")], columns)
 }
 
@@ -97,7 +100,8 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
             columns,
         );
     }
-    let counted = format!(": {code} ×{messages}");
+    let code_or_words = if code == NOT_SENT { "copies not sent" } else { code };
+    let counted = format!(": {code_or_words} ×{messages}");
     let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
     let (long, short) = match action {
         Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),
@@ -217,8 +221,9 @@ mod tests {
         let target = |next_try, columns| of_target("http://a/", &refused, next_try, false, columns);
         let trying = of_target("http://a/", &refused, Some(Duration::ZERO), true, 80);
         let next = Some(Duration::from_millis(27_001));
-        let endpoint = Some("http://mq:1".to_owned());
-        let silence = Silence { endpoint, since: Duration::from_secs(8) };
+        let endpoint = Some("http://mq:1");
+        let silence = Silence { since: Duration::from_secs(8), action: None };
+        let of_delete = Silence { action: Some("sqs:DeleteMessage"), ..silence };
         for (line, said) in [
             (target(next, 80), "target http://a/: connection refused ×5; next try in 28 s"),
             (target(next, 57), "target http://a/: connection refused ×5; next try in 28 s"),
@@ -230,8 +235,12 @@ mod tests {
             ),
             (trying, "target http://a/: connection refused ×5; trying now"),
             (target(None, 80), "target http://a/: connection refused ×5"),
-            (of_silence(&silence, 80), "SQS http://mq:1: no response for 8 s"),
-            (of_silence(&silence, 30), "SQS: no response for 8 s"),
+            (of_silence(silence, endpoint, 80), "SQS http://mq:1: no response for 8 s"),
+            (of_silence(silence, endpoint, 30), "SQS: no response for 8 s"),
+            (
+                of_silence(of_delete, endpoint, 80),
+                "SQS http://mq:1: no response to sqs:DeleteMessage for 8 s",
+            ),
             (
                 of_receiving("orders", &receiving("NoConnection", 0), Some(silence.since), 80),
                 "SQS http://mq:1: NoConnection ×3; trying now, no response for 8 s",

@@ -7,22 +7,26 @@ use requeue::Mode;
 use super::line::brief;
 use super::screen::{Screen, columns};
 use super::trouble::cut;
-use crate::observe::{Event, Events, Kind, short_id};
+use crate::observe::{Event, Events, Kind, Reader, short_id};
 use crate::table::clock_time;
 
-/// Where the lines go.
-pub(super) enum Lines {
-    Terminal(Screen),
-    /// The log has a line for each message that did not simply complete; the others are added.
-    Log,
+/// The lines of the messages.
+pub(super) struct Lines {
+    /// Without a terminal, the log has a line for each message that did not simply complete; the
+    /// others are added.
+    screen: Option<Screen>,
+    reader: Reader,
 }
 
 impl Lines {
-    /// Writes a line for each message, until the worker ends.
-    pub(super) async fn write(&self, events: &Events, mode: Mode) {
-        let mut reader = events.read_from(0);
+    pub(super) fn new(screen: Option<Screen>, events: &Events) -> Self {
+        Self { screen, reader: events.read_from(0) }
+    }
+
+    /// Writes a line for each message. It has no end, and can go on later.
+    pub(super) async fn write(&mut self, mode: Mode) {
         loop {
-            let batch = reader.next().await;
+            let batch = self.reader.next().await;
             if batch.missed > 0 {
                 tracing::warn!(events = batch.missed, "too many messages to show each");
             }
@@ -34,21 +38,21 @@ impl Lines {
 
     /// The messages since the last line.
     fn write_one(&self, event: &Event, mode: Mode) {
-        match self {
-            Self::Terminal(screen) => {
+        match &self.screen {
+            Some(screen) => {
                 if let Some(line) = line(event, mode, columns()) {
                     // A lost terminal does not end the worker.
                     let _ = screen.above(&format!("{line}\n"));
                 }
             }
-            Self::Log if is_done(event) => tracing::info!(
+            None if is_done(event) => tracing::info!(
                 messageId = event.ids.own,
                 originalMessageId = event.ids.original,
                 attempt = event.attempt,
                 elapsedMs = event.elapsed_ms,
                 "done"
             ),
-            Self::Log => {}
+            None => {}
         }
     }
 }

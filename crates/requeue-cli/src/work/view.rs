@@ -4,8 +4,9 @@ use std::iter;
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::FutureExt as _;
 use requeue::{DeadLetterMode, Deferral, Mode, Progress, ScopeHold, init_logging_observed};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, interval_at};
 
 use super::Started;
@@ -31,7 +32,8 @@ const MAX_HOLDS: usize = 50;
 
 pub(super) struct View {
     screen: Option<Screen>,
-    is_verbose: bool,
+    /// The lines of the messages, with `--verbose`.
+    lines: Option<Mutex<Lines>>,
     /// The events, if each message has a line or the page follows them.
     events: Option<Events>,
     /// The state for the page, if there is one.
@@ -58,7 +60,9 @@ impl View {
         }
         let observer = Observer::new(events.clone(), sqs);
         let page = has_page.then(watch::Sender::default);
-        Self { screen, is_verbose, events, page, observer }
+        let lines = events.as_ref().filter(|_| is_verbose);
+        let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
+        Self { screen, lines, events, page, observer }
     }
 
     /// The routes of the page's screen "Live".
@@ -139,6 +143,16 @@ impl View {
         }
     }
 
+    /// The last counts. Messages whose handler succeeded are done, though their batch did not end in
+    /// time.
+    pub(super) fn last(&self, mut progress: Progress) -> Progress {
+        let unsettled = self.observer.succeeded().saturating_sub(progress.completed);
+        let unsettled = unsettled.min(not_settled(&progress));
+        progress.completed += unsettled;
+        progress.not_deleted += unsettled;
+        progress
+    }
+
     /// The last line, and notes below it.
     pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String]) {
         if let Some(screen) = &self.screen {
@@ -155,9 +169,16 @@ impl View {
     }
 
     async fn show_messages(&self, mode: Mode) {
-        let Some(events) = self.events.as_ref().filter(|_| self.is_verbose) else { return };
-        let lines = self.screen.clone().map_or(Lines::Log, Lines::Terminal);
-        lines.write(events, mode).await;
+        if let Some(lines) = &self.lines {
+            lines.lock().await.write(mode).await;
+        }
+    }
+
+    /// Writes the lines of the messages that were settled last.
+    pub(super) fn show_last_messages(&self, mode: Mode) {
+        if let Some(mut lines) = self.lines.as_ref().and_then(|lines| lines.try_lock().ok()) {
+            let _ = lines.write(mode).now_or_never();
+        }
     }
 
     async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
@@ -170,7 +191,10 @@ impl View {
             tokio::select! {
                 _ = ticks.tick() => {}
                 // The line shows the signal at once.
-                () = stop.told(), if !ending.has_begun() => ending.begin(),
+                () = stop.told(), if !ending.has_begun() => {
+                    ending.begin();
+                    self.observer.ends();
+                }
             }
             let rate = rate.note(self.observer.calls());
             let holds = started.worker.holds();
@@ -251,12 +275,12 @@ impl View {
             .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
         let sqs = self.observer.sqs();
         let silence = sqs.silence();
-        let receiving = match sqs.trouble() {
-            Some(failing) => {
-                let (queue, silent) = (started.queue.name(), silence.map(|silence| silence.since));
-                Some(trouble::of_receiving(queue, &failing, silent, columns))
-            }
-            None => silence.map(|silence| trouble::of_silence(&silence, columns)),
+        let receiving = if let Some(failing) = sqs.trouble() {
+            let (queue, silent) = (started.queue.name(), silence.map(|silence| silence.since));
+            Some(trouble::of_receiving(queue, &failing, silent, columns))
+        } else {
+            let endpoint = sqs.endpoint();
+            silence.map(|silence| trouble::of_silence(silence, endpoint.as_deref(), columns))
         };
         let unsettled = sqs.unsettled().map(|unsettled| trouble::of_unsettled(&unsettled, columns));
         target.into_iter().chain(receiving).chain(unsettled).collect()

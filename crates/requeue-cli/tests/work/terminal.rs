@@ -19,14 +19,39 @@ const CLEARED: &str = "\r\u{1b}[2K";
 const CLEARED_ABOVE: &str = "\u{1b}[1A\u{1b}[2K";
 
 /// A worker in a terminal.
-fn typed(shop: &Shop, columns: &str, settings: &[(&str, &str)]) -> Child {
+fn typed(shop: &Shop, columns: &str, options: &[&str], settings: &[(&str, &str)]) -> Child {
     let path = std::env::var("PATH").unwrap();
     let home = std::env::var("HOME").unwrap_or_default();
     let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
     let worker =
         [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
-    let mut command = shop.command(&[&in_terminal(columns)[..], &worker].concat(), &settings);
+    let command = [&in_terminal(columns)[..], &worker, options].concat();
+    let mut command = shop.command(&command, &settings);
     command.stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// Presses Ctrl-C when this text is on the terminal. Returns the status and everything on it.
+async fn ended_at(mut child: Child, text: &str, first: impl FnOnce()) -> (Option<i32>, String) {
+    let (mut screen, mut said, mut some) = (child.stdout.take().unwrap(), Vec::new(), [0; 4_096]);
+    let (mut keyboard, mut first) = (child.stdin.take(), Some(first));
+    let reading = async {
+        loop {
+            let read = screen.read(&mut some).await.unwrap();
+            said.extend_from_slice(&some[..read]);
+            let all = String::from_utf8_lossy(&said);
+            if read == 0 {
+                return all.into_owned();
+            }
+            if all.contains(text)
+                && let (Some(first), Some(mut keyboard)) = (first.take(), keyboard.take())
+            {
+                first();
+                keyboard.write_all(b"\x03").await.unwrap();
+            }
+        }
+    };
+    let said = timeout(PATIENCE, reading).await.unwrap();
+    (child.wait().await.unwrap().code(), said)
 }
 
 /// Everything that comes to be on a terminal on which a worker has a failing message, trouble and
@@ -36,7 +61,7 @@ async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Optio
     let server = sqs.serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), name).await;
     shop.send(vec![r#"{"n":0,"work":700}"#.to_owned(), r#"{"n":1,"work":4000}"#.to_owned()]).await;
-    let mut child = typed(&shop, columns, settings);
+    let mut child = typed(&shop, columns, &[], settings);
     let mut keyboard = child.stdin.take().unwrap();
     // The receiver that is not at work.
     sqs.set_faults(|call| match call.operation.as_str() {
@@ -105,34 +130,71 @@ async fn a_queue_service_that_stops_responding_is_told_before_its_requests_fail(
         "DeleteMessage" | "DeleteMessageBatch" => Fault::Hang,
         _ => Fault::None,
     });
-    let mut child = typed(&shop, "80", &[("REQUEUE_DEAD_LETTER", "annotate")]);
-    let (mut screen, mut said, mut some) = (child.stdout.take().unwrap(), Vec::new(), [0; 4_096]);
-    let silent = format!("\r\nSQS {}: no response for ", server.url());
-    let mut keyboard = child.stdin.take();
-    let reading = async {
-        loop {
-            let read = screen.read(&mut some).await.unwrap();
-            said.extend_from_slice(&some[..read]);
-            let text = String::from_utf8_lossy(&said);
-            if read == 0 {
-                return text.into_owned();
-            }
-            if text.contains(&silent)
-                && let Some(mut keyboard) = keyboard.take()
-            {
-                sqs.clear_faults();
-                keyboard.write_all(b"\x03").await.unwrap();
-            }
-        }
-    };
-    let said = timeout(PATIENCE, reading).await.unwrap();
-    assert_eq!(child.wait().await.unwrap().code(), Some(0), "{said:?}");
+    let child = typed(&shop, "80", &[], &[("REQUEUE_DEAD_LETTER", "annotate")]);
+    let silent = format!("\r\nSQS {}: no response to sqs:DeleteMessage for ", server.url());
+    let (status, said) = ended_at(child, &silent, || sqs.clear_faults()).await;
+    assert_eq!(status, Some(0), "{said:?}");
     let said = said.replace("\r\n  ", " ");
     assert!(
         said.contains("note: copies of messages that were given up may still be in silent"),
         "{said:?}"
     );
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_tells_what_may_be_handled_twice() {
+    for (name, body, fault, at, ends) in [
+        (
+            "cut-off",
+            r#"{"n":0,"work":60000}"#,
+            None,
+            "1 running",
+            [
+                "receive 1 of 3  left to SQS (shutting-down)",
+                "1 receive: 0 done, 0 to retry, 0 given up, 1 deferred or released",
+                "note: 1 call was cut off at the end and may have worked; SQS delivers the messages again",
+            ],
+        ),
+        (
+            "not-deleted",
+            r#"{"n":0}"#,
+            Some(("DeleteMessageBatch", Fault::Hang)),
+            "1 done",
+            [
+                "attempt 1  done",
+                "1 receive: 1 done (1 not confirmed as deleted), 0 to retry, 0 given up, 0 deferred",
+                "note: done, but not confirmed as deleted: 1 message, which SQS may deliver again",
+            ],
+        ),
+        (
+            "in-doubt",
+            r#"{"n":0,"answer":"unavailable"}"#,
+            Some(("SendMessageBatch", Fault::LoseResponse)),
+            "the copy may exist",
+            [
+                "left to SQS (503; the copy may exist: NoConnection)",
+                "0 done, 0 to retry, 0 given up, ",
+                "note: SQS did not confirm the copies of 1 message; a copy that it stored is handled too",
+            ],
+        ),
+    ] {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let server = sqs.serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), name).await;
+        shop.send(vec![body.to_owned()]).await;
+        sqs.set_faults(move |call| match &fault {
+            Some((operation, fault)) if call.operation == *operation => fault.clone(),
+            _ => Fault::None,
+        });
+        let child = typed(&shop, "120", &["--verbose", "--shutdown-timeout", "2s"], &[]);
+        let (status, said) = ended_at(child, at, || {}).await;
+        assert_eq!(status, Some(0), "{said:?}");
+        for end in ends {
+            assert!(said.contains(end), "{name}: {said:?}");
+        }
+        server.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
