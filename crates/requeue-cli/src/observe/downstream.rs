@@ -40,7 +40,9 @@ pub(crate) struct Downstream {
 struct Silent {
     calls: u32,
     since: Instant,
+    /// That of the last one.
     cause: String,
+    has_other_causes: bool,
 }
 
 /// A service that does not respond.
@@ -49,6 +51,8 @@ pub(crate) struct DownstreamTrouble {
     pub(crate) cause: String,
     /// The calls in a row without a response.
     pub(crate) calls: u32,
+    /// Whether earlier ones had another cause.
+    pub(crate) has_other_causes: bool,
     pub(crate) lasted: Duration,
 }
 
@@ -75,10 +79,17 @@ impl Downstream {
 
     /// Notes a call without a response.
     pub(super) fn unanswered(&mut self, cause: &str) {
-        let (calls, since) =
-            self.silent.as_ref().map_or((0, Instant::now()), |silent| (silent.calls, silent.since));
-        self.silent =
-            Some(Silent { calls: calls.saturating_add(1), since, cause: cause.to_owned() });
+        let silent = self.silent.get_or_insert_with(|| Silent {
+            calls: 0,
+            since: Instant::now(),
+            cause: cause.to_owned(),
+            has_other_causes: false,
+        });
+        silent.calls = silent.calls.saturating_add(1);
+        if silent.cause != cause {
+            silent.has_other_causes = true;
+            cause.clone_into(&mut silent.cause);
+        }
     }
 
     /// The cause of a pause or an open circuit of a scope, in few words.
@@ -87,9 +98,13 @@ impl Downstream {
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
-        let Silent { calls, since, cause } =
-            self.silent.as_ref().filter(|silent| silent.calls >= TROUBLE)?;
-        Some(DownstreamTrouble { cause: cause.clone(), calls: *calls, lasted: since.elapsed() })
+        let silent = self.silent.as_ref().filter(|silent| silent.calls >= TROUBLE)?;
+        Some(DownstreamTrouble {
+            cause: silent.cause.clone(),
+            calls: silent.calls,
+            has_other_causes: silent.has_other_causes,
+            lasted: silent.since.elapsed(),
+        })
     }
 }
 

@@ -102,7 +102,6 @@ impl Drop for Call {
         self.observer.end_call();
         if !self.has_ended {
             let why = self.observer.drop_call();
-            self.observer.downstream().unanswered(why);
             self.observer.tell(|| self.ended().reason(Some(why)));
         }
     }

@@ -25,6 +25,9 @@ pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
 
+/// The library's words for a call whose time was over.
+const NO_RESPONSE: &str = "no response in time";
+
 /// Where the adapters tell what they see.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Inner>);
@@ -105,14 +108,14 @@ impl Observer {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call was dropped. Returns the library's words for it.
+    /// A call was dropped: its time was over, or the worker ends. Returns the reason.
     fn drop_call(&self) -> &'static str {
         if self.0.is_ending.load(Ordering::Relaxed) {
             self.0.cut_off.fetch_add(1, Ordering::Relaxed);
             return "cut off by the end of the worker";
         }
-        // Its time was over.
-        "no response in time"
+        self.downstream().unanswered(NO_RESPONSE);
+        NO_RESPONSE
     }
 
     fn count_success(&self) {

@@ -27,7 +27,7 @@ const OF_CREDENTIALS: [&str; 9] = [
 ];
 
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, without the URL if that
-/// has more columns.
+/// has more columns; `14 calls without a response, last: connection refused` after several causes.
 pub(super) fn of_target(
     target: &str,
     trouble: &DownstreamTrouble,
@@ -35,13 +35,18 @@ pub(super) fn of_target(
     is_trying: bool,
     columns: usize,
 ) -> String {
-    let DownstreamTrouble { cause, calls, .. } = trouble;
+    let DownstreamTrouble { cause, calls, has_other_causes, .. } = trouble;
+    let what = if *has_other_causes {
+        format!("{calls} calls without a response, last: {cause}")
+    } else {
+        format!("{cause} ×{calls}")
+    };
     let next = match next_try {
         // Its time has come, but no message calls yet.
         Some(Duration::ZERO) if !is_trying => "; next try with the next message".to_owned(),
         _ => next(next_try, None),
     };
-    let rest = format!(": {cause} ×{calls}{next}");
+    let rest = format!(": {what}{next}");
     fitting([format!("target {target}{rest}"), format!("target{rest}")], columns)
 }
 
@@ -173,7 +178,7 @@ impl TargetLog {
         trouble: Option<&DownstreamTrouble>,
         next_try: Option<Duration>,
     ) {
-        let Some(DownstreamTrouble { cause, calls, lasted }) = trouble else {
+        let Some(DownstreamTrouble { cause, calls, lasted, .. }) = trouble else {
             if self.written.take().is_some() {
                 tracing::info!(targetUrl = target, "the target responds again");
             }
@@ -203,6 +208,7 @@ mod tests {
         let refused = DownstreamTrouble {
             cause: "connection refused".to_owned(),
             calls: 5,
+            has_other_causes: false,
             lasted: Duration::from_secs(9),
         };
         let receiving = |code: &str, secs| ReceivingTrouble {
@@ -218,6 +224,8 @@ mod tests {
             sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
             sqs.unsettled().expect("messages")
         };
+        let mixed = DownstreamTrouble { has_other_causes: true, ..refused.clone() };
+        let mixed = of_target("http://a/", &mixed, None, false, 80);
         let target = |next_try, columns| of_target("http://a/", &refused, next_try, false, columns);
         let trying = of_target("http://a/", &refused, Some(Duration::ZERO), true, 80);
         let next = Some(Duration::from_millis(27_001));
@@ -234,6 +242,7 @@ mod tests {
                 "target http://a/: connection refused ×5; next try with the next message",
             ),
             (trying, "target http://a/: connection refused ×5; trying now"),
+            (mixed, "target http://a/: 5 calls without a response, last: connection refused"),
             (target(None, 80), "target http://a/: connection refused ×5"),
             (of_silence(silence, endpoint, 80), "SQS http://mq:1: no response for 8 s"),
             (of_silence(silence, endpoint, 30), "SQS: no response for 8 s"),
