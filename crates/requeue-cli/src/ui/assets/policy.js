@@ -205,7 +205,7 @@ class Editor {
     const items = order.map(({ text, line, column }) => h("li", {},
       line ? h("button", { type: "button", class: "link", click: () => this.go(line, column) }, `line ${line}, column ${column}`) : null,
       line ? ": " : null,
-      text));
+      text.replace(` at line ${line} column ${column}`, "")));
     this.problems.replaceChildren(problems.length > 0 ? h("ul", {}, items) : h("p", { class: "valid" }, "✓ valid"));
   }
 
