@@ -52,6 +52,8 @@ pub(crate) struct ProgressState {
     /// `None` if the number is not known. SQS's counts are approximate, so `done` may exceed it.
     pub(crate) total: Option<u64>,
     pub(crate) failed: u64,
+    /// Another count, as in `628 copied`, if the things that are counted are not the result.
+    pub(crate) detail: String,
     /// What a person has to know after the end, as of messages that stay hidden.
     pub(crate) notes: Vec<String>,
 }
@@ -123,6 +125,10 @@ impl CommandProgress {
             output::note(format_args!("note: {text}"));
         }
         self.state.send_modify(|state| state.notes.push(plain(text)));
+    }
+
+    pub(crate) fn detail(&self, detail: String) {
+        self.state.send_modify(|state| state.detail = detail);
     }
 
     pub(crate) fn failed(&self, failed: u64) {

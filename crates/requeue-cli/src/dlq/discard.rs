@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use requeue::queue::{CallErrorKind, MAX_BATCH_ENTRIES};
 use serde_json::{Value, json};
 
-use super::export::{Target, line};
+use super::export::{LEAVES_PARTIAL, Target, line};
 use super::held::HeldMessages;
 use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
@@ -134,6 +134,9 @@ async fn export(
         .into());
     }
     let mut file = if arguments.dry_run { None } else { Some(Target::open_file(path, false)?) };
+    if file.is_some() {
+        stop.leaves(LEAVES_PARTIAL);
+    }
     let mut exported = Exported::default();
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
     let mut unreadable = 0;
@@ -217,6 +220,8 @@ pub(crate) async fn delete(
     scan.ended_by(deleted.error.as_ref());
     scan.release().await;
     match walked {
+        // The result says what is left.
+        Ok(looked) if looked.end == ScanEnd::Interrupted => {}
         Ok(looked) => {
             scan.tell(&looked);
         }
@@ -331,9 +336,10 @@ fn tell(
     };
     let left = match count - deleted {
         left if left > 0 && !arguments.dry_run => {
+            // Without a deleted message no file stays.
+            let next = if deleted == 0 { "give the same command again" } else { "name a new file" };
             format!(
-                "{} not deleted: refused, interrupted, or held by another reader; to go on, name a \
-                 new file\n",
+                "{} not deleted: refused, interrupted, or held by another reader; to go on, {next}\n",
                 messages(left)
             )
         }

@@ -44,12 +44,20 @@ struct ExportLine<'a> {
     body: &'a str,
 }
 
+/// What a second signal leaves beside the file.
+pub(super) const LEAVES_PARTIAL: &str = "messages in hand stay hidden until their visibility \
+                                         timeout ends, and a hidden file that ends with .partial \
+                                         has bodies";
+
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let mut target = Target::open(&arguments.file, arguments.force)?;
     stop.defer_end();
+    if matches!(target, Target::Beside { .. }) {
+        stop.leaves(LEAVES_PARTIAL);
+    }
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);

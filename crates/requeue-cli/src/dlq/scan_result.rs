@@ -2,6 +2,7 @@
 
 use super::unseen::{Cause, Unseen};
 use super::{messages, note};
+use crate::table::thousands;
 
 /// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +40,11 @@ impl ScanResult {
         match self.end {
             ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
                 "partial: {seen} looked at, about {} more in {queue}; raise --max-messages",
-                self.unseen.of(Cause::MaxMessages)
+                thousands(self.unseen.of(Cause::MaxMessages))
             )),
             ScanEnd::TimeUp => note(&format!(
                 "partial: {seen} looked at, about {} more; run it again for the rest",
-                self.unseen.of(Cause::TimeUp)
+                thousands(self.unseen.of(Cause::TimeUp))
             )),
             ScanEnd::Interrupted => {
                 note(&format!(

@@ -87,8 +87,14 @@ impl LogLine {
         let undone = self.undone();
         let (kind, reason) = match &undone {
             Some(undone) => {
-                let reason = reason.map(|reason| format!("{reason}; ")).unwrap_or_default();
-                (Kind::Released, Some(format!("{reason}{undone}")))
+                let is_copy = self.settlement.as_deref() == Some("unconfirmed");
+                let both = match reason {
+                    // A narrow terminal cuts the end.
+                    Some(reason) if is_copy => format!("{undone}; {reason}"),
+                    Some(reason) => format!("{reason}; {undone}"),
+                    None => undone.clone(),
+                };
+                (Kind::Released, Some(both))
             }
             None => (kind, reason),
         };
@@ -309,7 +315,7 @@ mod tests {
             assert_eq!(event.reason.as_deref(), Some("status 429"));
         }
         for (settlement, reason) in [
-            ("unconfirmed", "status 429; no copy: too long"),
+            ("unconfirmed", "no copy: too long; status 429"),
             ("kept-not-delayed", "status 429; not hidden: too long"),
         ] {
             let undone = format!(r#""code":"MessageTooLong","settlement":"{settlement}","#);

@@ -64,14 +64,15 @@ impl ProgressState {
 
     /// `4,000 of 12,000 messages, 3 failed`.
     fn counts(&self) -> String {
-        let Self { unit, done, total, failed, .. } = self;
+        let Self { unit, done, total, failed, detail, .. } = self;
         if unit.is_empty() {
             return String::new();
         }
         let total = total.map(|total| format!(" of {}", thousands(total.max(*done))));
         let failed =
-            if *failed > 0 { format!(", {} failed", thousands(*failed)) } else { String::new() };
-        format!("{}{} {unit}{failed}", thousands(*done), total.unwrap_or_default())
+            if *failed > 0 { format!("{} failed", thousands(*failed)) } else { String::new() };
+        let counted = format!("{}{} {unit}", thousands(*done), total.unwrap_or_default());
+        joined(&[&counted, detail, &failed])
     }
 
     /// `410/s`, unless it is a guess.
@@ -147,6 +148,7 @@ mod tests {
             done: 4_000,
             total: Some(12_000),
             failed: 3,
+            detail: String::new(),
             notes: Vec::new(),
         };
         let pace = Pace {
@@ -195,6 +197,11 @@ mod tests {
         ] {
             assert_eq!(state.text(columns, &stopping), text, "{columns}");
         }
+        let looking = ProgressState { detail: "80 copied".to_owned(), failed: 0, ..state.clone() };
+        assert_eq!(
+            looking.text(60, &pace),
+            "copying to orders: 4,000 of 12,000 messages, 80 copied"
+        );
         let compared = ProgressState { done: 12_000, ..state };
         assert_eq!(compared.text(40, &pace), "copying to orders");
     }

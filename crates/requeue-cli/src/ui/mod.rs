@@ -29,6 +29,7 @@ pub(crate) use live::{LiveCounts, LiveHold, LiveState, live_routes};
 use server::Server;
 
 use crate::dlq::QueueArguments;
+use crate::dlq::redrive::COPIES_IN_HAND;
 use crate::output::outln;
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
@@ -122,6 +123,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         };
         let page = Page::open(arguments.port, "--port", site).await?;
         stop.defer_end();
+        if arguments.allow_redrive {
+            stop.leaves(COPIES_IN_HAND);
+        }
         page.show()?;
         page.jobs.iter().for_each(JobPlace::show_line);
         let follow = async {

@@ -158,9 +158,10 @@ impl Rate {
     }
 }
 
-/// `503` for `status 503`: a reason in few words.
+/// `503` for `status 503`, and `no copy: too long; 503`: a reason in few words.
 pub(super) fn brief(reason: &str) -> String {
-    reason.strip_prefix("status ").unwrap_or(reason).to_owned()
+    let reason = reason.strip_prefix("status ").unwrap_or(reason);
+    reason.replacen("; status ", "; ", 1)
 }
 
 /// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.

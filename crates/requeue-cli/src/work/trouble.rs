@@ -89,7 +89,8 @@ pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usiz
 
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS may deliver these messages again`, and
 /// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
-/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`.
+/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies
+/// that wait: `copies not sent ×4: sends wait up to 30 s after one without a response`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
     if code == TOO_LONG {
@@ -105,8 +106,20 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
             columns,
         );
     }
-    let code_or_words = if code == NOT_SENT { "copies not sent" } else { code };
-    let counted = format!(": {code_or_words} ×{messages}");
+    if code == NOT_SENT {
+        let not_sent = format!("copies not sent ×{messages}");
+        let why = "sends wait up to 30 s after one without a response";
+        return fitting(
+            [
+                format!("{not_sent}: {why}; SQS delivers these messages again"),
+                format!("{not_sent}: {why}"),
+                format!("{not_sent}; delivered again"),
+                not_sent,
+            ],
+            columns,
+        );
+    }
+    let counted = format!(": {code} ×{messages}");
     let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
     let (long, short) = match action {
         Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),

@@ -173,7 +173,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             Some(("SendMessageBatch", Fault::LoseResponse)),
             "the copy may exist",
             [
-                "left to SQS (503; the copy may exist: NoConnection)",
+                "left to SQS (the copy may exist: NoConnection; 503)",
                 "0 done, 0 to retry, 0 given up, ",
                 "note: SQS did not confirm the copies of 1 message; a copy that it stored is handled too",
             ],

@@ -383,7 +383,8 @@ impl<'a> Copier<'a> {
             self.progress.step(format!("copying from {from}"));
             self.progress.done(copied);
         } else {
-            self.progress.step(format!("looking at {from}, {} copied", thousands(copied)));
+            self.progress.step(format!("looking at {from}"));
+            self.progress.detail(format!("{} copied", thousands(copied)));
         }
         self.progress.failed(self.tally.failed.values().sum());
     }

@@ -31,7 +31,7 @@ use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
 use super::{DeadLetters, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
-use crate::stop::{self, Stop};
+use crate::stop::Stop;
 use crate::{Error, output};
 
 /// SQS's times have whole seconds.
@@ -125,7 +125,6 @@ async fn carry_out(
         let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
         stop.leaves(moving::GOES_ON);
         let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
-        stop.leaves(stop::HOLDS_MESSAGES);
         redrive.moved = moved.messages;
         match moved.end {
             MoveEnd::Completed => {
@@ -183,6 +182,11 @@ async fn remaining(dead_letters: &DeadLetters, stop: &Stop) -> Option<u64> {
     now.ok().map(|now| now.count())
 }
 
+/// What a second signal leaves during copies.
+pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden until their visibility \
+                                         timeout ends, and those of the last requests may be in \
+                                         both queues";
+
 async fn copy_all(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -191,6 +195,7 @@ async fn copy_all(
     progress: &CommandProgress,
     redrive: &mut RedriveResult,
 ) -> Result<(), Error> {
+    stop.leaves(COPIES_IN_HAND);
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let scan = dead_letters.scan(place, stop, progress);
