@@ -191,7 +191,7 @@ where
             completed = progress.completed,
             requeued = progress.requeued,
             deadLettered = progress.dead_lettered,
-            waiting = progress.waiting,
+            givenBack = progress.waiting,
             notDeleted = progress.not_deleted,
             "ended"
         );

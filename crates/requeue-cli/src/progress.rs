@@ -281,10 +281,10 @@ impl Estimator {
 }
 
 /// A signal asked the process to end: what a second one would leave.
-static STOPPING: OnceLock<&'static str> = OnceLock::new();
+static STOPPING: OnceLock<String> = OnceLock::new();
 
 /// From now on the line says that the command is about to end.
-pub(crate) fn stopping(left_behind: &'static str) {
+pub(crate) fn stopping(left_behind: String) {
     STOPPING.get_or_init(|| left_behind);
 }
 
@@ -317,7 +317,7 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
 
 /// Removes the line before the process ends itself. If that leaves something behind, the last counts
 /// stay, with words about it.
-pub(crate) fn leave(left_behind: Option<&'static str>) {
+pub(crate) fn leave(left_behind: Option<String>) {
     let (leaving, left) = mpsc::channel::<()>();
     thread::spawn(move || {
         let bar = drawn().take();

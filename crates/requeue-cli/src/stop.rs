@@ -14,16 +14,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use requeue::Clock;
+
 use crate::progress;
+use crate::table::clock_time;
 
 /// A SIGTERM that follows another one within this time is the same request.
 const DOUBLED: Duration = Duration::from_secs(1);
 /// The same for the other signals. A person does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
-/// What a second signal leaves if it ends a command that holds messages.
-pub(crate) const HOLDS_MESSAGES: &str =
-    "messages in hand stay hidden until their visibility timeout ends";
+/// What a second signal leaves if it ends a command that holds messages. `{until}` stands for the
+/// time.
+const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
 
 /// Whether a signal has come.
 #[derive(Clone)]
@@ -31,7 +34,27 @@ pub(crate) struct Stop {
     number: watch::Receiver<Option<u8>>,
     /// Whether the process ends at the first signal, since there is nothing to clean up.
     ends_at_first: Arc<AtomicBool>,
-    left_behind: Arc<Mutex<&'static str>>,
+    left_behind: Arc<Mutex<LeftBehind>>,
+}
+
+/// What a second signal leaves.
+#[derive(Default)]
+struct LeftBehind {
+    text: &'static str,
+    /// How long SQS hides the messages in hand.
+    visibility: Option<Duration>,
+}
+
+impl LeftBehind {
+    fn words(&self) -> String {
+        let until = match self.visibility {
+            Some(time) => {
+                format!("until {} UTC at the latest", clock_time(Clock::system().now() + time))
+            }
+            None => "until their visibility timeout ends".to_owned(),
+        };
+        self.text.replace("{until}", &until)
+    }
 }
 
 impl Stop {
@@ -59,9 +82,16 @@ impl Stop {
         self.ends_at_first.store(false, Ordering::Relaxed);
     }
 
-    /// What a second signal leaves from now on, as the command then says.
-    pub(crate) fn leaves(&self, left_behind: &'static str) {
-        *self.left_behind.lock().unwrap_or_else(PoisonError::into_inner) = left_behind;
+    /// What a second signal leaves from now on, as the command then says. `{until}` stands for the
+    /// time until which messages stay hidden.
+    pub(crate) fn leaves(&self, text: &'static str) {
+        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).text = text;
+    }
+
+    /// From now on SQS hides the messages in hand for this time.
+    pub(crate) fn hides_for(&self, visibility: Duration) {
+        let mut left = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner);
+        left.visibility = Some(visibility);
     }
 
     /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
@@ -81,13 +111,14 @@ impl Stop {
         let (first, number) = watch::channel(None);
         let ends_at_first = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&ends_at_first);
-        let left_behind = Arc::new(Mutex::new(HOLDS_MESSAGES));
+        let left_behind = LeftBehind { text: HOLDS_MESSAGES, visibility: None };
+        let left_behind = Arc::new(Mutex::new(left_behind));
         let left = Arc::clone(&left_behind);
         thread::spawn(move || {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
-                let leaves = || *left.lock().unwrap_or_else(PoisonError::into_inner);
+                let leaves = || left.lock().unwrap_or_else(PoisonError::into_inner).words();
                 progress::stopping(leaves());
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);

@@ -317,10 +317,11 @@ fn tell(
         json!({
             "queue": dead_letters.queue.arn.to_string(),
             "dryRun": arguments.dry_run,
-            "file": (!arguments.dry_run && count > 0).then_some(&file),
-            "exported": if arguments.dry_run { 0 } else { count },
+            "file": (deleted > 0).then_some(&file),
+            "exported": deleted,
             "chosen": count,
             "deleted": deleted,
+            "left": count - deleted,
             "groups": exported.groups.shapes(),
         })
     });

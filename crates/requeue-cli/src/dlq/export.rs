@@ -45,9 +45,8 @@ struct ExportLine<'a> {
 }
 
 /// What a second signal leaves beside the file.
-pub(super) const LEAVES_PARTIAL: &str = "messages in hand stay hidden until their visibility \
-                                         timeout ends, and a hidden file that ends with .partial \
-                                         has bodies";
+pub(super) const LEAVES_PARTIAL: &str = "messages in hand stay hidden {until}, and a hidden file \
+                                         that ends with .partial has bodies";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());

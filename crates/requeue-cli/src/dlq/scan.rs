@@ -143,6 +143,7 @@ impl<'a> Scan<'a> {
         &mut self,
         visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
     ) -> Result<ScanResult, Error> {
+        self.stop.hides_for(self.visibility);
         let walked = self.walk_all(visit).await;
         self.ended_by(walked.as_ref().err());
         walked

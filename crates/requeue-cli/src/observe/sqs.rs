@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use super::event::short_id;
 use crate::silence::{Request, Requests, Silence};
 
+/// The lines about such messages at once.
+const MAX_UNSETTLED: usize = 3;
 /// How long messages that were not settled are told.
 const TOLD: Duration = Duration::from_secs(30);
 
@@ -27,7 +29,8 @@ pub(crate) struct Sqs(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     failing: Option<Failing>,
-    unsettled: Option<Unsettled>,
+    /// By action and code, the latest last.
+    unsettled: Vec<Unsettled>,
     copies_in_doubt: u64,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
@@ -146,10 +149,16 @@ impl Sqs {
         let queue = request.map(|request| request.queue.clone()).unwrap_or_default();
         let code = code.or(request.map(|request| request.code.as_str()));
         let code = code.unwrap_or("no confirmation").to_owned();
-        let before = state.unsettled.as_ref().filter(|before| before.last.elapsed() < TOLD);
-        let messages = before.map_or(0, |before| before.messages).saturating_add(messages);
+        let is_same = |one: &Unsettled| (one.action, &one.code) == (action, &code);
+        state.unsettled.retain(|one| one.last.elapsed() < TOLD);
+        let before = state.unsettled.iter().position(is_same);
+        let before = before.map_or(0, |at| state.unsettled.remove(at).messages);
+        let messages = messages.saturating_add(before);
         let (last_id, last) = (id.map(short_id), Instant::now());
-        state.unsettled = Some(Unsettled { action, queue, code, messages, last_id, last });
+        if state.unsettled.len() >= MAX_UNSETTLED {
+            state.unsettled.remove(0);
+        }
+        state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
     }
 
     pub(super) fn copy_in_doubt(&self) {
@@ -162,8 +171,9 @@ impl Sqs {
     }
 
     /// The messages that were not settled lately.
-    pub(crate) fn unsettled(&self) -> Option<Unsettled> {
-        self.lock().unsettled.clone().filter(|unsettled| unsettled.last.elapsed() < TOLD)
+    pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
+        let state = self.lock();
+        state.unsettled.iter().filter(|one| one.last.elapsed() < TOLD).cloned().collect()
     }
 
     /// The trouble with receiving. Since the next receive may wait for messages, it is also over when

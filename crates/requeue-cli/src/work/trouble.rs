@@ -211,6 +211,32 @@ impl TargetLog {
     }
 }
 
+/// Logs an SQS that does not respond where no terminal shows it.
+#[derive(Default)]
+pub(super) struct SilenceLog {
+    written: Option<Instant>,
+}
+
+impl SilenceLog {
+    pub(super) fn note(&mut self, endpoint: Option<&str>, silence: Option<Silence>) {
+        let Some(Silence { since, action }) = silence else {
+            if self.written.take().is_some() {
+                tracing::info!(endpoint, "SQS responds again");
+            }
+            return;
+        };
+        if self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES) {
+            self.written = Some(Instant::now());
+            tracing::warn!(
+                endpoint,
+                action,
+                troubleSeconds = since.as_secs(),
+                "SQS does not respond"
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +261,7 @@ mod tests {
             sqs.refused("sqs:DeleteMessage", "orders", code);
             sqs.not_settled(None, None, 3);
             sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
-            sqs.unsettled().expect("messages")
+            sqs.unsettled().pop().expect("messages")
         };
         let mixed = DownstreamTrouble { has_other_causes: true, ..refused.clone() };
         let mixed = of_target("http://a/", &mixed, None, false, 80);

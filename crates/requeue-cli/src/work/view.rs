@@ -16,7 +16,7 @@ use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
-use super::trouble::{self, TargetLog};
+use super::trouble::{self, SilenceLog, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
 use crate::progress::NOTICEABLE;
@@ -183,7 +183,7 @@ impl View {
 
     async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
         let mut rate = Rate::default();
-        let mut log = TargetLog::default();
+        let (mut log, mut silence_log) = (TargetLog::default(), SilenceLog::default());
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
         let mut ticks = interval(LOOK);
@@ -206,6 +206,8 @@ impl View {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
                 log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
+                let sqs = self.observer.sqs();
+                silence_log.note(sqs.endpoint().as_deref(), sqs.silence());
             }
             if let Some(page) = &self.page {
                 let troubles = self.troubles(started, &holds, usize::MAX);
@@ -243,9 +245,10 @@ impl View {
         holds: &[ScopeHold],
     ) -> Figures {
         let mut progress = started.worker.progress();
-        let in_hand = not_settled(&progress);
-        // A message whose handler succeeded is in hand until its batch ends.
+        // The worker counts a message whose handler succeeded only when its batch ends, and deletes
+        // it before.
         progress.completed = progress.completed.max(self.observer.succeeded());
+        let in_hand = not_settled(&progress);
         let downstream = self.observer.downstream();
         let figure = |hold: &ScopeHold| HoldFigure {
             scope: hold.scope,
@@ -282,7 +285,8 @@ impl View {
             let endpoint = sqs.endpoint();
             silence.map(|silence| trouble::of_silence(silence, endpoint.as_deref(), columns))
         };
-        let unsettled = sqs.unsettled().map(|unsettled| trouble::of_unsettled(&unsettled, columns));
+        let unsettled = sqs.unsettled();
+        let unsettled = unsettled.iter().map(|unsettled| trouble::of_unsettled(unsettled, columns));
         target.into_iter().chain(receiving).chain(unsettled).collect()
     }
 

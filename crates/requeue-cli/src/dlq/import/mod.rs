@@ -58,6 +58,8 @@ struct Importer<'a> {
     pace: CopyPace,
     sent: u64,
     failed: u64,
+    /// Of those that failed: SQS may have stored them.
+    in_doubt: u64,
     fatal: Option<Error>,
 }
 
@@ -92,14 +94,15 @@ impl Prepared {
 
 /// The last words of an import that ends in the middle.
 const CAN_GO_ON: &str = "the report has each message that was sent, but for those of the \
-                         last request; run the same command again to send the others";
+                         last request; the same command sends those again too, so they may then be \
+                         in the queue twice";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::end_at_once()?;
     let prepared = Prepared::of(arguments).await?;
     let Prepared { file, sqs, to, report: path, sent, summary } = &prepared;
     if arguments.dry_run || summary.left == 0 {
-        tell(arguments, to, summary, (0, 0))?;
+        tell(arguments, to, summary, &Counts::default())?;
         return Ok(ExitCode::SUCCESS);
     }
     let plan = plan(arguments, summary, to);
@@ -114,20 +117,28 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     stop.leaves(CAN_GO_ON);
     let report = Report::append_to(path, to)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
-    let mut importer = Importer { sqs, to, report, pace, sent: 0, failed: 0, fatal: None };
+    let mut importer =
+        Importer { sqs, to, report, pace, sent: 0, failed: 0, in_doubt: 0, fatal: None };
     let walked = importer.send_all(file, sent, summary, &stop).await;
-    tell(arguments, to, summary, (importer.sent, importer.failed))?;
-    if importer.sent < summary.left {
-        note(&format!(
-            "the report {} has each message that was sent; run the same command again to send the \
-             others",
-            path.display()
-        ));
+    let Importer { sent, failed, in_doubt, .. } = importer;
+    tell(arguments, to, summary, &Counts { sent, failed, in_doubt })?;
+    if sent < summary.left {
+        let path = path.display();
+        note(&format!("the report {path} has each message that was sent"));
+        note(&if in_doubt == 0 {
+            "run the same command again to send the others".to_owned()
+        } else {
+            format!(
+                "the same command sends the others, those without a confirmation too: look for them \
+                 in {} first, or they may be there twice; the report has their lines",
+                to.name()
+            )
+        });
     }
     walked?;
     match importer.fatal {
         Some(error) => Err(error),
-        None if importer.sent == summary.left => Ok(ExitCode::SUCCESS),
+        None if sent == summary.left => Ok(ExitCode::SUCCESS),
         None => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
 }
@@ -189,7 +200,10 @@ impl Importer<'_> {
                     self.fatal = Some(self.sqs.refusal("SendMessageBatch", self.to, &error));
                 }
                 let code = match error.kind {
-                    CallErrorKind::Ambiguous => may_exist(&error.code),
+                    CallErrorKind::Ambiguous => {
+                        self.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
+                        may_exist(&error.code)
+                    }
                     _ => error.code,
                 };
                 return self.note_failed(batch, &code);
@@ -203,6 +217,7 @@ impl Importer<'_> {
                 }
                 Err(error) => {
                     let code = if error == EntryError::unconfirmed() {
+                        self.in_doubt += 1;
                         may_exist(&error.code)
                     } else {
                         error.code
@@ -228,11 +243,19 @@ fn may_exist(code: &str) -> String {
     format!("{code}; the message may be in the queue")
 }
 
+/// The messages of this run.
+#[derive(Default)]
+struct Counts {
+    sent: u64,
+    failed: u64,
+    in_doubt: u64,
+}
+
 fn tell(
     arguments: &Arguments,
     to: &QueueArn,
     summary: &Summary,
-    (sent, failed): (u64, u64),
+    Counts { sent, failed, in_doubt }: &Counts,
 ) -> Result<(), Error> {
     let json = arguments.json.then(|| {
         json!({
@@ -242,6 +265,7 @@ fn tell(
             "sentBefore": summary.lines - summary.left,
             "sent": sent,
             "failed": failed,
+            "inDoubt": in_doubt,
             "left": summary.left - sent,
             "byClass": summary.classes,
         })
@@ -252,7 +276,7 @@ fn tell(
         left if arguments.dry_run => {
             format!("{} ({}) would be sent to {name}\n", messages(left), summary.by_class())
         }
-        _ => format!("{} sent to {name}\n", messages(sent)),
+        _ => format!("{} sent to {name}\n", messages(*sent)),
     };
     let line = |count, words| match count {
         0 => String::new(),
@@ -263,6 +287,7 @@ fn tell(
         left if !arguments.dry_run => line(left, "left, not sent yet"),
         _ => String::new(),
     };
-    let text = [result, before, line(failed, "not sent"), waiting].concat();
+    let doubt = line(*in_doubt, "without a confirmation: SQS may have stored them");
+    let text = [result, before, line(failed - in_doubt, "not sent"), doubt, waiting].concat();
     output::result(&text, json.as_ref())
 }

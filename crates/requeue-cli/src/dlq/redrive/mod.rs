@@ -183,9 +183,8 @@ async fn remaining(dead_letters: &DeadLetters, stop: &Stop) -> Option<u64> {
 }
 
 /// What a second signal leaves during copies.
-pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden until their visibility \
-                                         timeout ends, and those of the last requests may be in \
-                                         both queues";
+pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden {until}, and those of the \
+                                         last requests may be in both queues";
 
 async fn copy_all(
     arguments: &Arguments,
