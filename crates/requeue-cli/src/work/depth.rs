@@ -13,13 +13,27 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Without a response after this time, the last one is too old.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The number of messages in the queue in any state; `None` if SQS has not told it.
+/// The depth; `None` if SQS has not told it.
 #[derive(Default)]
-pub(super) struct Depth(Mutex<Option<u64>>);
+pub(super) struct Depth(Mutex<Option<Known>>);
+
+#[derive(Clone, Copy)]
+struct Known {
+    /// The number of messages in the queue in any state.
+    messages: u64,
+    /// How many this worker had done by then.
+    done: u64,
+}
 
 impl Depth {
     /// Asks again and again. Without the permission, or without a response, the depth is not known.
-    pub(super) async fn keep_asking(&self, source: &impl Source, queue: &QueueArn) {
+    /// `done` is the number of messages that this worker has done.
+    pub(super) async fn keep_asking(
+        &self,
+        source: &impl Source,
+        queue: &QueueArn,
+        done: impl Fn() -> u64,
+    ) {
         loop {
             let mut asking = pin!(source.describe(queue));
             let in_time = timeout(PATIENCE, &mut asking).await;
@@ -29,18 +43,19 @@ impl Depth {
                 self.set(None);
                 asking.await
             };
-            self.set(response.ok().map(|response| response.messages));
+            self.set(response.ok().map(|told| Known { messages: told.messages, done: done() }));
             sleep(INTERVAL).await;
         }
     }
 
-    fn set(&self, messages: Option<u64>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = messages;
+    fn set(&self, known: Option<Known>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
-    /// The messages in the queue without those that this worker has in hand.
-    pub(super) fn waiting(&self, in_hand: u64) -> Option<u64> {
-        let messages = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        messages.map(|messages| messages.saturating_sub(in_hand))
+    /// The messages in the queue without those that this worker has in hand, or has done since SQS
+    /// told the number.
+    pub(super) fn waiting(&self, in_hand: u64, done: u64) -> Option<u64> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map(|known| known.messages.saturating_sub(in_hand + done.saturating_sub(known.done)))
     }
 }

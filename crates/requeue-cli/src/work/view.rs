@@ -122,7 +122,8 @@ impl View {
         let asking = async {
             // The log does not show the depth.
             if self.screen.is_some() || self.page.is_some() {
-                depth.keep_asking(&started.sqs, &started.queue).await;
+                let done = || self.observer.succeeded();
+                depth.keep_asking(&started.sqs, &started.queue, done).await;
             }
         };
         tokio::join!(
@@ -258,7 +259,7 @@ impl View {
         };
         Figures {
             queue: started.queue.name().to_owned(),
-            waiting: depth.waiting(in_hand),
+            waiting: depth.waiting(in_hand, self.observer.succeeded()),
             rate,
             progress,
             mode: started.mode,

@@ -123,17 +123,16 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Importer { sent, failed, in_doubt, .. } = importer;
     tell(arguments, to, summary, &Counts { sent, failed, in_doubt })?;
     if sent < summary.left {
-        let path = path.display();
-        note(&format!("the report {path} has each message that was sent"));
-        note(&if in_doubt == 0 {
+        let next = if in_doubt == 0 {
             "run the same command again to send the others".to_owned()
         } else {
             format!(
                 "the same command sends the others, those without a confirmation too: look for them \
-                 in {} first, or they may be there twice; the report has their lines",
+                 in {} first, or they may be there twice",
                 to.name()
             )
-        });
+        };
+        note(&format!("the report {} has each message that was sent; {next}", path.display()));
     }
     walked?;
     match importer.fatal {
