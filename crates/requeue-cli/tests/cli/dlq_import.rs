@@ -91,6 +91,28 @@ async fn a_second_run_sends_only_what_the_first_did_not() {
 }
 
 #[tokio::test]
+async fn what_sqs_may_have_stored_is_told_apart_from_what_was_not_sent() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-doubt.jsonl").await;
+    world.sqs.set_faults(
+        |call| {
+            if call.operation == SEND { Fault::LoseResponse } else { Fault::None }
+        },
+    );
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (1, (0, 5)), "{run:?}");
+    let told = "5 messages without a confirmation: SQS may have stored them\n";
+    assert_eq!(run.stdout, format!("0 messages sent to orders\n{told}"));
+    let advice = "those without a confirmation too: look for them in orders first, or they may be \
+                  there twice";
+    assert!(run.stderr.contains(advice), "{run:?}");
+    let run = import(&world, &file, &["--yes", "--json"]).await;
+    let counts: Value = serde_json::from_str(&run.stdout).unwrap();
+    let counts = ["sent", "failed", "inDoubt", "left"].map(|name| counts[name].clone());
+    assert_eq!((json!(counts), world.counts()), (json!([0, 5, 5, 5]), (0, 10)));
+}
+
+#[tokio::test]
 async fn a_mistake_is_found_before_the_first_message_is_sent() {
     let world = World::filled("annotate").await;
     let file = exported(&world, "import-wrong.jsonl").await;
