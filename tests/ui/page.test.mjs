@@ -386,7 +386,13 @@ test("the result tells what happened to each class, and the reason of each messa
   const { sqs, ui } = await letters([...some(25), JSON.stringify(later)], "--allow-redrive");
   const tab = await open(ui);
   await look(tab);
-  const { Messages: held } = await world.call(sqs, "ReceiveMessage", { QueueUrl: sqs.deadLetters, MaxNumberOfMessages: 2, VisibilityTimeout: 600 });
+  // Another reader holds two, and not the one of a later version, which may be among the first.
+  const { Messages: received } = await world.call(sqs, "ReceiveMessage", { QueueUrl: sqs.deadLetters, MaxNumberOfMessages: 10, VisibilityTimeout: 600 });
+  const isLater = ({ Body: body }) => JSON.parse(body).retryState.v === 99;
+  const held = received.filter((message) => !isLater(message)).slice(0, 2);
+  for (const { ReceiptHandle: handle } of received.filter((message) => !held.includes(message))) {
+    await world.call(sqs, "ChangeMessageVisibility", { QueueUrl: sqs.deadLetters, ReceiptHandle: handle, VisibilityTimeout: 0 });
+  }
   const before = await counts(groups(tab), 2, [1]);
   await tab.getByLabel("Choose all groups").check();
   await tab.getByLabel("fresh budget").check();
