@@ -26,7 +26,7 @@ const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
 /// What a second signal leaves if it ends a command that holds messages. `{until}` stands for the
 /// time.
-const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
+pub(crate) const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
 
 /// Whether a signal has come.
 #[derive(Clone)]

@@ -72,10 +72,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
     let name = dead_letters.name();
     if count == 0 {
-        note(&format!("no message{} in {name}", arguments.filter.words()));
+        arguments.filter.note_none(name);
     }
     if arguments.dry_run || count == 0 {
-        tell(arguments, &dead_letters, &exported, 0)?;
+        tell(arguments, &dead_letters, &exported, &Deleted::default())?;
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
@@ -85,20 +85,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     stop.leaves(FILE_HAS_ALL);
     let progress = progress();
-    let Deleted { count: deleted, gone, error, .. } =
+    let mut deleted =
         delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
     drop(progress);
-    let kept = keep_gone(&arguments.file, &exported.ids, &gone).map_err(|error| {
+    let kept = keep_gone(&arguments.file, &exported.ids, &deleted.gone).map_err(|error| {
         let file = arguments.file.display();
         format!("{error}; import no message of {file}: those that were not deleted are in it too")
     });
     // First the result: an error of the file must not hide the deletions.
-    tell(arguments, &dead_letters, &exported, deleted)?;
-    match (error, kept.err()) {
+    tell(arguments, &dead_letters, &exported, &deleted)?;
+    match (deleted.error.take(), kept.err()) {
         (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
         (Some(error), None) => Err(error),
         (None, Some(kept)) => Err(kept.into()),
-        (None, None) if deleted == count => Ok(ExitCode::SUCCESS),
+        (None, None) if deleted.count == count => Ok(ExitCode::SUCCESS),
         (None, None) => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
 }
@@ -309,19 +309,21 @@ fn tell(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     exported: &Exported,
-    deleted: u64,
+    Deleted { count: deleted, gone, .. }: &Deleted,
 ) -> Result<(), Error> {
+    let deleted = *deleted;
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
+    let left = exported.ids.len() - gone.len();
     let file = arguments.file.display().to_string();
     let json = arguments.json.then(|| {
         json!({
             "queue": dead_letters.queue.arn.to_string(),
             "dryRun": arguments.dry_run,
-            "file": (deleted > 0).then_some(&file),
-            "exported": deleted,
+            "file": (!gone.is_empty()).then_some(&file),
+            "exported": gone.len(),
             "chosen": count,
             "deleted": deleted,
-            "left": count - deleted,
+            "left": left,
             "groups": exported.groups.shapes(),
         })
     });
@@ -332,13 +334,19 @@ fn tell(
     let result = match count {
         0 => "no message deleted\n".to_owned(),
         _ if arguments.dry_run => format!("{} would be deleted\n", messages(count)),
-        _ if deleted == 0 => "no message deleted\n".to_owned(),
+        _ if gone.is_empty() => "no message deleted\n".to_owned(),
+        _ if deleted == 0 => "no message confirmed as deleted\n".to_owned(),
         _ => format!("{} deleted; they are in {file}\n", messages(deleted)),
     };
-    let left = match count - deleted {
+    let doubt = match gone.len().saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX)) {
+        0 => String::new(),
+        doubt => format!("{} may be deleted; they are in {file} too\n", messages(doubt)),
+    };
+    let left = match left {
         left if left > 0 && !arguments.dry_run => {
-            // Without a deleted message no file stays.
-            let next = if deleted == 0 { "give the same command again" } else { "name a new file" };
+            // If no message can be gone, no file stays.
+            let next =
+                if gone.is_empty() { "give the same command again" } else { "name a new file" };
             format!(
                 "{} not deleted: refused, interrupted, or held by another reader; to go on, {next}\n",
                 messages(left)
@@ -346,7 +354,7 @@ fn tell(
         }
         _ => String::new(),
     };
-    let text = [table, result, left].concat();
+    let text = [table, result, doubt, left].concat();
     output::result(&text, json.as_ref())
 }
 

@@ -12,6 +12,7 @@ use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::dlq::note;
 use crate::{duration_argument, message};
 
 /// The word for a missing class or reason.
@@ -163,6 +164,11 @@ impl Filter {
             let name = arn.rsplit(':').next().unwrap_or_default();
             self.source.iter().any(|wanted| wanted == arn || wanted == name)
         })
+    }
+
+    /// Notes that it chooses no message of the queue.
+    pub(crate) fn note_none(&self, queue: &str) {
+        note(&format!("no message{} in {queue}", self.words()));
     }
 
     /// In words, without the limit: ` of class quota, for the reason too-old`.

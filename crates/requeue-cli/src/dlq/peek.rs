@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if more {
         note(&format!("{shown} shown; --limit shows more"));
     } else if shown == 0 && !stop.is_told() {
-        note(&format!("no message{} in {}", arguments.filter.words(), dead_letters.name()));
+        arguments.filter.note_none(dead_letters.name());
     }
     Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }

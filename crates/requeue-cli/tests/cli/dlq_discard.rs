@@ -84,6 +84,30 @@ async fn a_refused_deletion_is_told_and_leaves_no_file() {
 }
 
 #[tokio::test]
+async fn a_file_with_messages_that_may_be_deleted_is_named() {
+    for options in [&["--json"][..], &[]] {
+        let world = World::filled("annotate").await;
+        let file = export("discard-doubt.jsonl");
+        world.sqs.set_faults(|call| {
+            if call.operation == DELETE { Fault::LoseResponse } else { Fault::None }
+        });
+        let run = world.dlq(&[&["discard", &file, "--yes"], options].concat()).await;
+        let kept = lines(&fs::read_to_string(&file).unwrap()).len();
+        assert!(run.status == 1 && kept > 0, "{run:?}");
+        assert_eq!(world.counts(), (5 - kept, 0), "the only copies: {run:?}");
+        if options.is_empty() {
+            let told = format!(" may be deleted; they are in {file} too\n");
+            assert!(run.stdout.contains(&told), "{run:?}");
+            assert!(kept == 5 || run.stdout.contains("to go on, name a new file"), "{run:?}");
+        } else {
+            let result: Value = serde_json::from_str(&run.stdout).unwrap();
+            let told = ["file", "exported", "deleted", "left"].map(|name| result[name].clone());
+            assert_eq!(json!(told), json!([file, kept, 0, 5 - kept]));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_rewritten_is_told_after_the_result() {
     let world = World::filled("annotate").await;
     let file = export("discard-unwritten.jsonl");

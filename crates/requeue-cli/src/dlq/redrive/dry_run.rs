@@ -14,7 +14,7 @@ use crate::dlq::letter::{Letter, claimed_source};
 use crate::dlq::list::{DeadLetterGroups, GroupJson};
 use crate::dlq::scan_result::{ScanEnd, ScanResult};
 use crate::dlq::unseen::Unseen;
-use crate::dlq::{DeadLetters, messages, note, progress};
+use crate::dlq::{DeadLetters, messages, progress};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::{Error, output};
@@ -136,7 +136,7 @@ pub(crate) async fn run(
         plan.groups.tell(&dead_letters.queue.arn);
     }
     if plan.is_complete && plan.groups.count() == 0 && arguments.filter.is_set() {
-        note(&format!("no message{} in {}", arguments.filter.words(), dead_letters.name()));
+        arguments.filter.note_none(dead_letters.name());
     }
     Ok(if plan.is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

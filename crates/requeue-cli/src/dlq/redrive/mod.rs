@@ -31,7 +31,7 @@ use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
 use super::{DeadLetters, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
-use crate::stop::Stop;
+use crate::stop::{HOLDS_MESSAGES, Stop};
 use crate::{Error, output};
 
 /// SQS's times have whole seconds.
@@ -125,6 +125,7 @@ async fn carry_out(
         let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
         stop.leaves(moving::GOES_ON);
         let moved = moving::follow(sqs, &queue.arn, &handle, stop, &progress).await?;
+        stop.leaves(HOLDS_MESSAGES);
         redrive.moved = moved.messages;
         match moved.end {
             MoveEnd::Completed => {
@@ -160,7 +161,7 @@ async fn carry_out(
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
     if redrive.is_complete && redrive.has_chosen_none() && arguments.filter.is_set() {
-        note(&format!("no message{} in {}", arguments.filter.words(), dead_letters.name()));
+        arguments.filter.note_none(dead_letters.name());
     }
     if let Some(error) = failure {
         return Err(error);
