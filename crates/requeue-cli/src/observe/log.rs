@@ -16,10 +16,33 @@ use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 
 use super::event::{Event, Ids, Kind};
+use super::sqs::{NO_CONNECTION, TIMED_OUT};
 use super::{Events, Sqs};
 
 /// The interval between lines about the same trouble.
-pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
+const TROUBLE_LINES: Duration = Duration::from_secs(30);
+
+/// Lines about one trouble: the first at once, and then one in 30 s.
+#[derive(Default)]
+pub(crate) struct RareLines {
+    written: Option<Instant>,
+}
+
+impl RareLines {
+    /// Whether the next line is due, which is then written.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES);
+        if is_due {
+            self.written = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// The trouble is over. Returns whether a line told of it.
+    pub(crate) fn end(&mut self) -> bool {
+        self.written.take().is_some()
+    }
+}
 
 /// The library's code for a copy that was not sent: no time was left, or sends wait.
 pub(crate) const NOT_SENT: &str = "NotSent";
@@ -28,7 +51,7 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 pub(crate) const TOO_LONG: &str = "MessageTooLong";
 
 /// The library's codes for a send to which SQS did not respond, or not about each message.
-const IN_DOUBT: [&str; 4] = ["TimedOut", "NoConnection", "UnreadableAnswer", "Unconfirmed"];
+const IN_DOUBT: [&str; 4] = [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", "Unconfirmed"];
 
 /// The fields of a line of the library that say something about a message, a circuit or receiving.
 #[derive(Debug, Default, Deserialize)]
@@ -161,15 +184,15 @@ pub(crate) fn layer(
             && *metadata.level() <= Level::INFO
             && metadata.target().starts_with("requeue")
     });
-    LogLayer { events, sqs, lines, written: Mutex::default() }.with_filter(of_requeue)
+    LogLayer { events, sqs, lines, rare: Mutex::default() }.with_filter(of_requeue)
 }
 
 struct LogLayer {
     events: Option<Events>,
     sqs: Sqs,
     lines: TroubleLines,
-    /// When the last line about a failing receive was written.
-    written: Mutex<Option<Instant>>,
+    /// The lines about failing receives.
+    rare: Mutex<RareLines>,
 }
 
 impl Layer<Registry> for LogLayer {
@@ -191,7 +214,7 @@ impl Layer<Registry> for LogLayer {
         let line = LogLine::of(event);
         if line.message == "receiving works again" {
             self.sqs.works();
-            return self.written().take().is_some();
+            return self.rare().end();
         }
         if !line.message.starts_with("receiving fail") {
             return true;
@@ -199,13 +222,7 @@ impl Layer<Registry> for LogLayer {
         let pause = Duration::from_millis(line.pause_ms.unwrap_or_default());
         let endpoint = line.endpoint.as_deref().unwrap_or_default();
         self.sqs.failed(endpoint, line.code.as_deref().unwrap_or_default(), pause);
-        let mut written = self.written();
-        let is_due = written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES)
-            && self.lines == TroubleLines::Rare;
-        if is_due {
-            *written = Some(Instant::now());
-        }
-        is_due
+        self.lines == TroubleLines::Rare && self.rare().is_due()
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
@@ -249,8 +266,8 @@ impl LogLayer {
         }
     }
 
-    fn written(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn rare(&self) -> MutexGuard<'_, RareLines> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

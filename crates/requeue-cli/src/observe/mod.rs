@@ -20,7 +20,7 @@ mod stream;
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
-pub(crate) use log::{LogLine, NOT_SENT, TOO_LONG, TROUBLE_LINES, TroubleLines, layer};
+pub(crate) use log::{LogLine, NOT_SENT, RareLines, TOO_LONG, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};

@@ -16,8 +16,8 @@ const MAX_UNSETTLED: usize = 3;
 const TOLD: Duration = Duration::from_secs(30);
 
 /// The library's codes for a request without a response.
-const TIMED_OUT: &str = "TimedOut";
-const NO_CONNECTION: &str = "NoConnection";
+pub(super) const TIMED_OUT: &str = "TimedOut";
+pub(super) const NO_CONNECTION: &str = "NoConnection";
 
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";

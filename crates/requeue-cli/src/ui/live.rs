@@ -6,7 +6,7 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::{Stream, stream};
 use http::Uri;
-use requeue::Progress;
+use requeue::{Mode, Progress};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -56,7 +56,7 @@ pub(crate) struct LiveCounts {
 }
 
 impl LiveCounts {
-    pub(crate) fn of(progress: &Progress, is_report: bool) -> Self {
+    pub(crate) fn of(progress: &Progress, mode: Mode) -> Self {
         let Progress { received, completed, requeued, dead_lettered, waiting, .. } = *progress;
         Self {
             received,
@@ -64,7 +64,7 @@ impl LiveCounts {
             retried: requeued,
             dead: dead_lettered,
             deferred: waiting,
-            left: is_report.then_some(waiting),
+            left: (mode == Mode::Report).then_some(waiting),
         }
     }
 }

@@ -244,7 +244,7 @@ impl Started {
         let ended = view.last(ended);
         view.show_last_messages(self.mode);
         // A redrive of the page makes its messages visible again.
-        view.end_state(ended);
+        view.end_state(ended, self.mode);
         end.send_replace(true);
         let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
         view.waiting(waiting, page.as_mut()).await;

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use requeue::printable;
-use tokio::time::Instant;
 
 use super::line::seconds;
 use crate::failed_call::is_denied;
 use crate::observe::{
-    DownstreamTrouble, NOT_SENT, ReceivingTrouble, TOO_LONG, TROUBLE_LINES, Unsettled,
+    DownstreamTrouble, NOT_SENT, RareLines, ReceivingTrouble, TOO_LONG, Unsettled,
 };
 use crate::silence::Silence;
 
@@ -180,9 +179,7 @@ fn next(next_try: Option<Duration>, silent: Option<Duration>) -> String {
 
 /// Logs the trouble with the target where no terminal shows it.
 #[derive(Default)]
-pub(super) struct TargetLog {
-    written: Option<Instant>,
-}
+pub(super) struct TargetLog(RareLines);
 
 impl TargetLog {
     pub(super) fn note(
@@ -192,13 +189,12 @@ impl TargetLog {
         next_try: Option<Duration>,
     ) {
         let Some(DownstreamTrouble { cause, calls, lasted, .. }) = trouble else {
-            if self.written.take().is_some() {
+            if self.0.end() {
                 tracing::info!(targetUrl = target, "the target responds again");
             }
             return;
         };
-        if self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES) {
-            self.written = Some(Instant::now());
+        if self.0.is_due() {
             tracing::warn!(
                 targetUrl = target,
                 cause,
@@ -213,20 +209,17 @@ impl TargetLog {
 
 /// Logs an SQS that does not respond where no terminal shows it.
 #[derive(Default)]
-pub(super) struct SilenceLog {
-    written: Option<Instant>,
-}
+pub(super) struct SilenceLog(RareLines);
 
 impl SilenceLog {
     pub(super) fn note(&mut self, endpoint: Option<&str>, silence: Option<Silence>) {
         let Some(Silence { since, action }) = silence else {
-            if self.written.take().is_some() {
+            if self.0.end() {
                 tracing::info!(endpoint, "SQS responds again");
             }
             return;
         };
-        if self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES) {
-            self.written = Some(Instant::now());
+        if self.0.is_due() {
             tracing::warn!(
                 endpoint,
                 action,

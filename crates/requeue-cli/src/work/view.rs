@@ -134,11 +134,10 @@ impl View {
     }
 
     /// The last state for the page. The depth of the queue would be an old one.
-    pub(super) fn end_state(&self, progress: Progress) {
+    pub(super) fn end_state(&self, progress: Progress, mode: Mode) {
         if let Some(page) = &self.page {
             page.send_modify(|state| {
-                let left = state.counts.as_ref().and_then(|counts| counts.left);
-                state.counts = Some(LiveCounts::of(&progress, left.is_some()));
+                state.counts = Some(LiveCounts::of(&progress, mode));
                 (state.waiting, state.rate, state.has_ended) = (None, None, true);
             });
         }
@@ -362,7 +361,6 @@ fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
 
 /// The state for the page.
 fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
-    let is_report = figures.mode == Mode::Report;
     let given_up = given_up(&started.dead_letter, &figures);
     let hold = |hold: HoldFigure| LiveHold {
         scope: hold.scope.to_string(),
@@ -376,7 +374,7 @@ fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop
         target: Some(started.target.clone()),
         waiting: figures.waiting,
         rate: figures.rate,
-        counts: Some(LiveCounts::of(&figures.progress, is_report)),
+        counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
         given_up,
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,

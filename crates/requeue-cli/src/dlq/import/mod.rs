@@ -56,11 +56,17 @@ struct Importer<'a> {
     to: &'a QueueArn,
     report: Report,
     pace: CopyPace,
+    counts: Counts,
+    fatal: Option<Error>,
+}
+
+/// The messages of this run.
+#[derive(Default)]
+struct Counts {
     sent: u64,
     failed: u64,
     /// Of those that failed: SQS may have stored them.
     in_doubt: u64,
-    fatal: Option<Error>,
 }
 
 /// All that is known before the first message is sent.
@@ -117,13 +123,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     stop.leaves(CAN_GO_ON);
     let report = Report::append_to(path, to)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
-    let mut importer =
-        Importer { sqs, to, report, pace, sent: 0, failed: 0, in_doubt: 0, fatal: None };
+    let mut importer = Importer { sqs, to, report, pace, counts: Counts::default(), fatal: None };
     let walked = importer.send_all(file, sent, summary, &stop).await;
-    let Importer { sent, failed, in_doubt, .. } = importer;
-    tell(arguments, to, summary, &Counts { sent, failed, in_doubt })?;
-    if sent < summary.left {
-        let next = if in_doubt == 0 {
+    let counts = &importer.counts;
+    tell(arguments, to, summary, counts)?;
+    let has_all = counts.sent == summary.left;
+    if !has_all {
+        let next = if counts.in_doubt == 0 {
             "run the same command again to send the others".to_owned()
         } else {
             format!(
@@ -137,7 +143,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     walked?;
     match importer.fatal {
         Some(error) => Err(error),
-        None if sent == summary.left => Ok(ExitCode::SUCCESS),
+        None if has_all => Ok(ExitCode::SUCCESS),
         None => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
 }
@@ -170,15 +176,15 @@ impl Importer<'_> {
             let held = batch.extract_if(.., |line| line.is_behind(&blocked, self.to));
             let held: Vec<Line> = held.collect();
             self.note_failed(&held, "behind one of its group that failed")?;
-            let failed_before = self.failed;
+            let failed_before = self.counts.failed;
             let groups: Vec<_> = batch.iter().filter_map(|line| line.group_id.clone()).collect();
-            let (began, before) = (Instant::now(), self.sent);
+            let (began, before) = (Instant::now(), self.counts.sent);
             self.send(&batch).await?;
-            self.pace.sent(began, self.sent - before);
-            if self.failed > failed_before && self.to.is_fifo() {
+            self.pace.sent(began, self.counts.sent - before);
+            if self.counts.failed > failed_before && self.to.is_fifo() {
                 blocked.extend(groups);
             }
-            sending.done(self.sent);
+            sending.done(self.counts.sent);
             self.pace.wait(stop).await;
             if stop.is_told() || self.fatal.is_some() {
                 break;
@@ -200,7 +206,7 @@ impl Importer<'_> {
                 }
                 let code = match error.kind {
                     CallErrorKind::Ambiguous => {
-                        self.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
+                        self.counts.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
                         may_exist(&error.code)
                     }
                     _ => error.code,
@@ -211,17 +217,17 @@ impl Importer<'_> {
         for (line, confirmation) in batch.iter().zip(confirmations) {
             match confirmation {
                 Ok(()) => {
-                    self.sent += 1;
+                    self.counts.sent += 1;
                     self.report.sent(line)?;
                 }
                 Err(error) => {
                     let code = if error == EntryError::unconfirmed() {
-                        self.in_doubt += 1;
+                        self.counts.in_doubt += 1;
                         may_exist(&error.code)
                     } else {
                         error.code
                     };
-                    self.failed += 1;
+                    self.counts.failed += 1;
                     self.report.failed(line, &code)?;
                 }
             }
@@ -231,7 +237,7 @@ impl Importer<'_> {
 
     fn note_failed(&mut self, lines: &[Line], code: &str) -> Result<(), Error> {
         for line in lines {
-            self.failed += 1;
+            self.counts.failed += 1;
             self.report.failed(line, code)?;
         }
         self.report.flush()
@@ -240,14 +246,6 @@ impl Importer<'_> {
 
 fn may_exist(code: &str) -> String {
     format!("{code}; the message may be in the queue")
-}
-
-/// The messages of this run.
-#[derive(Default)]
-struct Counts {
-    sent: u64,
-    failed: u64,
-    in_doubt: u64,
 }
 
 fn tell(
