@@ -256,7 +256,7 @@ test("Ctrl-C in front of an SQS that does not respond leaves the page up to the 
   assert.equal(await ended, 130);
   await tab.getByText("The server does not respond").waitFor();
   await latest(tab).getByRole("table", { name: "Result by class" }).waitFor();
-  const result = /^\d\d:\d\d:\d\d redrive: \d+ messages copied to orders; /gm;
+  const result = /^\d\d:\d\d:\d\d UTC redrive: \d+ messages copied to orders; /gm;
   assert.equal(ui.child.notes.match(result)?.length, 2, ui.child.notes);
   assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
   troubles = troubles.filter((text) => !/ERR_(CONNECTION_|EMPTY)/.test(text));

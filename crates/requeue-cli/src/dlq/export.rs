@@ -20,8 +20,8 @@ use crate::{Error, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
-    /// The file; `-` is the standard output. A regular file appears only when it is complete; the
-    /// command writes directly into pipes and character devices.
+    /// The file; `-` is the standard output. A regular file appears only at the end, with all messages
+    /// that were received; the command writes directly into pipes and character devices.
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,

@@ -7,6 +7,9 @@ use super::facts::Unread;
 /// The code of a list that is longer than the doctor reads.
 pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
 
+/// The code of a server that does not have an action. AWS has each one that the doctor calls.
+const NOT_IMPLEMENTED: &str = "InvalidAction";
+
 /// From good to bad. Unknown is never good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
@@ -93,6 +96,11 @@ impl From<&Unread> for Skip {
                 found,
                 ["look at that list by hand: this command reads 50 pages of it"],
             )
+        } else if code == NOT_IMPLEMENTED {
+            let found = format!(
+                "not checked: the server does not implement {permission} on {resource} ({code})"
+            );
+            Diagnosis::unknown(found, ["an emulator has only a part of AWS: run it against AWS"])
         } else if *is_answered {
             let found = format!("not checked: {permission} on {resource} was refused ({code})");
             Diagnosis::unknown(
@@ -119,4 +127,35 @@ pub(crate) struct Finding {
     /// The name of the queue, for checks of one of the function's queues.
     pub(crate) queue: Option<String>,
     pub(crate) diagnosis: Diagnosis,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_that_a_server_does_not_have_needs_no_permission() {
+        let unread = |code: &str| Unread {
+            permission: "sqs:ListQueueTags",
+            resource: "orders".to_owned(),
+            code: code.to_owned(),
+            is_answered: true,
+        };
+        for (code, found, remedy) in [
+            (
+                "AccessDenied",
+                "not checked: sqs:ListQueueTags on orders was refused (AccessDenied)",
+                "run it with the permission sqs:ListQueueTags on orders",
+            ),
+            (
+                "InvalidAction",
+                "not checked: the server does not implement sqs:ListQueueTags on orders \
+                 (InvalidAction)",
+                "an emulator has only a part of AWS: run it against AWS",
+            ),
+        ] {
+            let Skip::Unknown(diagnosis) = Skip::from(&unread(code)) else { panic!("{code}") };
+            assert_eq!(diagnosis, Diagnosis::unknown(found, [remedy]), "{code}");
+        }
+    }
 }

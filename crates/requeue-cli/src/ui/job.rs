@@ -174,8 +174,8 @@ impl Job {
         self.end.get().is_some_and(|end| is_told(end) || !self.progress.borrow().notes.is_empty())
     }
 
-    /// The end in a line of text: `14:03:22 redrive: 12 messages copied to orders; done by class: 12
-    /// of 12 quota`. `None` if it has no words, as that of a simulation.
+    /// The end in a line of text: `14:03:22 UTC redrive: 12 messages copied to orders; done by class:
+    /// 12 of 12 quota`. `None` if it has no words, as that of a simulation.
     fn summary(&self) -> Option<String> {
         let End { at, result } = self.end.get()?;
         let mut words = match result {
@@ -187,7 +187,7 @@ impl Job {
             Err(error) => vec![error.clone()],
         };
         words.extend(self.progress.borrow().notes.iter().cloned());
-        let line = format!("{} {}: {}", clock_time(*at), self.name, words.join("; "));
+        let line = format!("{} UTC {}: {}", clock_time(*at), self.name, words.join("; "));
         (!words.is_empty()).then_some(line)
     }
 
@@ -291,7 +291,7 @@ mod tests {
             let telling = async { drop(told) };
             let (lines, ()) = tokio::join!(place.end(), telling);
             let without_time =
-                |line: &String| line.split_once(' ').map(|(_, text)| text.to_owned());
+                |line: &String| line.split_once(" UTC ").map(|(_, text)| text.to_owned());
             let texts: Vec<String> = lines.iter().filter_map(without_time).collect();
             let expected = words.map(|words| format!("redrive: {words}"));
             assert_eq!(texts, Vec::from_iter(expected));

@@ -197,7 +197,8 @@ impl RedriveRoute {
         let has =
             format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.count()));
         if self.by_move_task {
-            return format!("{has}; SQS will move them to {self}");
+            let which = if self.to.is_some() { "them" } else { "those that it dead-lettered" };
+            return format!("{has}; SQS will move {which} to {self}");
         }
         let of =
             self.chosen.as_ref().map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();

@@ -284,6 +284,7 @@ class Screen {
     for (const box of this.messages.querySelectorAll("input[data-group]")) {
       const isWhole = groups.has(Number(box.dataset.group));
       box.disabled = isWhole;
+      box.title = isWhole ? "Its whole group is chosen" : "";
       box.checked = isWhole || messages.has(Number(box.value));
     }
   }

@@ -89,7 +89,11 @@ class Pace {
     if (this.unit !== unit) this.seen = [];
     this.unit = unit;
     const now = performance.now();
-    if (this.last !== `${step} ${done}`) this.moved = now;
+    if (this.last !== `${step} ${done}`) {
+      // The time without a change is no part of the rate after it.
+      if (now - this.moved > SILENT) this.seen = [];
+      this.moved = now;
+    }
     this.last = `${step} ${done}`;
     this.seen = this.seen.filter(({ at }) => now - at <= MEASURED);
     this.seen.push({ at: now, done });
