@@ -5,12 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::queue::Record;
 use crate::settings::DeadLetterMode;
-use crate::state::RetryState;
+use crate::state::{REDRIVE_TOLERANCE, RetryState};
 use crate::wire::{DeadLetter, DeadLetterInfo};
-
-/// If SQS says that a copy was sent this much later than Requeue sent it, somebody else sent it: an
-/// operator's redrive.
-pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
 
 /// The state of a message that starts afresh if it was redriven, otherwise the unchanged state. A
 /// time that SQS does not give is no evidence, so no message restarts because of it. A message that

@@ -5,6 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::failure::FailureClass;
 
+/// If SQS says that a copy was sent this much later than Requeue sent it, somebody else sent it: an
+/// operator's redrive.
+pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
+
 /// The values of our fields in a body. See `docs/reference/wire-format.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryState {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Once};
 use tokio::runtime::Handle;
 
 use super::given_up::GivenUp;
+use super::memory::Memory;
 use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
 use crate::delivery::{Decoder, Delivery};
@@ -30,6 +31,8 @@ pub(super) struct Inner<H, Q> {
     pub(super) mode: Mode,
     pub(super) wrap: Wrap,
     pub(super) given_up: GivenUp,
+    /// Messages that are done or copied, and that SQS did not confirm as deleted.
+    pub(super) not_deleted: Memory<()>,
     /// The counts of attempts, if the settings have a store and dead letters are sent.
     pub(super) counts: Option<AttemptCounts>,
     pub(super) metrics: Option<Metrics>,
@@ -95,6 +98,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             mode,
             wrap,
             given_up: GivenUp::default(),
+            not_deleted: Memory::default(),
             counts,
             metrics,
             handlers,

@@ -57,7 +57,7 @@ use crate::plan::Planned;
 use crate::queue::{Queue, Record};
 use crate::report::Report;
 use crate::settings::Settings;
-use crate::settle::{Settled, Task, Waiting};
+use crate::settle::{Deleted, Settled, Task, Waiting};
 
 mod decode;
 mod rounds;
@@ -70,6 +70,7 @@ mod once;
 mod count;
 mod executor;
 mod deadlines;
+mod memory;
 mod given_up;
 mod reporting;
 mod inner;
@@ -80,6 +81,14 @@ use attempt::Attempts;
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;
 use inner::Inner;
+
+/// The deletes of a batch, by message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deletes {
+    /// Those that were settled on an earlier receive.
+    pub(crate) known: usize,
+    pub(crate) deleted: Deleted,
+}
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
@@ -125,7 +134,7 @@ where
         for round in rounds::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
-            settler.delete_done(done, until).await;
+            settler.delete_done(done, until, |_| ()).await;
             deleted = settled.len();
             self.work(round, &deadlines, |one| settled.push(one)).await;
         }
@@ -133,41 +142,61 @@ where
             |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
         if settled.iter().any(is_unreportable) {
             settler
-                .delete_done(stream::iter(settled.iter().filter_map(Settled::to_delete)), until)
+                .delete_done(
+                    stream::iter(settled.iter().filter_map(Settled::to_delete)),
+                    until,
+                    |_| (),
+                )
                 .await;
         }
         self.inner.report(settled, deadlines.window.started)
     }
 
     /// As [`process`](Self::process), for a host without a poller that deletes finished messages.
-    /// Each is deleted as soon as it is done, however long the others take. Also returns how many
-    /// of those could not be deleted.
+    /// Each is deleted as soon as it is done, however long the others take. A message that could not
+    /// be deleted is not handled on its next receive, but deleted.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
         deadline: Instant,
         stop: &Stop,
-    ) -> (Report, usize) {
+    ) -> (Report, Deletes) {
+        let Inner { settler, not_deleted, .. } = &*self.inner;
         let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let deadlines = Deadlines { deletes_done: true, ..deadlines };
-        let (mut settled, mut not_deleted) = (Vec::new(), 0);
-        let deliveries = decode::decode(&self.inner, records, deadline).await;
-        for round in rounds::rounds(deliveries) {
-            let (done, mut deleting) = mpsc::unbounded_channel();
-            let settled = &mut settled;
-            // This closure owns the sender, so that deleting ends when settling has ended.
-            let note = move |one: Settled| {
-                if let Some(delivery) = one.to_delete() {
-                    let _ = done.send(delivery);
-                }
-                settled.push(one);
-            };
-            let working = self.work(round, &deadlines, note);
-            let done = stream::poll_fn(move |context| deleting.poll_recv(context));
-            let deleting = self.inner.settler.delete_done(done, deadlines.window.deadline);
-            not_deleted += tokio::join!(working, deleting).1;
-        }
-        (self.inner.report(settled, deadlines.window.started), not_deleted)
+        let until = deadlines.window.deadline;
+        let mut deliveries = decode::decode(&self.inner, records, deadline).await;
+        let now = settler.clock.now();
+        let known: Vec<_> = deliveries
+            .extract_if(.., |delivery| not_deleted.find(delivery, now).is_some())
+            .map(Arc::new)
+            .collect();
+        let known_count = known.len();
+        let note = |delivery: &Delivery| not_deleted.note(delivery, settler.clock.now(), ());
+        let mut settled = Vec::new();
+        let working = async {
+            let mut deleted = Deleted::default();
+            for round in rounds::rounds(deliveries) {
+                let (done, mut deleting) = mpsc::unbounded_channel();
+                let settled = &mut settled;
+                // This closure owns the sender, so that deleting ends when settling has ended.
+                let settle = move |one: Settled| {
+                    if let Some(delivery) = one.to_delete() {
+                        let _ = done.send(delivery);
+                    }
+                    settled.push(one);
+                };
+                let working = self.work(round, &deadlines, settle);
+                let done = stream::poll_fn(move |context| deleting.poll_recv(context));
+                deleted += tokio::join!(working, settler.delete_done(done, until, note)).1;
+            }
+            deleted
+        };
+        let deleting = settler.delete_done(stream::iter(known), until, note);
+        let (mut deleted, again) = tokio::join!(working, deleting);
+        deleted += again;
+        let deletes = Deletes { known: known_count, deleted };
+        (self.inner.report(settled, deadlines.window.started), deletes)
     }
 
     /// Steps 2 to 7: attempt, plan and settle, side by side, until each delivery is settled.

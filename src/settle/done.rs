@@ -2,8 +2,9 @@
 //! invocation that fails deletes nothing. Entries share a request by the same rule as copies.
 //!
 //! The loop looks like that of settling. But settling gathers two kinds of entries and turns them
-//! into settlements; this loop gathers receipt handles and counts those that remain.
+//! into settlements; this loop gathers receipt handles and returns the messages that remain.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -31,27 +32,47 @@ impl Settled {
     }
 }
 
+/// The number of messages that were to be deleted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deleted {
+    pub(crate) confirmed: usize,
+    /// Those with a receipt handle that was not deleted.
+    pub(crate) failed: usize,
+}
+
+impl AddAssign for Deleted {
+    fn add_assign(&mut self, other: Self) {
+        self.confirmed += other.confirmed;
+        self.failed += other.failed;
+    }
+}
+
 impl<Q: Queue> Settler<Q> {
-    /// Deletes messages as they come, several chunks at once, until no more do. Returns how many
-    /// receipt handles it could not delete.
+    /// Deletes messages as they come, several chunks at once, until no more do. `not_deleted` is
+    /// called at once with each message that was not.
     pub(crate) async fn delete_done(
         &self,
         done: impl Stream<Item = Arc<Delivery>>,
         deadline: Instant,
-    ) -> usize {
+        not_deleted: impl Fn(&Delivery) + Sync,
+    ) -> Deleted {
         pin_mut!(done);
         let mut chunks = Chunks::new();
-        let deleting = |queue: Arc<QueueArn>, handles: Vec<String>| {
+        let not_deleted = &not_deleted;
+        let deleting = |queue: Arc<QueueArn>, entries: Vec<ToDelete>| {
             let deleting = async move {
-                let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
+                let handles: Vec<&str> = entries.iter().map(ToDelete::handle).collect();
                 let responses = self.delete_handles(&queue, &handles, deadline).await;
-                responses.iter().filter(|response| response.is_err()).count()
+                let failed =
+                    entries.iter().zip(responses).filter(|(_, response)| response.is_err());
+                let failed = failed.map(|(entry, _)| Arc::clone(&entry.delivery));
+                failed.inspect(|delivery| not_deleted(delivery)).collect::<Vec<_>>()
             };
             // Boxed as in settling.
             deleting.boxed()
         };
         let mut in_flight = FuturesUnordered::new();
-        let mut not_deleted = 0;
+        let (mut messages, mut failed) = (0, Vec::new());
         loop {
             let due = chunks.due();
             tokio::select! {
@@ -60,26 +81,43 @@ impl<Q: Queue> Settler<Q> {
                 delivery = done.next() => {
                     let Some(delivery) = delivery else { break };
                     let Some(queue) = &delivery.queue else { continue };
-                    for handle in &delivery.receipt_handles {
-                        let full = chunks.push(queue, handle.clone(), 0);
-                        in_flight.extend(full.map(|handles| deleting(Arc::clone(queue), handles)));
+                    messages += 1;
+                    for at in 0..delivery.receipt_handles.len() {
+                        let entry = ToDelete { delivery: Arc::clone(&delivery), at };
+                        let full = chunks.push(queue, entry, 0);
+                        in_flight.extend(full.map(|entries| deleting(Arc::clone(queue), entries)));
                     }
                 }
                 () = sleep_until(due.unwrap_or(deadline)), if due.is_some() => {
-                    in_flight.extend(chunks.take_due().map(|(queue, handles)| deleting(queue, handles)));
+                    in_flight.extend(chunks.take_due().map(|(queue, entries)| deleting(queue, entries)));
                 }
-                Some(failed) = in_flight.next(), if !in_flight.is_empty() => not_deleted += failed,
+                Some(some) = in_flight.next(), if !in_flight.is_empty() => failed.extend(some),
             }
             while in_flight.len() >= MAX_CHUNKS_IN_FLIGHT
-                && let Some(failed) = in_flight.next().await
+                && let Some(some) = in_flight.next().await
             {
-                not_deleted += failed;
+                failed.extend(some);
             }
         }
-        in_flight.extend(chunks.into_rest().map(|(queue, handles)| deleting(queue, handles)));
-        while let Some(failed) = in_flight.next().await {
-            not_deleted += failed;
+        in_flight.extend(chunks.into_rest().map(|(queue, entries)| deleting(queue, entries)));
+        while let Some(some) = in_flight.next().await {
+            failed.extend(some);
         }
-        not_deleted
+        // A message that was received twice in one batch has two handles.
+        failed.sort_unstable_by_key(|delivery| delivery.position);
+        failed.dedup_by_key(|delivery| delivery.position);
+        Deleted { confirmed: messages - failed.len(), failed: failed.len() }
+    }
+}
+
+/// A receipt handle to delete.
+struct ToDelete {
+    delivery: Arc<Delivery>,
+    at: usize,
+}
+
+impl ToDelete {
+    fn handle(&self) -> &str {
+        &self.delivery.receipt_handles[self.at]
     }
 }

@@ -55,6 +55,7 @@ mod sending;
 mod tests;
 
 use chunks::Chunks;
+pub(crate) use done::Deleted;
 pub(crate) use hold::SendHold;
 use sending::Sending;
 

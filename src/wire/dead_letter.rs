@@ -10,7 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Origin, Wrap, stamp};
 use crate::failure::{FailureClass, Reason};
-use crate::state::RetryState;
+use crate::state::{REDRIVE_TOLERANCE, RetryState};
+
+/// A copy that was sent later than this is recognised as a redrive. The clock of the sender may be
+/// ahead of that of SQS.
+const LATELY: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() + 60);
 
 /// A message in a dead-letter queue, by its body: why it was given up, and the body as first
 /// delivered.
@@ -275,6 +279,15 @@ impl<'a> DeadLetter<'a> {
         Some(stamped.as_str().to_owned())
     }
 
+    /// Whether a copy that is sent `now` would not be recognised as a redrive by its time alone: too
+    /// little time has passed since Requeue sent the message last. Such a copy starts afresh only by
+    /// its body: see [`afresh`](Self::afresh).
+    #[must_use]
+    pub fn was_sent_lately(&self, now: SystemTime) -> bool {
+        let sent = self.state().and_then(|state| state.retry_timestamp);
+        sent.is_some_and(|sent| now.duration_since(sent).unwrap_or_default() <= LATELY)
+    }
+
     fn state(&self) -> Option<&RetryState> {
         match &self.origin {
             Origin::Ours(state) => Some(state),
@@ -392,6 +405,19 @@ mod tests {
                 "{state:?} {from:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_message_was_sent_lately_if_a_copy_would_not_be_taken_for_a_redrive() {
+        let body = dead("{}", 0, None);
+        let sent = DeadLetter::read(&body).state().and_then(|state| state.retry_timestamp);
+        let sent = sent.expect("a time");
+        for (after, is_lately) in [(0, true), (120, true), (180, true), (181, false)] {
+            let now = sent + Duration::from_secs(after);
+            assert_eq!(DeadLetter::read(&body).was_sent_lately(now), is_lately, "{after}");
+        }
+        assert!(DeadLetter::read(&body).was_sent_lately(sent - Duration::from_secs(5)));
+        assert!(!DeadLetter::read("{}").was_sent_lately(sent), "it starts afresh anyway");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::clock::{Clock, Sampler};
 use crate::disposition::Strategy;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
-use crate::redrive::REDRIVE_TOLERANCE;
 use crate::settings::{DeadLetterMode, Mode, NO_STORE, Settings};
+use crate::state::REDRIVE_TOLERANCE;
 
 /// The most by which this machine's clock and that of SQS may differ. It is half of the tolerance
 /// that tells a redriven message from one that Requeue sent.

@@ -15,7 +15,7 @@ use crate::gate::Held;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
-use crate::processor::{BatchProcessor, Stop};
+use crate::processor::{BatchProcessor, Deletes, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source};
 use crate::report::Report;
 use crate::settings::{Limits, Mode, RecursiveLoop, Settings};
@@ -29,7 +29,7 @@ mod progress;
 
 pub use check::StartError;
 use lease::Leased;
-use poll::{PAUSE, ReceiveFailures, Trouble};
+use poll::{PAUSE, ReceiveFailures, Trouble, Undeleted};
 pub use progress::{Progress, ScopeHold};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
@@ -52,8 +52,11 @@ const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// is worked on, the worker extends its visibility timeout, up to SQS's 12 hours. If that fails
 /// until the timeout has run out, Requeue sends no copy of the message
 /// ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A finished message is deleted within
-/// 250 ms, or as soon as ten of a batch are finished. The worker does not limit copies to ten in a
-/// row, since nothing detects loops here.
+/// 250 ms, or as soon as ten of a batch are finished. If SQS does not confirm the delete, the worker
+/// remembers the message, up to 4,096 of them: on its next receive no handler is called, and the
+/// message is only deleted. While SQS deletes no message of a batch, the receiver pauses after each
+/// batch as after a failed receive, up to 5 s. The worker does not limit copies to ten in a row,
+/// since nothing detects loops here.
 ///
 /// A long poll lasts for a third of the visibility timeout, at most 20 s. The hidden time of a
 /// message counts from the request for it. If the response is read after that time, the message is
@@ -231,7 +234,7 @@ where
 
     /// Runs one receiver.
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
-        let mut failures = ReceiveFailures::default();
+        let (mut failures, mut undeleted) = (ReceiveFailures::default(), Undeleted::default());
         while !stop.starting.is_cancelled() {
             // The turn is kept until the messages are settled.
             let Some((max, turn)) = self.turn(batch_size, stop).await else { break };
@@ -242,30 +245,36 @@ where
                         stop.starting.cancel();
                     }
                     if self.wait().is_zero() {
-                        tokio::select! {
-                            biased;
-                            () = sleep(PAUSE) => {}
-                            () = stop.starting.cancelled() => {}
-                        }
+                        self.pause(PAUSE, stop).await;
                     }
                 }
                 Ok(received) => {
                     failures = ReceiveFailures::default();
-                    let report = self.work(received, stop).await;
+                    let (report, deletes) = self.work(received, stop).await;
                     if let Some(mut turn) = turn {
                         turn.received(&report);
                     }
+                    let pause = undeleted.add(&self.receive_calls, &self.sampler, deletes);
+                    self.pause(pause, stop).await;
                 }
                 Err(error) => {
                     let pause =
                         failures.add(&self.receive_calls, &self.sampler, &error, &self.trouble);
-                    tokio::select! {
-                        biased;
-                        () = sleep(pause) => {}
-                        () = stop.starting.cancelled() => {}
-                    }
+                    self.pause(pause, stop).await;
                 }
             }
+        }
+    }
+
+    /// Waits so long, or until the worker is to end.
+    async fn pause(&self, pause: Duration, stop: &Stop) {
+        if pause.is_zero() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = sleep(pause) => {}
+            () = stop.starting.cancelled() => {}
         }
     }
 
@@ -336,7 +345,7 @@ where
     }
 
     /// Handles one batch, as Lambda's poller and a function would together.
-    async fn work(&self, Received { records, asked }: Received, stop: &Stop) -> Report {
+    async fn work(&self, Received { records, asked }: Received, stop: &Stop) -> (Report, Deletes) {
         // Time for one message after the other, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
@@ -345,23 +354,20 @@ where
             u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
-        let (report, not_deleted) =
+        let (report, deletes) =
             self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
-        if not_deleted > 0 {
+        if deletes.deleted.failed > 0 {
             tracing::warn!(
-                messages = not_deleted,
+                messages = deletes.deleted.failed,
                 "done, but not deleted: SQS may deliver them again"
             );
         }
-        self.note(&report, not_deleted);
-        report
-    }
-
-    fn note(&self, report: &Report, not_deleted: usize) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.add(&report.outcomes, self.mode, self.max_receives);
-        progress.not_deleted += u64::try_from(not_deleted).unwrap_or(u64::MAX);
+        progress.add_deletes(deletes);
+        drop(progress);
+        (report, deletes)
     }
 
     /// Whether the queue is empty. If it cannot be asked, it counts as not empty.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::settings::Until;
 use crate::clock::Sampler;
 use crate::policy::CallPolicy;
+use crate::processor::Deletes;
 use crate::queue::{CallError, CallErrorKind, MAX_WAIT, QueueArn};
 
 /// The longest receive is this part of the visibility timeout. A message counts as hidden from the
@@ -80,11 +81,9 @@ impl ReceiveFailures {
                 self.attempts >= policy.max_attempts
             }
         };
-        let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
         let attempts =
             if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
-        let pause =
-            endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
+        let pause = pause(policy, attempts, self.pause, sampler);
         self.pause = Some(pause);
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         macro_rules! line {
@@ -106,6 +105,46 @@ impl ReceiveFailures {
         }
         pause
     }
+}
+
+/// Batches in a row of which SQS deleted no message.
+#[derive(Default)]
+pub(super) struct Undeleted {
+    batches: u32,
+    pause: Option<Duration>,
+}
+
+impl Undeleted {
+    /// Notes the deletes of a batch and returns how long to pause. Each further message would be done
+    /// and stay in the queue.
+    pub(super) fn add(
+        &mut self,
+        policy: &CallPolicy,
+        sampler: &Sampler,
+        deletes: Deletes,
+    ) -> Duration {
+        if deletes.deleted.confirmed > 0 {
+            *self = Self::default();
+        }
+        if deletes.deleted.confirmed > 0 || deletes.deleted.failed == 0 {
+            return Duration::ZERO;
+        }
+        self.batches = self.batches.saturating_add(1);
+        let pause = pause(policy, self.batches, self.pause, sampler);
+        self.pause = Some(pause);
+        pause
+    }
+}
+
+/// The pause after so many failures in a row, however many there are.
+fn pause(
+    policy: &CallPolicy,
+    attempts: u32,
+    previous: Option<Duration>,
+    sampler: &Sampler,
+) -> Duration {
+    let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
+    endless.pause(attempts, previous, sampler.sample()).unwrap_or(policy.max_delay)
 }
 
 #[cfg(test)]

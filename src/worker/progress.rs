@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::gate::Scope;
+use crate::processor::Deletes;
 use crate::report::{Outcome, Settlement};
 use crate::settings::Mode;
 
@@ -26,10 +27,12 @@ pub struct Progress {
     /// moves them to the dead-letter queue.
     pub dead_lettered: u64,
     /// Messages that were deferred or left to SQS: usually without a call, since it was not their
-    /// turn or they were given up before. A message whose copy was not sent counts here too, and in
+    /// turn or they were given up before. A message that was done before and is only deleted now
+    /// counts here. A message whose copy was not sent counts here too, and in
     /// the mode `report` one that the mode `requeue` would give up.
     pub waiting: u64,
-    /// Messages that are done and could not be deleted: they are handled again.
+    /// Messages that are done or copied, and that SQS has not confirmed as deleted since. SQS
+    /// delivers them again, or moves them to the dead-letter queue.
     pub not_deleted: u64,
 }
 
@@ -52,6 +55,15 @@ pub struct ScopeHold {
 }
 
 impl Progress {
+    pub(super) fn add_deletes(&mut self, deletes: Deletes) {
+        let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
+        let known = number(deletes.known);
+        self.waiting += known;
+        // Those were counted when they could not be deleted.
+        self.not_deleted =
+            (self.not_deleted + number(deletes.deleted.failed)).saturating_sub(known);
+    }
+
     /// `max_receives` is the queue's `maxReceiveCount`.
     pub(super) fn add(&mut self, outcomes: &[Outcome], mode: Mode, max_receives: Option<u32>) {
         for outcome in outcomes {

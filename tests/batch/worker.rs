@@ -152,7 +152,7 @@ async fn what_is_done_together_is_deleted_together_and_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_that_fails_is_tried_once_more_and_then_said_to_have_failed() {
+async fn a_delete_that_fails_is_tried_once_more_and_again_on_the_next_receive() {
     let world = World::new();
     world.send_numbered(3).await;
     let script = Script::new(|_| Act::Done);
@@ -167,8 +167,13 @@ async fn a_delete_that_fails_is_tried_once_more_and_then_said_to_have_failed() {
     world.faults_of(DELETE, move |call| {
         if call.of_operation <= 2 { Fault::refuse(503, "ServiceUnavailable") } else { Fault::None }
     });
+    let log = Log::default();
+    let listening = log.listen();
     let progress = drain(&world, &script).await;
-    assert_eq!((progress.not_deleted, progress.completed), (1, 2), "SQS delivers it again");
+    drop(listening);
+    assert!(log.text().contains("done, but not deleted"), "{}", log.text());
+    assert_eq!((progress.received, progress.completed, progress.waiting), (2, 1, 1));
+    assert_eq!((progress.not_deleted, script.calls().len()), (0, 4), "it is called once");
     assert_eq!(world.calls(DELETE) - before, 3);
 }
 
@@ -569,7 +574,34 @@ async fn what_cannot_be_deleted_while_a_neighbour_works_is_counted() {
     });
     let script = Script::new(|seen| if seen.n() == 0 { Act::Done } else { Act::work(secs(5)) });
     let progress = drain(&world, &script).await;
-    assert_eq!((progress.completed, progress.not_deleted), (3, 1), "{progress:?}");
+    assert_eq!((progress.completed, progress.not_deleted), (2, 0), "{progress:?}");
+}
+
+/// Without the permission to delete, each message would be done again on each of its receives.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_may_not_delete_does_each_message_once_and_slows_down() {
+    for failure in [None, Some(Failure::temporary("later"))] {
+        let world = World::new();
+        world.send_numbered(30).await;
+        world.faults_of(DELETE, |_| Fault::refuse(403, "AccessDenied"));
+        let first = failure.clone();
+        let script = Script::new(move |_| first.clone().map_or(Act::Done, Act::Fail));
+        let mut settings = WorkerSettings::default();
+        settings.receivers = Some(1);
+        let worker = start(&world, script.clone(), settings).await;
+        timeout(secs(3_600), worker.run(pending())).await.expect_err("it goes on");
+        let at: Vec<Instant> = script.calls().iter().step_by(10).map(|seen| seen.at).collect();
+        let pauses: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses[0] >= millis(400) && pauses[1] >= millis(800), "{pauses:?}");
+        let progress = worker.progress();
+        let copies = world.entries(SEND).iter().sum::<usize>();
+        if failure.is_none() {
+            assert_eq!((script.calls().len(), progress.completed), (30, 30), "{progress:?}");
+            assert_eq!((progress.not_deleted, world.dead().len()), (30, 30), "{progress:?}");
+        } else {
+            assert_eq!(script.calls().len(), copies, "one copy of each");
+        }
+    }
 }
 
 /// Handlers that end, fail and are not begun, at whatever moment the signal comes.

@@ -63,6 +63,9 @@ impl Book {
         if let Err(what) = self.check_probe(world, environment, message, &member) {
             self.history.violate(Some(n), what);
         }
+        if let Err(what) = self.check_undeleted(message, id) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }
@@ -254,8 +257,13 @@ impl Book {
                 return;
             };
             let (n, message) = (invocation.members[message].n, message.clone());
-            invocation.deleted.insert(message.clone());
             invocation.settled.insert(message.clone());
+            if self.tries_to_delete(id, &message) {
+                self.history.note(Some(n), format!("deleted again by {id}: {message}"));
+                continue;
+            }
+            let invocation = self.invocations.get_mut(&id).expect("it is under way");
+            invocation.deleted.insert(message.clone());
             // Which copy a worker sent for which of two receives of the same message is not known.
             let is_it = |other: &usize, all: &Invocation| {
                 *other == id || self.is_of_same_worker(world, all, id)

@@ -12,6 +12,7 @@ use crate::book::{Book, Ended};
 use crate::plan::{Plan, secs};
 use crate::producer::{Maker, number};
 use crate::system::World;
+use crate::undeleted::Undeleted;
 
 /// A worker that has nothing to do asks for messages more often than this, also where it leaves
 /// alone what it calls.
@@ -40,6 +41,7 @@ pub struct Life {
     calls: Option<Vec<(usize, bool)>>,
     /// Since when it is told to end.
     ending: Option<Instant>,
+    pub undeleted: Undeleted,
 }
 
 impl Life {
@@ -51,6 +53,7 @@ impl Life {
             still: (now, now),
             calls: Some(Vec::new()),
             ending: None,
+            undeleted: Undeleted::default(),
         }
     }
 

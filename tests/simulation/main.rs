@@ -37,6 +37,7 @@ mod stalled;
 mod starved;
 mod store;
 mod system;
+mod undeleted;
 mod wire;
 mod witness;
 mod worker;

@@ -136,6 +136,7 @@ impl<Q: Queue> Queue for Witness<Q> {
         self.risk("before a delete").await;
         let answer = self.inner.delete(queue, receipt_handles).await;
         request.answered(&answer);
+        self.world.book().deleted(id, receipt_handles, &answer);
         self.risk("after a delete").await;
         answer
     }

@@ -205,8 +205,7 @@ impl Layer<Registry> for LogLayer {
             return self.lines == TroubleLines::Rare;
         }
         if target.ends_with("::worker") && *event.metadata().level() == Level::WARN {
-            self.not_deleted(event);
-            return true;
+            return self.not_deleted(event);
         }
         if !target.ends_with("::poll") {
             return true;
@@ -249,13 +248,14 @@ impl LogLayer {
         false
     }
 
-    /// Notes messages that are done and not deleted. Their line stays, since they may be handled
-    /// twice.
-    fn not_deleted(&self, event: &tracing::Event<'_>) {
+    /// Notes messages that are done and not deleted. The terminal has one line for all of them.
+    fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
         let line = LogLine::of(event);
-        if line.message.starts_with("done, but not deleted") {
+        let is_it = line.message.starts_with("done, but not deleted");
+        if is_it {
             self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
         }
+        !is_it || self.lines == TroubleLines::Rare
     }
 
     fn on(&self, line: &LogLine) {

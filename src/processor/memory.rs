@@ -1,0 +1,154 @@
+//! Remembers messages that stay in their queue though this process has settled them, so that it
+//! knows them on their next receive. A message that is forgotten, or that another process settled, is
+//! handled once more. This module takes no decision about a message.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::delivery::Delivery;
+use crate::queue::{MAX_RETENTION, QueueArn};
+
+/// The most messages that are remembered, about a megabyte. The oldest one is forgotten for a new
+/// one.
+const MAX_MESSAGES: usize = 4_096;
+
+/// The memory of settled messages, each with a value. Ids are kept in full: with equal hashes, a
+/// message could be settled without ever having been handled.
+pub(super) struct Memory<T>(Mutex<Messages<T>>);
+
+struct Messages<T> {
+    /// The receives, by message id.
+    receives: HashMap<Arc<str>, Receive<T>>,
+    /// The message ids, in the order of their arrival.
+    order: VecDeque<Arc<str>>,
+}
+
+/// The receive on which a message was settled.
+struct Receive<T> {
+    queue: Option<Arc<QueueArn>>,
+    count: u32,
+    at: SystemTime,
+    value: T,
+}
+
+impl<T> Receive<T> {
+    fn is_before(&self, delivery: &Delivery, now: SystemTime) -> bool {
+        self.queue == delivery.queue
+            && self.count < delivery.receive_count
+            && now.duration_since(self.at).unwrap_or_default() <= MAX_RETENTION
+    }
+}
+
+impl<T> Default for Memory<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Messages { receives: HashMap::new(), order: VecDeque::new() }))
+    }
+}
+
+impl<T: Clone> Memory<T> {
+    /// Notes a message that was settled at this time. A message without an id is not recognised on
+    /// its next receive.
+    pub(super) fn note(&self, delivery: &Delivery, at: SystemTime, value: T) {
+        let Some(id) = &delivery.message_id else { return };
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let receive =
+            Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at, value };
+        if let Some(known) = memory.receives.get_mut(id.as_str()) {
+            *known = receive;
+            return;
+        }
+        if memory.order.len() >= MAX_MESSAGES
+            && let Some(oldest) = memory.order.pop_front()
+        {
+            memory.receives.remove(&oldest);
+        }
+        let id: Arc<str> = id.as_str().into();
+        memory.order.push_back(Arc::clone(&id));
+        memory.receives.insert(id, receive);
+    }
+
+    /// The value of this message, if it was settled on an earlier receive. The same id in another
+    /// queue, or with a receive count that began anew, is a new message. So a message is handled in
+    /// its dead-letter queue.
+    pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<T> {
+        // No process has settled it before its first receive.
+        if delivery.receive_count <= 1 {
+            return None;
+        }
+        let id = delivery.message_id.as_deref()?;
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let receive = memory.receives.get(id)?;
+        if receive.is_before(delivery, now) {
+            return Some(receive.value.clone());
+        }
+        memory.receives.remove(id);
+        memory.order.retain(|other| **other != *id);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::delivery::Decoder;
+    use crate::queue::Record;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn delivery(id: &str, queue: &str, count: u32) -> Delivery {
+        let queue = format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN");
+        let record = Record {
+            message_id: Some(id.to_owned()),
+            body: Some("{}".to_owned()),
+            queue: Some(Arc::new(queue)),
+            receive_count: Some(count),
+            ..Record::default()
+        };
+        Delivery::decode(0, record, NOW, &Decoder::default())
+    }
+
+    #[test]
+    fn a_later_receive_of_the_same_message_in_the_same_queue_is_known() {
+        let (soon, late) = (Duration::from_secs(60), MAX_RETENTION + Duration::from_secs(1));
+        for (id, queue, count, after, is_known) in [
+            ("m", "orders", 4, soon, true),
+            ("m", "orders", 9, MAX_RETENTION, true),
+            ("m", "orders", 9, late, false),
+            ("m", "orders", 3, soon, false),
+            ("m", "orders", 1, soon, false),
+            ("m", "orders-dlq", 4, soon, false),
+            ("n", "orders", 4, soon, false),
+            ("", "orders", 4, soon, false),
+        ] {
+            let memory = Memory::default();
+            memory.note(&delivery("m", "orders", 3), NOW, ());
+            let what = format!("{id} in {queue}, receive {count}, after {after:?}");
+            let next = delivery(id, queue, count);
+            assert_eq!(memory.find(&next, NOW + after).is_some(), is_known, "{what}");
+            // A message that began anew is not taken for the old one on its later receives.
+            assert_eq!(
+                memory.find(&delivery("m", "orders", 20), NOW + soon).is_some(),
+                is_known || id != "m" || count == 1,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_when_there_are_too_many() {
+        let memory = Memory::default();
+        for n in 0..=MAX_MESSAGES {
+            // Twice: it takes no second place.
+            memory.note(&delivery(&format!("m-{n}"), "orders", 1), NOW, ());
+            memory.note(&delivery(&format!("m-{n}"), "orders", 2), NOW, ());
+        }
+        let knows =
+            |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
+        assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
+        let kept = memory.0.lock().expect("no panic");
+        assert_eq!((kept.receives.len(), kept.order.len()), (MAX_MESSAGES, MAX_MESSAGES));
+    }
+}

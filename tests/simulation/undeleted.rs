@@ -1,0 +1,74 @@
+//! The messages that a worker could not delete. Their handlers are not called again: on the next
+//! receive they are only deleted.
+
+use std::collections::BTreeMap;
+
+use requeue::Message;
+use requeue::queue::{CallError, Confirmation};
+
+use crate::book::{Book, Ended};
+
+/// The tries to delete a message that is done, and to delete one with a copy.
+const TRIES: u32 = 2;
+const TRIES_OF_A_COPY: u32 = 4;
+
+/// By message id.
+#[derive(Default)]
+pub struct Undeleted(BTreeMap<String, Tries>);
+
+#[derive(Default)]
+struct Tries {
+    /// The receive with the last one.
+    receives: u64,
+    /// Those that were answered.
+    failed: u32,
+    is_done: bool,
+}
+
+impl Book {
+    /// A worker tries to delete a message. Returns whether it tried so on an earlier receive.
+    pub fn tries_to_delete(&mut self, id: usize, message: &str) -> bool {
+        let invocation = &self.invocations[&id];
+        let Some(life) = self.lives.get_mut(&invocation.environment) else { return false };
+        let member = &invocation.members[message];
+        let tries = life.undeleted.0.entry(message.to_owned()).or_default();
+        let is_known = tries.receives > 0 && tries.receives < member.receives;
+        if !is_known && tries.receives != member.receives {
+            *tries = Tries { receives: member.receives, ..Tries::default() };
+            tries.is_done = member.ended == Some(Ended::Done);
+        }
+        is_known
+    }
+
+    /// SQS has answered a worker that deletes.
+    pub fn deleted(
+        &mut self,
+        id: usize,
+        handles: &[&str],
+        answer: &Result<Vec<Confirmation>, CallError>,
+    ) {
+        let invocation = &self.invocations[&id];
+        let Some(life) = self.lives.get_mut(&invocation.environment) else { return };
+        for (at, handle) in handles.iter().enumerate() {
+            let Some(message) = invocation.handles.get(*handle) else { continue };
+            let is_confirmed =
+                answer.as_ref().is_ok_and(|all| all.get(at).is_some_and(Result::is_ok));
+            if is_confirmed {
+                life.undeleted.0.remove(message);
+            } else if let Some(tries) = life.undeleted.0.get_mut(message) {
+                tries.failed += 1;
+            }
+        }
+    }
+
+    /// A worker calls no handler for a message that it could not delete before.
+    pub fn check_undeleted(&self, message: &Message, id: usize) -> Result<(), &'static str> {
+        let invocation = &self.invocations[&id];
+        let Some(life) = self.lives.get(&invocation.environment) else { return Ok(()) };
+        let name = message.id().unwrap_or_default();
+        let Some(tries) = life.undeleted.0.get(name) else { return Ok(()) };
+        let least = if tries.is_done { TRIES } else { TRIES_OF_A_COPY };
+        let is_known = tries.failed >= least && tries.receives < invocation.members[name].receives;
+        if is_known { Err("called again, though it was only to be deleted") } else { Ok(()) }
+    }
+}
