@@ -38,6 +38,8 @@ const DENIED: [&str; 5] = [
 ];
 const KEY_DENIED: [&str; 2] = ["KmsAccessDenied", "KMS.AccessDeniedException"];
 const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
+/// The code of a response without one: AWS always has one, a proxy or another server may not.
+const NO_CODE: &str = "Unknown";
 const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
 
 /// Whether the code tells of a missing permission.
@@ -153,11 +155,11 @@ impl FailedCall<'_> {
     }
 
     fn other(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-        let Self { service, operation, error, .. } = self;
+        let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
         // Responses of emulators that implement only a part of SQS.
         let is_partial =
-            ["InvalidAction", "InternalFailure", "NotImplemented", "Unknown"].contains(&code);
+            ["InvalidAction", "InternalFailure", "NotImplemented", NO_CODE].contains(&code);
         let remedy = match *operation {
             "StartMessageMoveTask" if code == "UnsupportedOperation" => {
                 return write!(
@@ -171,6 +173,21 @@ impl FailedCall<'_> {
             "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
             _ => "",
         };
+        if code == NO_CODE && remedy.is_empty() {
+            let does = format!("{endpoint} does not respond to {operation} as {service} does");
+            return match endpoint_variable(service) {
+                Some((variable, _)) => write!(
+                    f,
+                    "{does}; {variable} sets this endpoint: correct or unset it, or try again in a \
+                     minute"
+                ),
+                None => write!(
+                    f,
+                    "{does}; look for a proxy between this machine and {service}, or try again in a \
+                     minute"
+                ),
+            };
+        }
         match error.kind {
             CallErrorKind::Unavailable if is_throttled(code) => {
                 write!(
@@ -219,7 +236,7 @@ where
     match error {
         SdkError::ServiceError(response) => CallError::answered(
             response.raw().status().as_u16(),
-            response.err().code().unwrap_or("Unknown"),
+            response.err().code().unwrap_or(NO_CODE),
         ),
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
         other if aws::lacks_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
@@ -274,7 +291,13 @@ mod tests {
                 "no queue arn:aws:sqs:eu-west-1:123456789012:orders at https://sqs.eu-west-1.amazonaws.com; check",
             ),
             (503, "ServiceUnavailable", send, "SQS has trouble with SendMessageBatch on orders"),
-            (502, "Unknown", send, "try again in a minute"),
+            (
+                502,
+                "Unknown",
+                send,
+                "amazonaws.com does not respond to SendMessageBatch as SQS does; ",
+            ),
+            (500, "Unknown", "StartMessageMoveTask", "; --copy works without it"),
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
             (0, "NoConnection", send, "there is no connection to https://sqs.eu-west-1"),

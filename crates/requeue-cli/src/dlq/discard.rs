@@ -71,9 +71,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
     let name = dead_letters.name();
-    if count == 0 {
-        arguments.filter.note_none(name);
-    }
+    arguments.filter.note_missing(name, count > 0);
     if arguments.dry_run || count == 0 {
         tell(arguments, &dead_letters, &exported, &Deleted::default())?;
         return Ok(ExitCode::SUCCESS);

@@ -1,6 +1,7 @@
 //! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -114,6 +115,9 @@ pub(crate) struct Filter {
     /// Exactly these messages, by their own ids.
     #[arg(skip)]
     chosen: Option<HashSet<String>>,
+    /// Those of `id` that a message had.
+    #[arg(skip)]
+    found: Mutex<HashSet<String>>,
 }
 
 impl Filter {
@@ -142,6 +146,7 @@ impl Filter {
         };
         let ids = [Some(letter.id.as_str()), dead.original_message_id()];
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
+        self.note_found(&ids);
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
             && named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
@@ -166,9 +171,29 @@ impl Filter {
         })
     }
 
-    /// Notes that it chooses no message of the queue.
-    pub(crate) fn note_none(&self, queue: &str) {
-        note(&format!("no message{} in {queue}", self.words()));
+    fn note_found(&self, ids: &[&str]) {
+        if !self.id.is_empty() {
+            let named = ids.iter().filter(|id| self.id.iter().any(|wanted| wanted == **id));
+            self.found().extend(named.map(|id| (*id).to_owned()));
+        }
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
+    /// ids.
+    pub(crate) fn note_missing(&self, queue: &str, has_chosen_any: bool) {
+        if !has_chosen_any {
+            return note(&format!("no message{} in {queue}", self.words()));
+        }
+        let found = self.found();
+        let missing: Vec<&str> =
+            self.id.iter().map(String::as_str).filter(|id| !found.contains(*id)).collect();
+        if !missing.is_empty() && self.limit.is_none() {
+            note(&format!("no message with the id {} in {queue}", missing.join(" or ")));
+        }
     }
 
     /// In words, without the limit: ` of class quota, for the reason too-old`.

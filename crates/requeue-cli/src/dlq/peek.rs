@@ -70,8 +70,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     scan.tell(&walked?);
     if more {
         note(&format!("{shown} shown; --limit shows more"));
-    } else if shown == 0 && !stop.is_told() {
-        arguments.filter.note_none(dead_letters.name());
+    } else if !stop.is_told() {
+        arguments.filter.note_missing(dead_letters.name(), shown > 0);
     }
     Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }

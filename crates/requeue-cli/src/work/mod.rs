@@ -264,8 +264,8 @@ impl Started {
 fn not_deleted(progress: Progress) -> Option<String> {
     (progress.not_deleted > 0).then(|| {
         format!(
-            "note: done, but not confirmed as deleted: {}; SQS may deliver them again, or move them \
-             to the dead-letter queue",
+            "note: done, but not confirmed as deleted: {}, which SQS may deliver again, or move to the \
+             dead-letter queue",
             messages(progress.not_deleted)
         )
     })

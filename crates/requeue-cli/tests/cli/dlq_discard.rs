@@ -38,6 +38,15 @@ async fn the_chosen_messages_are_deleted_and_are_in_the_file() {
     assert_eq!(world.counts(), (2, 0));
     world.assert_all_visible();
 
+    let there = &world.dead()[0].id;
+    let ids = ["discard", "other.jsonl", "--dry-run", "--id", there, "--id", "a", "--id", "b"];
+    let run = world.dlq(&ids).await;
+    let missing = "note: no message with the id a or b in orders-dlq\n";
+    assert!(
+        run.stdout.ends_with("1 message would be deleted\n") && run.stderr == missing,
+        "{run:?}"
+    );
+
     let again = world.dlq(&["discard", &file, "--yes"]).await;
     assert!(again.status == 1 && again.stderr.contains("exists already"), "{again:?}");
     assert_eq!(world.counts(), (2, 0));

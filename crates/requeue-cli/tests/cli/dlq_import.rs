@@ -106,10 +106,31 @@ async fn what_sqs_may_have_stored_is_told_apart_from_what_was_not_sent() {
     let advice = "those without a confirmation too: look for them in orders first, or they may be \
                   there twice";
     assert!(run.stderr.contains(advice), "{run:?}");
+    let plan = import(&world, &file, &["--dry-run"]).await.succeeded();
+    let before = "\n5 messages of these without a confirmation in an earlier run: SQS may have \
+                  stored them then\n";
+    assert!(plan.ends_with(before), "{plan}");
+    let run = import(&world, &file, &[]).await;
+    assert!(run.stderr.contains("5 of them may be there already, as the report says"), "{run:?}");
     let run = import(&world, &file, &["--yes", "--json"]).await;
     let counts: Value = serde_json::from_str(&run.stdout).unwrap();
-    let counts = ["sent", "failed", "inDoubt", "left"].map(|name| counts[name].clone());
-    assert_eq!((json!(counts), world.counts()), (json!([0, 5, 5, 5]), (0, 10)));
+    let counts =
+        ["sent", "failed", "inDoubt", "inDoubtBefore", "left"].map(|name| counts[name].clone());
+    assert_eq!((json!(counts), world.counts()), (json!([0, 5, 5, 5, 5]), (0, 10)));
+}
+
+#[tokio::test]
+async fn a_file_says_from_where_sqs_moved_what_a_sent_message_does_not_keep() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-source.jsonl").await;
+    let into =
+        async |queue: &str| world.run(&["import", &file, "--queue", queue, "--dry-run"]).await;
+    let run = into("orders-dlq").await;
+    let words = "SQS moved messages of this file from orders. A sent message does not keep that, so \
+                 in orders-dlq a redrive of it needs --source-queue or --to";
+    assert!(run.status == 0 && run.stderr.contains(words), "{run:?}");
+    let run = into("orders").await;
+    assert!(run.status == 0 && run.stderr.is_empty(), "{run:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `requeue dlq redrive`: getting back what lies in a dead-letter queue.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageView};
 use serde_json::{Value, json};
@@ -165,6 +165,59 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
     let run = world.dlq(&["redrive", "--yes", "--id", &id]).await;
     assert_eq!(run.status, 0, "{run:?}");
     assert_eq!(world.handled().await, [], "without it nothing restarts any more");
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_too_soon_to_be_taken_for_a_redrive_starts_afresh() {
+    let world = World::filled_with("direct", "orders", &[]).await;
+    let ours = |n: u64, ago: u64, redrives: u64| {
+        let sent = jiff::Timestamp::try_from(SystemTime::now() - Duration::from_secs(ago)).unwrap();
+        let dead = json!({ "class": "quota", "reason": "retries-exhausted" });
+        let state = json!({ "v": 1, "redrives": redrives, "deadLetter": dead });
+        let ours = json!({ "n": n, "retryCount": 2, "originalMessageId": "m", "retryTimestamp": sent.to_string(), "retryState": state });
+        ours.to_string()
+    };
+    for (n, (ago, redrives)) in [(5, 0), (170, 9), (3_600, 0), (5, 10)].into_iter().enumerate() {
+        world.send_dead(&ours(n as u64, ago, redrives)).await;
+    }
+    let run = world.dlq(&["redrive", "--copy", "--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 4)), "{run:?}");
+    let mut counts = world
+        .back()
+        .into_iter()
+        .map(|message| {
+            let body: Value = serde_json::from_str(&message.body).unwrap();
+            json!([body["n"], body["retryCount"], body["retryState"]["redrives"]])
+        })
+        .collect::<Vec<_>>();
+    counts.sort_by_key(Value::to_string);
+    let kept = json!([[0, 0, 1], [1, 0, 10], [2, 2, 0], [3, 2, 10]]);
+    assert_eq!(json!(counts), kept, "n, retries, redrives");
+}
+
+#[tokio::test]
+async fn a_redrive_ends_where_sqs_confirms_no_copy_any_more() {
+    let world = World::filled_with("direct", "orders", &[]).await;
+    for n in 0..120 {
+        world.send_dead(&format!(r#"{{"n":{n}}}"#)).await;
+    }
+    world.sqs.set_faults(|call| {
+        if call.operation == SEND && call.of_operation > 1 {
+            Fault::LoseResponse
+        } else {
+            Fault::None
+        }
+    });
+    let run = world.dlq(&["redrive", "--copy", "--yes"]).await;
+    let doubled = world.counts().1 - 1;
+    assert!(run.status == 1 && doubled == 80, "{doubled}: {run:?}");
+    let told =
+        format!("{doubled} messages still here, without a confirmed copy, which may exist: ");
+    assert!(
+        run.stdout.contains(&told)
+            && run.stderr.contains("after 8 sends in a row without a confirmation"),
+        "{run:?}"
+    );
 }
 
 /// The result of the first entry in the second request, which is the first request with several

@@ -616,7 +616,7 @@ fn the_limits_are_those_of_the_code() {
             "MAX_ARRIVALS: usize = 10_000",
             "noted in a dead-letter queue | 10,000",
         ),
-        ("src/processor/given_up.rs", "MAX_MESSAGES: usize = 4_096", "messages noted | 4,096"),
+        ("src/processor/memory.rs", "MAX_MESSAGES: usize = 4_096", "messages noted | 4,096"),
         (
             "crates/requeue-lambda/src/http/request_headers.rs",
             "MAX_ID_BYTES: usize = 100;",

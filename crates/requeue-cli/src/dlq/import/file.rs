@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use requeue::printable;
 use requeue::queue::{
     Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use super::report::Sent;
 use crate::Error;
 use crate::dlq::letter::UNKNOWN;
+use crate::table::thousands;
 
 /// The longest line: JSON escapes a byte by six at most, and attributes take the rest.
 const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
@@ -29,6 +31,7 @@ pub(super) struct Line {
     pub(super) number: u64,
     pub(super) message_id: String,
     class: Option<String>,
+    moved_from: Option<String>,
     pub(super) group_id: Option<String>,
     attributes: BTreeMap<String, Attribute>,
     body: String,
@@ -40,6 +43,7 @@ pub(super) struct Line {
 struct ExportedLine {
     message_id: String,
     class: Option<String>,
+    moved_from: Option<String>,
     group_id: Option<String>,
     #[serde(default)]
     message_attributes: BTreeMap<String, ExportedAttribute>,
@@ -62,13 +66,36 @@ pub(super) struct Summary {
     pub(super) left: u64,
     /// Those lines by class.
     pub(super) classes: BTreeMap<String, u64>,
+    /// Of those lines: SQS may have stored them in an earlier run.
+    pub(super) in_doubt: u64,
+    /// The source queues from which SQS moved those lines, by their ARNs.
+    pub(super) moved_from: BTreeSet<String>,
 }
 
 impl Summary {
+    /// A note, if SQS moved messages from other queues than `to`: a sent message does not keep that.
+    pub(super) fn lost_source(&self, to: &QueueArn) -> Option<String> {
+        let to_name = to.name();
+        let to = to.to_string();
+        let from = self.moved_from.iter().filter(|from| **from != to);
+        let from: Vec<&str> =
+            from.map(|from| from.rsplit(':').next().unwrap_or_default()).collect();
+        let from = printable::line(&from.join(" and ")).into_owned();
+        (!from.is_empty()).then(|| {
+            format!(
+                "SQS moved messages of this file from {from}. A sent message does not keep that, so in \
+                 {to_name} a redrive of it needs --source-queue or --to; each line has it as movedFrom"
+            )
+        })
+    }
+
     /// `3 quota, 1 temporary`
     pub(super) fn by_class(&self) -> String {
-        let counts: Vec<String> =
-            self.classes.iter().map(|(class, count)| format!("{count} {class}")).collect();
+        let counts: Vec<String> = self
+            .classes
+            .iter()
+            .map(|(class, count)| format!("{} {class}", thousands(*count)))
+            .collect();
         counts.join(", ")
     }
 }
@@ -111,6 +138,8 @@ impl ImportFile {
                 continue;
             }
             summary.left += 1;
+            summary.in_doubt += u64::from(sent.may_have(&line));
+            summary.moved_from.extend(line.moved_from);
             *summary
                 .classes
                 .entry(line.class.unwrap_or_else(|| UNKNOWN.to_owned()))
@@ -199,6 +228,7 @@ impl Line {
             number,
             message_id: line.message_id,
             class: line.class,
+            moved_from: line.moved_from,
             group_id: line.group_id,
             attributes: attributes.ok_or("has a message attribute without a value")?,
             body: line.body,

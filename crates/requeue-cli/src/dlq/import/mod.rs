@@ -13,7 +13,7 @@ mod file;
 mod report;
 
 use file::{ImportFile, Line, Summary};
-use report::{Report, Sent};
+use report::{Report, Sent, may_exist};
 
 use super::pace::CopyPace;
 use super::sqs::Sqs;
@@ -21,6 +21,7 @@ use super::{confirm, messages, note, progress};
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
+use crate::table::thousands;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -107,6 +108,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::end_at_once()?;
     let prepared = Prepared::of(arguments).await?;
     let Prepared { file, sqs, to, report: path, sent, summary } = &prepared;
+    if let Some(text) = summary.lost_source(to) {
+        note(&text);
+    }
     if arguments.dry_run || summary.left == 0 {
         tell(arguments, to, summary, &Counts::default())?;
         return Ok(ExitCode::SUCCESS);
@@ -149,8 +153,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 fn plan(arguments: &Arguments, summary: &Summary, to: &QueueArn) -> String {
+    let doubt = match summary.in_doubt {
+        0 => String::new(),
+        count => format!("; {} of them may be there already, as the report says", thousands(count)),
+    };
     format!(
-        "{}: {} ({}) will be sent to {}",
+        "{}: {} ({}) will be sent to {}{doubt}",
         arguments.file.display(),
         messages(summary.left),
         summary.by_class(),
@@ -244,10 +252,6 @@ impl Importer<'_> {
     }
 }
 
-fn may_exist(code: &str) -> String {
-    format!("{code}; the message may be in the queue")
-}
-
 fn tell(
     arguments: &Arguments,
     to: &QueueArn,
@@ -263,6 +267,7 @@ fn tell(
             "sent": sent,
             "failed": failed,
             "inDoubt": in_doubt,
+            "inDoubtBefore": summary.in_doubt,
             "left": summary.left - sent,
             "byClass": summary.classes,
         })
@@ -285,6 +290,11 @@ fn tell(
         _ => String::new(),
     };
     let doubt = line(*in_doubt, "without a confirmation: SQS may have stored them");
-    let text = [result, before, line(failed - in_doubt, "not sent"), doubt, waiting].concat();
+    let doubt_before = line(
+        summary.in_doubt,
+        "of these without a confirmation in an earlier run: SQS may have stored them then",
+    );
+    let not_sent = line(failed - in_doubt, "not sent");
+    let text = [result, before, doubt_before, not_sent, doubt, waiting].concat();
     output::result(&text, json.as_ref())
 }

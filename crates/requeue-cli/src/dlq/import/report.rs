@@ -1,7 +1,7 @@
 //! The report of an import: a line for each message that was sent or failed, written as it happens.
 //! The last line about a message counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -36,7 +36,16 @@ enum Status {
 #[derive(Default)]
 pub(super) struct Sent {
     ids: HashMap<u64, String>,
+    /// The numbers of the lines that SQS may have stored.
+    in_doubt: HashSet<u64>,
     path: String,
+}
+
+/// The end of a code, if SQS did not confirm the message.
+const MAY_EXIST: &str = "; the message may be in the queue";
+
+pub(super) fn may_exist(code: &str) -> String {
+    format!("{code}{MAY_EXIST}")
 }
 
 /// The beginning of each line, as serde writes it.
@@ -65,7 +74,8 @@ impl Sent {
             .into());
         }
         let file = File::open(path).map_err(|error| unreadable(&shown, &error))?;
-        let (mut ids, mut reader) = (HashMap::new(), BufReader::new(file));
+        let (mut ids, mut in_doubt) = (HashMap::new(), HashSet::new());
+        let mut reader = BufReader::new(file);
         for at in 1_u64.. {
             let mut text = Vec::new();
             let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut text);
@@ -93,12 +103,21 @@ impl Sent {
                 )
                 .into());
             }
+            // A later attempt that SQS refused changes nothing about an earlier one.
+            if line.code.is_some_and(|code| code.ends_with(MAY_EXIST)) {
+                in_doubt.insert(line.line);
+            }
             match line.status {
                 Status::Sent => ids.insert(line.line, line.message_id),
                 Status::Failed => ids.remove(&line.line),
             };
         }
-        Ok(Self { ids, path: shown })
+        Ok(Self { ids, in_doubt, path: shown })
+    }
+
+    /// Whether SQS may have stored this line in an earlier run.
+    pub(super) fn may_have(&self, line: &Line) -> bool {
+        self.in_doubt.contains(&line.number)
     }
 
     /// Whether this line was sent.

@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use requeue::Clock;
 use requeue::queue::{
     CallErrorKind, EntryError, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };
+use requeue::{Clock, DeadLetter};
 use tokio::time::Instant;
 
 use super::route::{LeftBehind, RedriveRoute};
@@ -38,6 +38,8 @@ pub(crate) struct Tally {
     pub(crate) newcomers: u64,
     /// Copied messages that are still here: a further redrive would copy them again.
     pub(crate) not_deleted: Vec<String>,
+    /// Messages without a known source that were to be copied to the chosen queue.
+    pub(crate) without_source: u64,
     /// Messages that were not copied, by the code of SQS or of this command.
     pub(crate) failed: BTreeMap<String, u64>,
     /// The outcome of each message that was chosen by its id. Empty if the options choose messages,
@@ -81,6 +83,8 @@ pub(crate) struct Copier<'a> {
     /// Whether the progress counts the copies. Otherwise the scan counts the messages seen, because
     /// the number of chosen ones is not known.
     pub(crate) counts_copies: bool,
+    /// The sends in a row of which SQS confirmed nothing.
+    pub(crate) unconfirmed: usize,
     pub(crate) tally: Tally,
 }
 
@@ -110,10 +114,14 @@ struct ChunkResult {
     /// The position in the chunk, and the code.
     failed: Vec<(usize, String)>,
     fatal: Option<Error>,
+    /// The error of a send of which nothing is confirmed.
+    unconfirmed: Option<Error>,
 }
 
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
+/// After so many sends in a row without any confirmation the redrive ends.
+const MAX_UNCONFIRMED: usize = 2 * AT_ONCE;
 /// The note of a message that may be in both queues.
 pub(crate) const NOT_DELETED: &str = "copied, but SQS did not confirm its delete; if it is still \
                                       here, a further redrive would duplicate it";
@@ -227,15 +235,20 @@ impl<'a> Copier<'a> {
                     continue;
                 }
             };
-            let afresh = || dead.afresh(Clock::system().now());
-            let body = self
-                .fresh_budget
-                .then(afresh)
-                .flatten()
-                .map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
+            self.tally.without_source += u64::from(route.decides_for(letter, &dead));
+            let body = self.body(letter, &dead);
             drafts.push((to, CopyDraft { letter, body }));
         }
         drafts
+    }
+
+    /// The body of the copy. Requeue recognises a redrive by the time since its last send, so a copy
+    /// that comes too soon for that starts afresh by its body.
+    fn body<'l>(&self, letter: &'l Letter, dead: &DeadLetter<'_>) -> Cow<'l, str> {
+        let now = Clock::system().now();
+        let is_too_soon = dead.was_sent_lately(now) && dead.redrives() < DeadLetter::MAX_REDRIVES;
+        let afresh = (self.fresh_budget || is_too_soon).then(|| dead.afresh(now)).flatten();
+        afresh.map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned)
     }
 
     fn note(&mut self, id: &str, outcome: impl FnOnce() -> Outcome) {
@@ -296,8 +309,10 @@ impl<'a> Copier<'a> {
                     _ => error.code.clone(),
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
-                if error.kind == CallErrorKind::Refused {
-                    carried.fatal = Some(self.sqs.refusal("SendMessageBatch", to, &error));
+                let refusal = self.sqs.refusal("SendMessageBatch", to, &error);
+                match error.kind {
+                    CallErrorKind::Refused => carried.fatal = Some(refusal),
+                    _ => carried.unconfirmed = Some(unconfirmed(&refusal, to)),
                 }
                 return carried;
             }
@@ -364,7 +379,14 @@ impl<'a> Copier<'a> {
             self.fail(chunk[at].letter, &code);
         }
         self.tell();
-        self.tally.fatal = self.tally.fatal.take().or(carried.fatal);
+        self.unconfirmed = match (copied, &carried.unconfirmed) {
+            (0, Some(_)) => self.unconfirmed + 1,
+            (0, None) => self.unconfirmed,
+            _ => 0,
+        };
+        // Each further send would put more messages into both queues.
+        let unconfirmed = carried.unconfirmed.filter(|_| self.unconfirmed >= MAX_UNCONFIRMED);
+        self.tally.fatal = self.tally.fatal.take().or(carried.fatal).or(unconfirmed);
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -388,6 +410,15 @@ impl<'a> Copier<'a> {
         }
         self.progress.failed(self.tally.failed.values().sum());
     }
+}
+
+fn unconfirmed(error: &Error, to: &QueueArn) -> Error {
+    let to = to.name();
+    format!(
+        "{error}; the redrive ends after {MAX_UNCONFIRMED} sends in a row without a confirmation: look \
+         for their copies in {to} before you redrive the same messages again"
+    )
+    .into()
 }
 
 fn may_exist(code: &str) -> String {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use requeue::queue::QueueArn;
-use requeue::{DeadLetter, printable};
+use requeue::{Clock, DeadLetter, printable};
 use serde::Serialize;
 
 use super::arguments::Arguments;
@@ -47,6 +47,16 @@ pub(super) struct PlannedRoutes {
     not_possible_by_claim: BTreeMap<String, u64>,
     /// Messages that were redriven so often that they get no new retries.
     without_new_retries: u64,
+    /// Of the messages to move: Requeue cannot recognise the redrive by its time.
+    moved_too_soon: u64,
+    /// Of the messages to copy: no queue is known to be their source, so `--source-queue` decides.
+    without_source: u64,
+}
+
+/// The line about messages whose source `--source-queue` decides.
+pub(super) fn without_source(count: u64) -> Option<String> {
+    let all = messages(count);
+    (count > 0).then(|| format!("{all} of these name no source queue: --source-queue decides"))
 }
 
 /// A move task and messages that were sent here.
@@ -70,6 +80,16 @@ impl PlannedRoutes {
         }
         for (source, count) in &self.not_possible_by_claim {
             lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
+        }
+        if let Some(line) = without_source(self.without_source) {
+            lines.push(line);
+        }
+        if self.moved_too_soon > 0 {
+            lines.push(format!(
+                "{} failed less than three minutes ago, and may come back without a call: wait, or add \
+                 --fresh-budget",
+                messages(self.moved_too_soon)
+            ));
         }
         if self.without_new_retries > 0 {
             lines.push(format!(
@@ -101,6 +121,9 @@ impl PlannedRoutes {
             }
         };
         *count += 1;
+        let is_too_soon = dead.was_sent_lately(Clock::system().now());
+        self.moved_too_soon += u64::from(route.moves(letter) && is_too_soon);
+        self.without_source += u64::from(route.decides_for(letter, dead));
         let is_spent = !route.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
         self.without_new_retries += u64::from(is_spent);
         true
@@ -135,8 +158,8 @@ pub(crate) async fn run(
         output::text(&plan.text(route))?;
         plan.groups.tell(&dead_letters.queue.arn);
     }
-    if plan.is_complete && plan.groups.count() == 0 && arguments.filter.is_set() {
-        arguments.filter.note_none(dead_letters.name());
+    if plan.is_complete && arguments.filter.is_set() {
+        arguments.filter.note_missing(dead_letters.name(), plan.has_chosen_any());
     }
     Ok(if plan.is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -173,6 +196,11 @@ impl Plan {
             .unwrap_or(u64::MAX)
             .saturating_sub(groups.count() + routes.left.count());
         Ok(Self { groups, routes, not_chosen, is_complete, is_released, looked })
+    }
+
+    /// Whether messages were chosen, though they may stay here.
+    fn has_chosen_any(&self) -> bool {
+        self.groups.count() > 0 || self.routes.left.count() > 0
     }
 
     pub(super) fn is_interrupted(&self) -> bool {

@@ -160,8 +160,8 @@ async fn carry_out(
     redrive.remaining = remaining(dead_letters, stop).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
-    if redrive.is_complete && redrive.has_chosen_none() && arguments.filter.is_set() {
-        arguments.filter.note_none(dead_letters.name());
+    if redrive.is_complete && arguments.filter.is_set() {
+        arguments.filter.note_missing(dead_letters.name(), redrive.has_chosen_any());
     }
     if let Some(error) = failure {
         return Err(error);
@@ -224,6 +224,7 @@ async fn copy_all(
         blocked: BTreeSet::new(),
         progress,
         counts_copies,
+        unconfirmed: 0,
         tally: Tally::default(),
     };
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;

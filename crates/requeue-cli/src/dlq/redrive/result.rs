@@ -6,14 +6,12 @@ use serde::Serialize;
 
 use super::arguments::Arguments;
 use super::copy::{MAY_EXIST, NOT_DELETED, Tally};
+use super::dry_run::without_source;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
 use crate::table::thousands;
 use crate::{Error, output};
-
-/// Ids in a line of text.
-const MAX_NAMED: usize = 10;
 
 /// The counts of messages, by result.
 #[derive(Default)]
@@ -48,8 +46,8 @@ struct RedriveJson<'a> {
 }
 
 impl RedriveResult {
-    pub(super) fn has_chosen_none(&self) -> bool {
-        self.moved == 0 && self.copies.taken() == 0 && self.copies.left.count() == 0
+    pub(super) fn has_chosen_any(&self) -> bool {
+        self.moved > 0 || self.copies.taken() > 0 || self.copies.left.count() > 0
     }
 
     /// The messages of the plan that are neither copied nor failed.
@@ -98,6 +96,7 @@ impl RedriveResult {
         for (to, count) in &copies.copied {
             line(format!("{} copied to {to}", messages(*count)));
         }
+        without_source(copies.without_source).into_iter().for_each(&mut line);
         match copies.left_unchosen() {
             0 => {}
             left => {
@@ -121,14 +120,9 @@ impl RedriveResult {
             });
         }
         if !copies.not_deleted.is_empty() {
-            let named = copies.not_deleted.iter().take(MAX_NAMED).map(String::as_str);
-            let more = match copies.not_deleted.len().saturating_sub(MAX_NAMED) {
-                0 => String::new(),
-                more => format!(" and {} more, which --json names", thousands(more)),
-            };
+            // A later command cannot name them.
             let count = messages(copies.not_deleted.len());
-            let ids = named.collect::<Vec<_>>().join(", ");
-            line(format!("{count} {NOT_DELETED}: {ids}{more}"));
+            line(format!("{count} {NOT_DELETED}: {}", copies.not_deleted.join(", ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);

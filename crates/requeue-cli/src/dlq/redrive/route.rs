@@ -180,6 +180,13 @@ impl RedriveRoute {
         }
     }
 
+    /// Whether this message goes to the chosen source queue only because that one was chosen.
+    pub(crate) fn decides_for(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        self.chosen.is_some()
+            && letter.record.dead_letter_source.is_none()
+            && claimed_source(letter, dead).is_none()
+    }
+
     /// A queue as the output shows it: by its name, if it is in the dead-letter queue's account and
     /// region.
     pub(crate) fn shown(&self, arn: &str) -> String {
