@@ -193,9 +193,9 @@ where
             deleted
         };
         let deleting = settler.delete_done(stream::iter(known), until, note);
-        let (mut deleted, again) = tokio::join!(working, deleting);
-        deleted += again;
-        let deletes = Deletes { known: known_count, deleted };
+        let (mut all, again) = tokio::join!(working, deleting);
+        all += again;
+        let deletes = Deletes { known: known_count, deleted: all };
         (self.inner.report(settled, deadlines.window.started), deletes)
     }
 

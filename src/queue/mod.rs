@@ -133,6 +133,9 @@ pub struct Description {
     pub max_receive_count: Option<u32>,
     /// The number of messages in any state, which SQS counts approximately.
     pub messages: u64,
+    /// Of those, the messages that were received and that SQS hides until their visibility timeout
+    /// ends.
+    pub in_flight: u64,
     /// The time by the clock of the service, if it says so.
     pub date: Option<SystemTime>,
     /// The endpoint that was asked, if the adapter knows it.
@@ -149,6 +152,7 @@ impl Description {
             dead_letter_queue: None,
             max_receive_count: None,
             messages: 0,
+            in_flight: 0,
             date: None,
             endpoint: None,
         }
@@ -160,11 +164,9 @@ impl Description {
         attribute: impl Fn(&str) -> Option<&'a str>,
         date: Option<SystemTime>,
     ) -> Option<Self> {
-        const COUNTS: [&str; 3] = [
-            "ApproximateNumberOfMessages",
-            "ApproximateNumberOfMessagesDelayed",
-            "ApproximateNumberOfMessagesNotVisible",
-        ];
+        const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
+        const COUNTS: [&str; 3] =
+            ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", IN_FLIGHT];
         let number = |name| attribute(name)?.parse::<u64>().ok();
         let visibility = Duration::from_secs(number("VisibilityTimeout")?);
         let redrive = attribute("RedrivePolicy").map(redrive_policy).unwrap_or_default();
@@ -172,6 +174,7 @@ impl Description {
             dead_letter_queue: redrive.0,
             max_receive_count: redrive.1,
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
+            in_flight: number(IN_FLIGHT).unwrap_or_default(),
             date,
             ..Self::new(attribute("QueueArn")?.parse().ok()?, visibility)
         })

@@ -61,10 +61,10 @@ async function target(port = 0) {
     let body = "";
     request.on("data", (data) => (body += data));
     request.on("end", () => {
-      const { status = 200, times = 99 } = JSON.parse(body);
+      const { status = 200, times = 99, wait = 0 } = JSON.parse(body);
       const retries = Number(request.headers["x-requeue-retry-count"] ?? 0);
       const answer = retries < times ? status : 200;
-      response.writeHead(answer, answer === 429 ? { "retry-after": "2" } : {}).end();
+      setTimeout(() => response.writeHead(answer, answer === 429 ? { "retry-after": "2" } : {}).end(), wait);
     });
   });
   server.listen(port, "127.0.0.1");
@@ -79,7 +79,7 @@ async function target(port = 0) {
 
 async function sqs() {
   const served = await start(["serve", "--port", "0", "--sqs-port", "0"], ["SQS", "queue"]);
-  return { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", ""), queue: served.queue };
+  return { child: served.child, endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", ""), queue: served.queue };
 }
 
 async function worker(queues, url, environment = {}) {
@@ -260,4 +260,22 @@ test("a worker that ends waits for a redrive of its page, and tells its result",
   assert.match(output, /redrive: \d+ messages? copied to orders; \d+ messages of the chosen ones not copied/);
   assert.ok(!output.includes("panic"), output);
   assert.equal((await world.count(queues, deadLetters)).inFlight, 0, "each one that stays is visible again");
+});
+
+test("the page says at the end of a worker what may come again, as the terminal does", async () => {
+  const [queues, shop] = [await sqs(), await target()];
+  const args = ["work", "--ui=0", "--shutdown-timeout", "4s", "--queue-url", queues.queue, "--target-url", shop.url];
+  const { page: url, child } = await start(args, ["page"], { AWS_ENDPOINT_URL_SQS: queues.endpoint });
+  const page = await open(url);
+  await world.send(queues, queues.queue, [body({ status: 400 })]);
+  await page.getByText("given up", { exact: true }).first().waitFor(PATIENCE);
+  await world.send(queues, queues.queue, Array.from({ length: 5 }, () => body({ wait: 1_500 })));
+  await messages(page, "in a call").first().waitFor(PATIENCE);
+  const ended = once(child, "exit");
+  queues.child.kill("SIGSTOP");
+  child.kill("SIGINT");
+  await page.getByText(/^ending: .* left$/).waitFor(PATIENCE);
+  await page.getByText(/^note: done, but not confirmed as deleted: [1-5] messages?, which SQS may deliver again/).waitFor(PATIENCE);
+  await page.getByText("given up: non-retryable: 400 ×1").waitFor(PATIENCE);
+  assert.deepEqual(await ended, [0, null]);
 });

@@ -263,6 +263,25 @@ test("Ctrl-C in front of an SQS that does not respond leaves the page up to the 
   await tab.close();
 });
 
+test("the end of the command at once leaves on the page what stays, and the results before", async () => {
+  const { sqs, ui } = await letters(some(200), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  await groups(tab).getByRole("checkbox").nth(1).check();
+  await plan(tab, 500);
+  await latest(tab).waitFor();
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await plan(tab, 20);
+  await tab.getByText(/[1-9]\d* of \d+ messages, \d/).waitFor();
+  await world.stop(ui.child, "SIGKILL");
+  const told = /^If the command has ended: messages in hand stay hidden until \d\d:\d\d:\d\d UTC at the latest, and those of the last requests may be in both queues\. Look again after that\.$/;
+  await tab.getByText(told).waitFor();
+  assert.equal(await tab.getByRole("button", { name: "Stop" }).isVisible(), false);
+  troubles = troubles.filter((text) => !/ERR_(CONNECTION_|EMPTY)/.test(text));
+  await tab.close();
+});
+
 test("an export has the chosen messages whole, and deletes nothing", async () => {
   const { sqs, ui } = await letters(some(40));
   const tab = await open(ui);

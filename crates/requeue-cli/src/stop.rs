@@ -38,7 +38,6 @@ pub(crate) struct Stop {
 }
 
 /// What a second signal leaves.
-#[derive(Default)]
 struct LeftBehind {
     text: &'static str,
     /// How long SQS hides the messages in hand.
@@ -46,6 +45,10 @@ struct LeftBehind {
 }
 
 impl LeftBehind {
+    fn messages() -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self { text: HOLDS_MESSAGES, visibility: None }))
+    }
+
     fn words(&self) -> String {
         let until = match self.visibility {
             Some(time) => {
@@ -61,7 +64,7 @@ impl Stop {
     /// A stop that only the sender tells, and no signal.
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
         let (told, number) = watch::channel(None);
-        (told, Self { number, ends_at_first: Arc::default(), left_behind: Arc::default() })
+        (told, Self { number, ends_at_first: Arc::default(), left_behind: LeftBehind::messages() })
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
@@ -88,6 +91,11 @@ impl Stop {
         self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).text = text;
     }
 
+    /// What an end at once would leave now, in words.
+    pub(crate) fn left_behind(&self) -> String {
+        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).words()
+    }
+
     /// From now on SQS hides the messages in hand for this time.
     pub(crate) fn hides_for(&self, visibility: Duration) {
         let mut left = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,8 +119,7 @@ impl Stop {
         let (first, number) = watch::channel(None);
         let ends_at_first = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&ends_at_first);
-        let left_behind = LeftBehind { text: HOLDS_MESSAGES, visibility: None };
-        let left_behind = Arc::new(Mutex::new(left_behind));
+        let left_behind = LeftBehind::messages();
         let left = Arc::clone(&left_behind);
         thread::spawn(move || {
             runtime.block_on(async {

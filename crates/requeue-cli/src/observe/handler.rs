@@ -7,6 +7,10 @@ use tokio::time::Instant;
 use super::Observer;
 use super::event::{Event, Ids, Kind};
 
+/// From so many receives on, the library handles the messages of a batch one after the other. See
+/// `docs/project/guarantees.md`, "A message that ends the process".
+const SUSPICIOUS_RECEIVES: u32 = 3;
+
 pub(crate) struct Observed<H> {
     handler: H,
     observer: Observer,
@@ -43,12 +47,14 @@ struct Call {
     scope: Scope,
     /// The ids and the number of the attempt, if events are read.
     message: Option<(Ids, u32)>,
+    is_suspect: bool,
     began: Instant,
     has_ended: bool,
 }
 
 impl Call {
     fn begin(observer: &Observer, scope: Scope, message: &Message) -> Self {
+        let is_suspect = message.receive_count() >= SUSPICIOUS_RECEIVES;
         let message = observer.is_read().then(|| {
             let ids = Ids::new(
                 message.id().unwrap_or_default(),
@@ -56,11 +62,12 @@ impl Call {
             );
             (ids, message.retry_count() + 1)
         });
-        observer.begin_call();
+        observer.begin_call(is_suspect);
         let call = Self {
             observer: observer.clone(),
             scope,
             message,
+            is_suspect,
             began: Instant::now(),
             has_ended: false,
         };
@@ -99,7 +106,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.observer.end_call();
+        self.observer.end_call(self.is_suspect);
         if !self.has_ended {
             let why = self.observer.drop_call();
             self.observer.tell(|| self.ended().reason(Some(why)));

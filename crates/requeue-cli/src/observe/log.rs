@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 
+use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
 use super::sqs::{NO_CONNECTION, TIMED_OUT};
 use super::{Events, Sqs};
@@ -176,6 +177,7 @@ pub(crate) enum TroubleLines {
 pub(crate) fn layer(
     events: Option<Events>,
     sqs: Sqs,
+    causes: Causes,
     lines: TroubleLines,
 ) -> impl Layer<Registry> + Send + Sync {
     // The lines of a batch are at INFO. Without a filter, all crates would compute theirs.
@@ -184,12 +186,13 @@ pub(crate) fn layer(
             && *metadata.level() <= Level::INFO
             && metadata.target().starts_with("requeue")
     });
-    LogLayer { events, sqs, lines, rare: Mutex::default() }.with_filter(of_requeue)
+    LogLayer { events, sqs, causes, lines, rare: Mutex::default() }.with_filter(of_requeue)
 }
 
 struct LogLayer {
     events: Option<Events>,
     sqs: Sqs,
+    causes: Causes,
     lines: TroubleLines,
     /// The lines about failing receives.
     rare: Mutex<RareLines>,
@@ -225,9 +228,7 @@ impl Layer<Registry> for LogLayer {
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
-        if self.events.is_some() {
-            self.on(&LogLine::of(event));
-        }
+        self.on(&LogLine::of(event));
     }
 }
 
@@ -259,9 +260,9 @@ impl LogLayer {
     }
 
     fn on(&self, line: &LogLine) {
-        if let Some(events) = &self.events
-            && let Some(event) = line.event(self.sqs.max_receives())
-        {
+        let Some(event) = line.event(self.sqs.max_receives()) else { return };
+        self.causes.note(&event);
+        if let Some(events) = &self.events {
             events.publish(event);
         }
     }

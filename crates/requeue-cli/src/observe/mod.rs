@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use requeue::{Clock, DeadLetter};
 
+mod causes;
 mod downstream;
 mod event;
 mod handler;
@@ -17,6 +18,7 @@ mod queue;
 mod sqs;
 mod stream;
 
+pub(crate) use causes::{Causes, Counted};
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
@@ -37,6 +39,8 @@ struct Inner {
     events: Option<Events>,
     calls: AtomicU64,
     running: AtomicU64,
+    /// Of those that run, the calls for messages that the library handles one after the other.
+    suspects: AtomicU64,
     succeeded: AtomicU64,
     /// Whether the worker ends.
     is_ending: AtomicBool,
@@ -53,6 +57,7 @@ impl Observer {
             events,
             calls: AtomicU64::new(0),
             running: AtomicU64::new(0),
+            suspects: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             is_ending: AtomicBool::new(false),
             cut_off: AtomicU64::new(0),
@@ -84,6 +89,12 @@ impl Observer {
         self.0.running.load(Ordering::Relaxed)
     }
 
+    /// Whether messages run that were received so often that the library handles them one after the
+    /// other.
+    pub(crate) fn runs_suspects(&self) -> bool {
+        self.0.suspects.load(Ordering::Relaxed) > 0
+    }
+
     /// The handlers that succeeded. The worker counts a message only after its batch.
     pub(crate) fn succeeded(&self) -> u64 {
         self.0.succeeded.load(Ordering::Relaxed)
@@ -99,12 +110,14 @@ impl Observer {
         self.0.cut_off.load(Ordering::Relaxed)
     }
 
-    fn begin_call(&self) {
+    fn begin_call(&self, is_suspect: bool) {
         self.0.running.fetch_add(1, Ordering::Relaxed);
+        self.0.suspects.fetch_add(is_suspect.into(), Ordering::Relaxed);
     }
 
-    fn end_call(&self) {
+    fn end_call(&self, is_suspect: bool) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.suspects.fetch_sub(is_suspect.into(), Ordering::Relaxed);
         self.0.calls.fetch_add(1, Ordering::Relaxed);
     }
 

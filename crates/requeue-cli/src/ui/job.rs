@@ -43,6 +43,7 @@ struct Job {
     name: &'static str,
     progress: watch::Receiver<ProgressState>,
     told: watch::Sender<Option<u8>>,
+    stop: Stop,
     started: SystemTime,
     end: Arc<OnceLock<End>>,
 }
@@ -63,6 +64,8 @@ pub(super) struct JobJson {
     is_stopping: bool,
     /// The time without a response of SQS, if it is long.
     sqs_silent_ms: Option<u64>,
+    /// What stays if the process ends at once now; `None` after the end of the job.
+    if_killed: Option<String>,
     started: Option<String>,
     ended: Option<String>,
     result: Option<Value>,
@@ -107,7 +110,8 @@ impl JobPlace {
         let number = jobs.latest.as_ref().map_or(1, |job| job.number + 1);
         let (progress_seen, started) = (progress.watch(), Clock::system().now());
         let end = Arc::default();
-        let job = Job { number, name, progress: progress_seen, told, started, end };
+        let job =
+            Job { number, name, progress: progress_seen, told, stop: stop.clone(), started, end };
         jobs.begin(job.clone());
         let (end, state) = (Arc::clone(&job.end), job.json());
         spawn_blocking(move || {
@@ -205,6 +209,7 @@ impl Job {
             is_running: end.is_none(),
             is_stopping: end.is_none() && self.told.borrow().is_some(),
             sqs_silent_ms: silence.and_then(|time| u64::try_from(time.since.as_millis()).ok()),
+            if_killed: end.is_none().then(|| self.stop.left_behind()),
             started: moment(self.started),
             ended: end.and_then(|end| moment(end.at)),
             result: end.and_then(|end| end.result.as_ref().ok()).cloned(),

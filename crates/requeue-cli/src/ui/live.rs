@@ -47,6 +47,8 @@ pub(crate) struct LiveState {
 pub(crate) struct LiveCounts {
     pub(crate) received: u64,
     pub(crate) done: u64,
+    /// Those that SQS has not confirmed as deleted.
+    pub(crate) not_deleted: u64,
     pub(crate) retried: u64,
     pub(crate) dead: u64,
     pub(crate) deferred: u64,
@@ -57,10 +59,12 @@ pub(crate) struct LiveCounts {
 
 impl LiveCounts {
     pub(crate) fn of(progress: &Progress, mode: Mode) -> Self {
-        let Progress { received, completed, requeued, dead_lettered, waiting, .. } = *progress;
+        let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
+            *progress;
         Self {
             received,
             done: completed,
+            not_deleted,
             retried: requeued,
             dead: dead_lettered,
             deferred: waiting,

@@ -21,17 +21,20 @@ pub(super) struct Depth(Mutex<Option<Known>>);
 struct Known {
     /// The number of messages in the queue in any state.
     messages: u64,
+    /// Of those, the messages that SQS hides and that this worker did not have in hand.
+    hidden: u64,
     /// How many this worker had done by then.
     done: u64,
 }
 
 impl Depth {
     /// Asks again and again. Without the permission, or without a response, the depth is not known.
-    /// `done` is the number of messages that this worker has done.
+    /// `held` and `done` are the numbers of messages that this worker has in hand, and has done.
     pub(super) async fn keep_asking(
         &self,
         source: &impl Source,
         queue: &QueueArn,
+        held: impl Fn() -> u64,
         done: impl Fn() -> u64,
     ) {
         loop {
@@ -43,13 +46,23 @@ impl Depth {
                 self.set(None);
                 asking.await
             };
-            self.set(response.ok().map(|told| Known { messages: told.messages, done: done() }));
+            self.set(response.ok().map(|told| Known {
+                messages: told.messages,
+                hidden: told.in_flight.saturating_sub(held()),
+                done: done(),
+            }));
             sleep(INTERVAL).await;
         }
     }
 
     fn set(&self, known: Option<Known>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// The messages that SQS hides until their visibility timeout ends, without those in hand.
+    pub(super) fn hidden(&self) -> u64 {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.map_or(0, |known| known.hidden)
     }
 
     /// The messages in the queue without those that this worker has in hand, or has done since SQS

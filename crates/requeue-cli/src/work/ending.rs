@@ -54,7 +54,7 @@ impl Ending {
     }
 
     /// `2 handlers still run, 3 messages to settle, 28 s left`
-    fn text(&self, hand: InHand) -> Option<String> {
+    pub(super) fn text(&self, hand: InHand) -> Option<String> {
         let rest = self.limit.saturating_sub(self.began?.elapsed());
         let handlers = match hand.running {
             0 => "no handler runs".to_owned(),

@@ -19,12 +19,16 @@ pub(super) struct Figures {
     pub(super) queue: String,
     /// The messages that wait in the queue; `None` if SQS did not say so.
     pub(super) waiting: Option<u64>,
+    /// Of those, the messages that SQS hides.
+    pub(super) hidden: u64,
     /// Calls a second; `None` until there was time for a second one.
     pub(super) rate: Option<u64>,
     pub(super) progress: Progress,
     pub(super) mode: Mode,
     /// The handlers that run.
     pub(super) running: u64,
+    /// Whether messages run that the library handles one after the other.
+    pub(super) are_suspects: bool,
     /// The handlers that may run at once.
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
@@ -49,9 +53,7 @@ impl Figures {
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
         parts.push(self.counts());
         if self.holds.is_empty() && self.running > 0 {
-            // Messages wait though handlers are free, until a receiver is done with its batch.
-            let are_free = self.running < self.concurrency && self.waiting > Some(0);
-            let all = are_free.then(|| format!(" of {}", thousands(self.concurrency)));
+            let all = self.are_free().then(|| format!(" of {}", thousands(self.concurrency)));
             let running = thousands(self.running);
             parts.push(format!("{running}{} running", all.unwrap_or_default()));
         }
@@ -75,10 +77,18 @@ impl Figures {
         iter::once(figures).chain(below).collect()
     }
 
+    /// Whether messages wait though handlers are free, until a receiver is done with its batch.
+    fn are_free(&self) -> bool {
+        self.running < self.concurrency && self.waiting > Some(0)
+    }
+
     /// What the messages wait for.
     fn awaited(&self) -> Option<String> {
         if let Some((hold, reason)) = self.hold() {
             return Some(hold + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
+        }
+        if self.are_suspects && self.are_free() {
+            return Some("one by one from receive 3 on".to_owned());
         }
         // Between two batches no handler runs for a moment.
         let is_idle = self.running == 0 && self.rate.unwrap_or_default() == 0;
@@ -118,7 +128,19 @@ impl Figures {
     fn queue(&self) -> String {
         self.waiting.map_or_else(
             || self.queue.clone(),
-            |waiting| format!("{} {} waiting", self.queue, thousands(waiting)),
+            |waiting| {
+                let hidden = self.hidden.min(waiting);
+                // While messages are received and settled, the numbers of SQS are too old to compare.
+                let is_idle = self.running == 0 && self.rate.unwrap_or_default() == 0;
+                let hidden =
+                    (hidden > 0 && is_idle).then(|| format!(" ({} hidden)", thousands(hidden)));
+                format!(
+                    "{} {} waiting{}",
+                    self.queue,
+                    thousands(waiting),
+                    hidden.unwrap_or_default()
+                )
+            },
         )
     }
 
@@ -161,7 +183,7 @@ impl Rate {
 /// `503` for `status 503`, and `no copy: too long; 503`: a reason in few words.
 pub(super) fn brief(reason: &str) -> String {
     let reason = reason.strip_prefix("status ").unwrap_or(reason);
-    reason.replacen("; status ", "; ", 1)
+    reason.replacen("; status ", "; ", 1).replacen(": status ", ": ", 1)
 }
 
 /// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.
@@ -189,7 +211,9 @@ mod tests {
             rate: Some(52),
             progress,
             mode: Mode::Requeue,
+            hidden: 0,
             running: 8,
+            are_suspects: false,
             concurrency: 8,
             next_due: Some(Duration::from_secs(9)),
             holds: vec![open(21, "status 503")],
@@ -225,12 +249,17 @@ mod tests {
         assert_eq!(free.lines(64), [narrow]);
         let slow = Figures { concurrency: 10, rate: None, ..free };
         assert_eq!(slow.lines(80)[0], narrow.replace("8 running", "8 of 10 running"));
-        let free = Figures { rate: Some(52), ..slow };
+        let suspects = Figures { are_suspects: true, ..slow };
+        assert_eq!(suspects.lines(80)[1], "one by one from receive 3 on");
+        let free = Figures { rate: Some(52), are_suspects: false, ..suspects };
         let busy = Figures { running: 0, ..free };
         assert!(!busy.lines(80)[0].contains("next due"), "it is between two batches");
         let idle = Figures { rate: Some(0), ..busy };
         let due = "orders 1,204 waiting │ 0/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";
         assert_eq!(idle.lines(80), [due]);
+        let hidden = Figures { hidden: 1_200, ..idle };
+        assert!(hidden.lines(120)[0].starts_with("orders 1,204 waiting (1,200 hidden) │ 0/s"));
+        let idle = Figures { hidden: 0, ..hidden };
         let probing = |running, due| {
             let next_due = Some(Duration::from_secs(due));
             let holds = vec![open(0, "status 503")];

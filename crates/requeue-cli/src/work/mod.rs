@@ -244,17 +244,17 @@ impl Started {
         let ended = view.last(ended);
         view.show_last_messages(self.mode);
         // A redrive of the page makes its messages visible again.
-        view.end_state(ended, self.mode);
-        end.send_replace(true);
-        let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
-        view.waiting(waiting, page.as_mut()).await;
-        let results = page.as_mut().take_output().unwrap_or_default();
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
         let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way];
-        let notes = notes.into_iter().flatten().chain(results);
-        let notes: Vec<String> = notes.collect();
+        let causes = view.causes(self.mode, usize::MAX);
+        let mut notes: Vec<String> = causes.chain(notes.into_iter().flatten()).collect();
+        view.end_state(ended, self.mode, &notes);
+        end.send_replace(true);
+        let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
+        view.waiting(waiting, page.as_mut()).await;
+        notes.extend(page.as_mut().take_output().unwrap_or_default());
         view.end(ended, self.mode, &notes);
         Ok(ExitCode::SUCCESS)
     }

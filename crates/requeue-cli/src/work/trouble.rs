@@ -1,15 +1,18 @@
 //! Trouble of a worker with the target, SQS or credentials, each in one line.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use requeue::printable;
 
-use super::line::seconds;
+use super::line::{brief, seconds};
 use crate::failed_call::is_denied;
 use crate::observe::{
     DownstreamTrouble, NOT_SENT, RareLines, ReceivingTrouble, TOO_LONG, Unsettled,
 };
 use crate::silence::Silence;
+use crate::table::thousands;
 
 /// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
 /// of STS.
@@ -146,6 +149,28 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     )
 }
 
+/// `given up: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
+/// are counted: `and 4 more`. `None` without any.
+pub(super) fn of_causes(
+    what: &str,
+    reasons: &BTreeMap<String, u64>,
+    columns: usize,
+) -> Option<String> {
+    let mut reasons: Vec<_> = reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(**count));
+    let all: u64 = reasons.iter().map(|(_, count)| **count).sum();
+    let named = |most: usize| {
+        let (shown, rest) = reasons.split_at(most.min(reasons.len()));
+        let shown =
+            shown.iter().map(|(why, count)| format!("{} ×{}", brief(why), thousands(**count)));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let left: u64 = rest.iter().map(|(_, count)| **count).sum();
+        let left = if left == 0 { String::new() } else { format!(" and {} more", thousands(left)) };
+        format!("{what}: {shown}{left}")
+    };
+    (all > 0).then(|| fitting([named(3), named(2), named(1)], columns))
+}
+
 /// The first of these lines that fits, or the beginning of the last one.
 pub(super) fn fitting<const N: usize>(lines: [String; N], columns: usize) -> String {
     let lines = lines.map(|line| printable::line(&line).into_owned());
@@ -234,6 +259,22 @@ impl SilenceLog {
 mod tests {
     use super::*;
     use crate::observe::Sqs;
+
+    #[test]
+    fn causes_are_named_by_their_number_as_far_as_there_is_room() {
+        let counts =
+            [("status 401", 25), ("retries-exhausted: status 503", 1_300), ("a", 1), ("b", 1)];
+        let reasons = counts.map(|(why, count)| (why.to_owned(), count)).into();
+        for (columns, line) in [
+            (80, "given up: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
+            (60, "given up: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
+            (58, "given up: retries-exhausted: 503 ×1,300 and 27 more"),
+            (30, "given up: retries-exhausted: …"),
+        ] {
+            assert_eq!(of_causes("given up", &reasons, columns).as_deref(), Some(line));
+        }
+        assert_eq!(of_causes("given up", &BTreeMap::new(), 80), None);
+    }
 
     #[test]
     fn trouble_is_one_line_with_url_cause_count_and_next_try() {

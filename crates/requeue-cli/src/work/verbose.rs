@@ -153,7 +153,7 @@ mod tests {
                     Some("non-retryable: status 400"),
                     None,
                 ),
-                Some("given up (non-retryable: status 400)"),
+                Some("given up (non-retryable: 400)"),
             ),
             (of(Kind::Received, None, None, None), None),
         ] {

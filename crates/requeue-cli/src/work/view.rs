@@ -18,7 +18,7 @@ use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
 use super::trouble::{self, SilenceLog, TargetLog};
 use super::verbose::Lines;
-use crate::observe::{self, Events, Observer, Sqs, TroubleLines};
+use crate::observe::{self, Causes, Counted, Events, Observer, Sqs, TroubleLines};
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::wrapped;
@@ -39,6 +39,7 @@ pub(super) struct View {
     /// The state for the page, if there is one.
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
+    causes: Causes,
 }
 
 impl View {
@@ -46,7 +47,8 @@ impl View {
     pub(super) fn new(screen: Option<Screen>, is_verbose: bool, has_page: bool) -> Self {
         let events = (is_verbose || has_page).then(Events::new);
         let sqs = Sqs::default();
-        let layer = |lines| observe::layer(events.clone(), sqs.clone(), lines);
+        let causes = Causes::default();
+        let layer = |lines| observe::layer(events.clone(), sqs.clone(), causes.clone(), lines);
         match screen.clone() {
             // The lines of the screen say the rest.
             Some(screen) => init_logging_observed(
@@ -62,7 +64,7 @@ impl View {
         let page = has_page.then(watch::Sender::default);
         let lines = events.as_ref().filter(|_| is_verbose);
         let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
-        Self { screen, lines, events, page, observer }
+        Self { screen, lines, events, page, observer, causes }
     }
 
     /// The routes of the page's screen "Live".
@@ -122,8 +124,9 @@ impl View {
         let asking = async {
             // The log does not show the depth.
             if self.screen.is_some() || self.page.is_some() {
+                let held = || not_settled(&started.worker.progress());
                 let done = || self.observer.succeeded();
-                depth.keep_asking(&started.sqs, &started.queue, done).await;
+                depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
         };
         tokio::join!(
@@ -133,12 +136,14 @@ impl View {
         );
     }
 
-    /// The last state for the page. The depth of the queue would be an old one.
-    pub(super) fn end_state(&self, progress: Progress, mode: Mode) {
+    /// The last state for the page, with the notes of the end. The depth of the queue would be an old
+    /// one.
+    pub(super) fn end_state(&self, progress: Progress, mode: Mode, notes: &[String]) {
         if let Some(page) = &self.page {
             page.send_modify(|state| {
                 state.counts = Some(LiveCounts::of(&progress, mode));
                 (state.waiting, state.rate, state.has_ended) = (None, None, true);
+                state.troubles = notes.to_vec();
             });
         }
     }
@@ -210,7 +215,10 @@ impl View {
                 silence_log.note(sqs.endpoint().as_deref(), sqs.silence());
             }
             if let Some(page) = &self.page {
+                let ending =
+                    ending.text(self.in_hand(started)).map(|text| format!("ending: {text}"));
                 let troubles = self.troubles(started, &holds, usize::MAX);
+                let troubles = ending.into_iter().chain(troubles).collect();
                 page.send_replace(state(started, figures, troubles, stop));
             }
         }
@@ -227,8 +235,19 @@ impl View {
         let columns = screen::columns();
         let mut lines = figures.lines(columns);
         lines.extend(ending.line(self.in_hand(started), columns));
+        lines.extend(self.causes(started.mode, columns));
         lines.extend(self.troubles(started, holds, columns));
         screen.draw(lines);
+    }
+
+    /// Why messages were given up and retried since the start.
+    pub(super) fn causes(&self, mode: Mode, columns: usize) -> impl Iterator<Item = String> {
+        let Counted { given_up, retried } = self.causes.counted();
+        let given_up_as = if mode == Mode::Report { "failed" } else { "given up" };
+        let lines = [(given_up_as, given_up), ("retried", retried)];
+        lines
+            .into_iter()
+            .filter_map(move |(what, reasons)| trouble::of_causes(what, &reasons, columns))
     }
 
     fn in_hand(&self, started: &Started) -> InHand {
@@ -259,10 +278,12 @@ impl View {
         Figures {
             queue: started.queue.name().to_owned(),
             waiting: depth.waiting(in_hand, self.observer.succeeded()),
+            hidden: depth.hidden(),
             rate,
             progress,
             mode: started.mode,
             running: self.observer.running(),
+            are_suspects: self.observer.runs_suspects(),
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
             holds: holds.iter().map(figure).collect(),

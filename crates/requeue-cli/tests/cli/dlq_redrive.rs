@@ -1,8 +1,9 @@
 //! `requeue dlq redrive`: getting back what lies in a dead-letter queue.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use requeue::Clock;
 use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageView};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -171,7 +172,8 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
 async fn a_copy_that_comes_too_soon_to_be_taken_for_a_redrive_starts_afresh() {
     let world = World::filled_with("direct", "orders", &[]).await;
     let ours = |n: u64, ago: u64, redrives: u64| {
-        let sent = jiff::Timestamp::try_from(SystemTime::now() - Duration::from_secs(ago)).unwrap();
+        let sent =
+            jiff::Timestamp::try_from(Clock::system().now() - Duration::from_secs(ago)).unwrap();
         let dead = json!({ "class": "quota", "reason": "retries-exhausted" });
         let state = json!({ "v": 1, "redrives": redrives, "deadLetter": dead });
         let ours = json!({ "n": n, "retryCount": 2, "originalMessageId": "m", "retryTimestamp": sent.to_string(), "retryState": state });

@@ -236,6 +236,15 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
         (&json!(bills.to_string()), &Value::Null)
     );
 
+    // What names no queue may belong to either of the two.
+    world.send_dead("{}").await;
+    let plan = world.run(&["redrive", "--dry-run", "--source-queue-url", &world.url(bills)]).await;
+    let words = "1 message of these names no source queue: --source-queue decides\n";
+    assert!(plan.stdout.contains(words), "{plan:?}");
+    let run =
+        world.run(&["redrive", "--yes", "--source-queue-url", &world.url(&world.queue)]).await;
+    assert!(run.stdout.contains(words), "{run:?}");
+
     // Nothing is sent where a message wishes, be it even a queue that could be meant.
     let forged = |source: &str| {
         let state = json!({ "v": 1, "source": source });
@@ -258,7 +267,7 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let run = world.run(&["redrive", "--yes", "--source-queue-url", &world.url(bills)]).await;
     assert_eq!(
         (run.status, shared.counts()),
-        (1, (2, 5, 2)),
+        (1, (2, 6, 2)),
         "the bill, and what claims to be one: {run:?}"
     );
 }

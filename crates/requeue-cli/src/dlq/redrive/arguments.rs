@@ -26,9 +26,10 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                bodies then have the same originalMessageId, which is the handler's \
                                idempotency key.\n\n\
                                A redriven message starts afresh in Requeue, with all its retries \
-                               and all its time, up to its tenth redrive. Within two minutes of \
-                               its last attempt it does so only in the mode direct, and in the \
-                               mode annotate if it is received less than 9 s after its redrive. \
+                               and all its time, up to its tenth redrive. A message that SQS \
+                               moves within two minutes of its last attempt does so only in the \
+                               mode annotate, if it is received less than 9 s after that; a copy \
+                               does so at any time. \
                                With --fresh-budget it always starts afresh: the copy is the \
                                message as first delivered, with its originalMessageId. Messages \
                                that arrive here during the copying stay here.\n\n\

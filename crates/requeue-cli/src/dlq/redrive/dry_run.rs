@@ -53,10 +53,12 @@ pub(super) struct PlannedRoutes {
     without_source: u64,
 }
 
-/// The line about messages whose source `--source-queue` decides.
+/// The line about messages that may belong to another queue than that of `--source-queue`.
 pub(super) fn without_source(count: u64) -> Option<String> {
-    let all = messages(count);
-    (count > 0).then(|| format!("{all} of these name no source queue: --source-queue decides"))
+    let verb = if count == 1 { "names" } else { "name" };
+    (count > 0).then(|| {
+        format!("{} of these {verb} no source queue: --source-queue decides", messages(count))
+    })
 }
 
 /// A move task and messages that were sent here.

@@ -19,6 +19,8 @@ pub(crate) struct RedriveRoute {
     to: Option<QueueArn>,
     /// The only queue whose messages are redriven, if --source-queue names one.
     chosen: Option<QueueArn>,
+    /// Whether other queues have this dead-letter queue too, beside the chosen one.
+    is_shared: bool,
     /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
     /// knows the source only of messages that it moved itself.
     strays: Result<QueueArn, String>,
@@ -141,12 +143,17 @@ impl RedriveRoute {
                 ))
             }
         };
+        // Without the permission to ask, a choice counts as that of the only source queue.
+        let is_shared = match source {
+            Some(_) => sqs.sources(&queue.arn).await.is_ok_and(|sources| sources.len() > 1),
+            None => false,
+        };
         // SQS runs move tasks only for queues that are a dead-letter queue.
         let by_move_task = !has_to_copy && !sources.is_empty();
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
         let (chosen, fresh_budget) = (source.clone(), arguments.fresh_budget);
-        Ok(Self { to, chosen, strays, by_move_task, fresh_budget, prefix })
+        Ok(Self { to, chosen, is_shared, strays, by_move_task, fresh_budget, prefix })
     }
 
     /// The destination of the move task; `None` means the source queue of each message.
@@ -180,9 +187,9 @@ impl RedriveRoute {
         }
     }
 
-    /// Whether this message goes to the chosen source queue only because that one was chosen.
+    /// Whether this message may belong to another queue than the chosen one: its source is not known.
     pub(crate) fn decides_for(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
-        self.chosen.is_some()
+        self.is_shared
             && letter.record.dead_letter_source.is_none()
             && claimed_source(letter, dead).is_none()
     }

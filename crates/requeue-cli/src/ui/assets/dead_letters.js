@@ -107,7 +107,9 @@ class Screen {
     try {
       await send(`${ROOT}/${action}`);
     } catch (error) {
-      this.result.replaceChildren(problem(error.message));
+      // The results stay: without the command nobody else has them.
+      this.result.querySelector(":scope > .problem")?.remove();
+      this.result.prepend(problem(error.message));
       return;
     }
     this.isMine = true;
@@ -162,7 +164,7 @@ class Screen {
     if (!snapshot.isComplete) {
       const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
       if (snapshot.isStopped) this.list.append(h("p", { class: "warning" }, `The look was stopped. ${missed}`));
-      else this.list.append(h("p", { class: "warning" }, `${missed} They are hidden by another reader, or by a look or a redrive that could not make them visible again. Look again when their visibility timeout is over; or redrive or discard some first, if there are many.`));
+      else this.list.append(h("p", { class: "warning" }, `${missed} They are hidden by another reader, or by a look, a redrive or a discard that could not make them visible again. Look again when their visibility timeout is over${snapshot.count > 0 ? "; or redrive or discard some first, if there are many" : ""}.`));
     }
     if (snapshot.count === 0) {
       this.list.append(h("p", { class: "empty" }, snapshot.isStopped ? "No message was looked at." : "The queue has no visible message."));

@@ -29,7 +29,8 @@ export function follow(root, path, ended) {
       }
     },
   }, "Stop");
-  root.replaceChildren(h("section", { class: "job", tabindex: "-1", "aria-label": "Running job" }, step, h("div", { class: "bar" }, bar, counts, stop)));
+  const fate = h("p", { class: "warning", role: "alert", hidden: true });
+  root.replaceChildren(h("section", { class: "job", tabindex: "-1", "aria-label": "Running job" }, step, h("div", { class: "bar" }, bar, counts, stop), fate));
   announce("The work has begun.");
   let timer;
   let isWatched = true;
@@ -37,17 +38,24 @@ export function follow(root, path, ended) {
   // The last counts, and the time since which there are none.
   let told = "";
   let lost = null;
+  // What an end of the command leaves at once, by its last response.
+  let ifKilled = null;
   const look = async () => {
     let job;
     try {
       job = await read(path);
     } catch {
-      stop.ariaDisabled = "true";
+      stop.hidden = true;
+      if (ifKilled) fate.textContent = `If the command has ended: ${ifKilled}. Look again after that.`;
+      fate.hidden = !ifKilled;
       counts.textContent = [told, `since ${lost ??= time(Date.now())} UTC the server does not respond`].filter(Boolean).join("; ");
       if (isWatched) timer = setTimeout(look, 4 * INTERVAL);
       return;
     }
     if (!isWatched) return;
+    ifKilled = job?.ifKilled;
+    stop.hidden = false;
+    fate.hidden = true;
     if (!job || !job.isRunning) {
       isWatched = false;
       ended(job);

@@ -160,7 +160,7 @@ class Screen {
     const isReport = typeof counts?.left === "number";
     const figures = [
       ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
-      ["done", counts?.done], ...(isReport ? [["failures left to SQS", counts.left], ["on their last receive", counts.dead]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
+      ["done", counts?.done], ["not confirmed as deleted", counts?.notDeleted || null], ...(isReport ? [["failures left to SQS", counts.left], ["on their last receive", counts.dead]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));

@@ -62,7 +62,7 @@ export function selectionBar(root, queue, act) {
         "The command first writes the messages to a new file in the directory where it was started. The result names the file.",
         "The file, or an export, can bring the messages back, with requeue dlq import.",
       ],
-      action: "Delete",
+      action: `Delete ${count(messages, "message")}`,
       kind: "danger",
       accept: () => act("discard", selection),
     });

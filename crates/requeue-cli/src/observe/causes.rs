@@ -1,0 +1,38 @@
+//! Why messages are retried and given up, counted by reason.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::event::{Event, Kind};
+
+/// Reasons that are counted by themselves. A service may invent codes.
+const MAX_REASONS: usize = 100;
+const OTHERS: &str = "other reasons";
+
+/// The counts since the start; its clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Causes(Arc<Mutex<Counted>>);
+
+#[derive(Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) given_up: BTreeMap<String, u64>,
+    pub(crate) retried: BTreeMap<String, u64>,
+}
+
+impl Causes {
+    pub(super) fn note(&self, event: &Event) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reasons = match event.kind {
+            Kind::GivenUp => &mut counted.given_up,
+            Kind::Requeued => &mut counted.retried,
+            _ => return,
+        };
+        let reason = event.reason.as_deref().unwrap_or("no reason given");
+        let is_known = reasons.contains_key(reason) || reasons.len() < MAX_REASONS;
+        *reasons.entry(if is_known { reason } else { OTHERS }.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
