@@ -84,6 +84,11 @@ pub(crate) fn text(text: &str) -> Result<(), crate::Error> {
     Ok(write(&printable::text(text))?)
 }
 
+/// The same. On a terminal the words of a long line go on below.
+pub(crate) fn words(text: &str) -> Result<(), crate::Error> {
+    Ok(write(&wrapped(&printable::text(text), columns(io::stdout())))?)
+}
+
 pub(crate) fn line(line: impl fmt::Display) -> Result<(), crate::Error> {
     text(&format!("{line}\n"))
 }
@@ -103,7 +108,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), crate::Error> {
 pub(crate) fn result(lines: &str, value: Option<&impl Serialize>) -> Result<(), crate::Error> {
     let told = match value {
         Some(value) => json(value),
-        None => write(&wrapped(&printable::text(lines), columns(io::stdout()))).map_err(Into::into),
+        None => words(lines),
     };
     told.inspect_err(|_| note(lines.trim_end()))
 }

@@ -1,5 +1,6 @@
 //! Tables, numbers and durations for human readers. A table is as wide as the terminal. It breaks no
-//! word, so no id; if its columns do not fit, each row becomes lines `name  value`.
+//! word, so no id; if its columns do not fit, it leaves out those that are marked so, and if that is
+//! not enough, each row becomes lines `name  value`.
 
 use std::io::{stderr, stdout};
 use std::iter::repeat_n;
@@ -31,6 +32,8 @@ pub(crate) enum Head {
 pub(crate) struct Rows {
     heads: Vec<Head>,
     rows: Vec<Vec<String>>,
+    /// The columns to leave out if there is no room, the first one first.
+    spare: &'static [usize],
 }
 
 impl Head {
@@ -47,7 +50,12 @@ impl Head {
 
 impl Rows {
     pub(crate) fn under(heads: impl IntoIterator<Item = Head>) -> Self {
-        Self { heads: heads.into_iter().collect(), rows: Vec::new() }
+        Self { heads: heads.into_iter().collect(), rows: Vec::new(), spare: &[] }
+    }
+
+    /// Leaves these columns out where the table would have no room, the first one first.
+    pub(crate) fn sparing(self, spare: &'static [usize]) -> Self {
+        Self { spare, ..self }
     }
 
     pub(crate) fn add(&mut self, row: impl IntoIterator<Item = String>) {
@@ -67,7 +75,20 @@ impl Rows {
     /// `None` is no terminal: the table is as wide as its cells.
     fn within(&self, columns: Option<usize>) -> String {
         let columns = columns.unwrap_or(usize::MAX);
-        self.widths(columns).map_or_else(|| self.stacked(columns), |widths| self.table(&widths))
+        let table = (0..=self.spare.len()).find_map(|count| {
+            let rows = self.without(&self.spare[..count]);
+            rows.widths(columns).map(|widths| rows.table(&widths))
+        });
+        table.unwrap_or_else(|| self.stacked(columns))
+    }
+
+    fn without(&self, spare: &[usize]) -> Self {
+        fn kept<T: Clone>(all: &[T], spare: &[usize]) -> Vec<T> {
+            let kept = all.iter().enumerate().filter(|(at, _)| !spare.contains(at));
+            kept.map(|(_, one)| one.clone()).collect()
+        }
+        let rows = self.rows.iter().map(|row| kept(row, spare)).collect();
+        Self { heads: kept(&self.heads, spare), rows, spare: &[] }
     }
 
     /// The widths of the columns, if they fit.
@@ -355,6 +376,11 @@ mod tests {
             "example   0f8c2a4e-9b1d-4c3e-8f7a-5d6e7f809112",
         ];
         is_shown(&rows().within(Some(66)), &stacked);
+        let sparing = rows().sparing(&[1]);
+        is_shown(&sparing.within(Some(80)), &whole);
+        let spared =
+            [" messages   failure", "   12,000   no such account in the ledger", "        3"];
+        is_shown(&sparing.within(Some(66)), &spared);
     }
 
     #[test]

@@ -175,9 +175,16 @@ async fn export(
         .into());
     }
     if !(arguments.dry_run || is_complete && is_released) {
-        return Err("the export would not be complete, so nothing was written and nothing was \
-                    deleted; choose fewer messages with --limit, or run this again"
-            .into());
+        let remedy = if exported.ids.is_empty() {
+            "run this again when they are visible"
+        } else {
+            "choose fewer messages with --limit, or run this again"
+        };
+        return Err(format!(
+            "the export would not be complete, so nothing was written and nothing was deleted; \
+             {remedy}"
+        )
+        .into());
     }
     if let Some(file) = file.filter(|_| !exported.ids.is_empty()) {
         file.finish(false)?;

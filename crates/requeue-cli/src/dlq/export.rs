@@ -82,6 +82,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let is_complete = told?;
+    if written == 0 && !is_complete && matches!(target, Target::Beside { .. }) {
+        return Err("no message was reached, so no file was written".into());
+    }
     target.finish(arguments.force)?;
     note(&format!("{} written; nothing was deleted", messages(written)));
     if unreadable > 0 {

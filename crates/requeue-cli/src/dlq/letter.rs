@@ -87,7 +87,8 @@ pub(crate) struct Filter {
     /// Only messages given up for this reason, as `list` shows it. May be given several times.
     #[arg(long, help_heading = "Which messages", value_parser = reasons())]
     reason: Vec<String>,
-    /// Only messages whose failure has this text, as `list` shows it. May be given several times.
+    /// Only messages whose failure has this text, as `list` shows it, upper and lower case included.
+    /// May be given several times.
     #[arg(long, help_heading = "Which messages", value_name = "TEXT")]
     detail: Vec<String>,
     /// Only messages whose failure has this code of the downstream service, as in `status 422:

@@ -223,7 +223,8 @@ impl DeadLetterGroups {
         ];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let shown = if has_details { heads.len() } else { heads.len() - 1 };
-        let mut rows = Rows::under(heads.into_iter().take(shown));
+        // The example, and then the time.
+        let mut rows = Rows::under(heads.into_iter().take(shown)).sparing(&[4, 3]);
         for ((class, reason, _), group) in self.sorted() {
             let row = [
                 thousands(group.count),
@@ -265,8 +266,8 @@ impl DeadLetterGroups {
             // place.
             let mode = if queue.is_fifo() { "not direct" } else { "redrive" };
             note(&format!(
-                "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, or SQS moved the messages \
-                 before Requeue could note one",
+                "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, SQS moved the messages before \
+                 Requeue could note one, or another program sent them",
                 messages(silent)
             ));
         }

@@ -41,7 +41,7 @@ pub(super) fn of_target(
     let what = if *has_other_causes {
         format!("{calls} calls without a response, last: {cause}")
     } else {
-        format!("{cause} ×{calls}")
+        format!("{cause} ×{}", thousands(*calls))
     };
     let next = match next_try {
         // Its time has come, but no message calls yet.
@@ -63,7 +63,7 @@ pub(super) fn of_receiving(
     let ReceivingTrouble { endpoint, code, failures, next_try } = trouble;
     if is_denied(code) {
         let denied = "SQS refuses sqs:ReceiveMessage";
-        let counted = format!(": {code} ×{failures}");
+        let counted = format!(": {code} ×{}", thousands(*failures));
         let next = next(Some(*next_try), silent);
         return fitting(
             [
@@ -76,7 +76,7 @@ pub(super) fn of_receiving(
     }
     let what =
         if OF_CREDENTIALS.contains(&code.as_str()) { "AWS credentials for SQS" } else { "SQS" };
-    let rest = format!(": {code} ×{failures}{}", next(Some(*next_try), silent));
+    let rest = format!(": {code} ×{}{}", thousands(*failures), next(Some(*next_try), silent));
     fitting([format!("{what} {endpoint}{rest}"), format!("{what}{rest}")], columns)
 }
 
@@ -96,7 +96,7 @@ pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usiz
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
     if code == TOO_LONG {
-        let no_room = format!("no room for the retry fields ×{messages}");
+        let no_room = format!("no room for the retry fields ×{}", thousands(*messages));
         let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
         return fitting(
             [
@@ -109,7 +109,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         );
     }
     if code == NOT_SENT {
-        let not_sent = format!("copies not sent ×{messages}");
+        let not_sent = format!("copies not sent ×{}", thousands(*messages));
         let why = "sends wait up to 30 s after one without a response";
         return fitting(
             [
@@ -121,7 +121,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
             columns,
         );
     }
-    let counted = format!(": {code} ×{messages}");
+    let counted = format!(": {code} ×{}", thousands(*messages));
     let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
     let (long, short) = match action {
         Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),

@@ -27,7 +27,7 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                idempotency key.\n\n\
                                A redriven message starts afresh in Requeue, with all its retries \
                                and all its time, up to its tenth redrive. A message that SQS \
-                               moves within two minutes of its last attempt does so only in the \
+                               moves within three minutes of its last attempt may do so only in the \
                                mode annotate, if it is received less than 9 s after that; a copy \
                                does so at any time. \
                                With --fresh-budget it always starts afresh: the copy is the \

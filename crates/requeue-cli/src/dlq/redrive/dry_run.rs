@@ -88,8 +88,8 @@ impl PlannedRoutes {
         }
         if self.moved_too_soon > 0 {
             lines.push(format!(
-                "{} failed less than three minutes ago, and may come back without a call: wait, or add \
-                 --fresh-budget",
+                "{} failed less than three minutes ago, and may come back without a call: wait, or \
+                 redrive them with --copy",
                 messages(self.moved_too_soon)
             ));
         }
@@ -157,7 +157,7 @@ pub(crate) async fn run(
     if arguments.json {
         output::json(&plan.json(dead_letters))?;
     } else {
-        output::text(&plan.text(route))?;
+        output::words(&plan.text(route))?;
         plan.groups.tell(&dead_letters.queue.arn);
     }
     if plan.is_complete && arguments.filter.is_set() {
@@ -274,7 +274,7 @@ fn text(
 ) -> String {
     let mut lines = Vec::new();
     if groups.count() > 0 {
-        lines.push(format!("{}\n", groups.text()));
+        lines.push(format!("{}\n", groups.text().trim_end()));
     }
     if routes.to_move > 0 {
         let to = route.moves_to().map_or("their source queues", QueueArn::name);

@@ -109,6 +109,10 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     .into())
 }
 
+/// What a plan would have counted.
+const MOVED_UNSEEN: &str = "SQS moved the messages as they are: one that failed less than three \
+                            minutes ago may come back without a call; --copy redrives such messages";
+
 async fn carry_out(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -133,6 +137,10 @@ async fn carry_out(
                     Ok(unseen) => {
                         redrive.is_complete = unseen.is_empty();
                         redrive.unseen = unseen;
+                        // Without a plan, nobody has seen the messages.
+                        if redrive.planned.is_none() && redrive.moved > 0 {
+                            note(MOVED_UNSEEN);
+                        }
                     }
                     Err(error) => failure = Some(error),
                 }

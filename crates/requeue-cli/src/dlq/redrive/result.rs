@@ -101,7 +101,8 @@ impl RedriveResult {
             0 => {}
             left => {
                 let about = if copies.beyond_limit > 0 { "about " } else { "" };
-                line(format!("{about}{} left here, not chosen", messages(left)));
+                let so_far = if self.remaining.is_some() { "so far " } else { "" };
+                line(format!("{about}{} {so_far}left here, not chosen", messages(left)));
             }
         }
         if copies.newcomers > 0 {
