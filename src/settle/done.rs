@@ -49,7 +49,7 @@ impl AddAssign for Deleted {
 
 impl<Q: Queue> Settler<Q> {
     /// Deletes messages as they come, several chunks at once, until no more do. `not_deleted` is
-    /// called at once with each message that was not.
+    /// called at once with each message that was not, or may not be.
     pub(crate) async fn delete_done(
         &self,
         done: impl Stream<Item = Arc<Delivery>>,
@@ -62,11 +62,20 @@ impl<Q: Queue> Settler<Q> {
         let deleting = |queue: Arc<QueueArn>, entries: Vec<ToDelete>| {
             let deleting = async move {
                 let handles: Vec<&str> = entries.iter().map(ToDelete::handle).collect();
+                // SQS confirms a delete by the handle of an earlier receive, which deletes nothing.
+                let lapsed: Vec<bool> =
+                    entries.iter().map(|entry| self.has_lapsed(&entry.delivery)).collect();
                 let responses = self.delete_handles(&queue, &handles, deadline).await;
-                let failed =
-                    entries.iter().zip(responses).filter(|(_, response)| response.is_err());
-                let failed = failed.map(|(entry, _)| Arc::clone(&entry.delivery));
-                failed.inspect(|delivery| not_deleted(delivery)).collect::<Vec<_>>()
+                let mut failed = Vec::new();
+                for ((entry, response), has_lapsed) in entries.iter().zip(responses).zip(lapsed) {
+                    if response.is_err() {
+                        failed.push(Arc::clone(&entry.delivery));
+                    }
+                    if response.is_err() || has_lapsed {
+                        not_deleted(&entry.delivery);
+                    }
+                }
+                failed
             };
             // Boxed as in settling.
             deleting.boxed()

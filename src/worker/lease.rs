@@ -30,6 +30,18 @@ const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// exceed it.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
+/// A message that was received.
+pub(super) struct InHand {
+    pub(super) id: Option<String>,
+    pub(super) handle: String,
+}
+
+impl InHand {
+    pub(super) fn of(record: &Record) -> Option<Self> {
+        Some(Self { id: record.message_id.clone(), handle: record.receipt_handle.clone()? })
+    }
+}
+
 /// A queue, and its messages that are in hand.
 pub(super) struct Leased<Q> {
     queue: Arc<Q>,
@@ -55,14 +67,13 @@ impl<Q: Queue> Leased<Q> {
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
-        handles: Vec<String>,
+        received: Vec<InHand>,
         visibility: Duration,
         asked: Instant,
         work: impl Future<Output = T>,
     ) -> T {
         let until = hidden_until(asked, visibility);
-        self.leases.hands().held.extend(handles.iter().map(|handle| (handle.clone(), until)));
-        let batch = Batch { leases: &self.leases, handles };
+        let batch = self.leases.take(received, until, asked);
         tokio::select! {
             biased;
             done = work => done,
@@ -144,6 +155,8 @@ struct Hands {
     held: HashMap<String, Instant>,
     /// The messages in a call that extends.
     extending: HashSet<String>,
+    /// The ids of all messages that are worked on, once for each receive.
+    ids: Vec<String>,
 }
 
 impl Hands {
@@ -188,6 +201,22 @@ impl Leases {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes messages in hand, hidden until then. A message whose earlier receive is still worked on
+    /// has lapsed there, and counts as lapsed here too: its handler may run.
+    fn take(&self, received: Vec<InHand>, until: Instant, asked: Instant) -> Batch<'_> {
+        let mut hands = self.hands();
+        for InHand { id, handle } in &received {
+            let is_worked_on = id.as_ref().is_some_and(|id| hands.ids.contains(id));
+            hands.held.insert(handle.clone(), if is_worked_on { asked } else { until });
+        }
+        let (ids, handles) = received.into_iter().map(|one| (one.id, one.handle)).unzip();
+        let ids: Vec<Option<String>> = ids;
+        let ids: Vec<String> = ids.into_iter().flatten().collect();
+        hands.ids.extend(ids.iter().cloned());
+        drop(hands);
+        Batch { leases: self, handles, ids }
+    }
+
     /// The messages that are still held, and are now to be extended. Another receiver may have a
     /// lapsed message, so it is not extended.
     fn begin(&self, handles: &[String]) -> Vec<String> {
@@ -219,11 +248,19 @@ fn hidden_until(from: Instant, visibility: Duration) -> Instant {
 struct Batch<'a> {
     leases: &'a Leases,
     handles: Vec<String>,
+    ids: Vec<String>,
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        self.leases.hands().let_go(self.handles.iter().map(String::as_str));
+        let mut hands = self.leases.hands();
+        hands.let_go(self.handles.iter().map(String::as_str));
+        for id in &self.ids {
+            if let Some(at) = hands.ids.iter().position(|other| other == id) {
+                hands.ids.swap_remove(at);
+            }
+        }
+        drop(hands);
         self.leases.end(&self.handles);
     }
 }

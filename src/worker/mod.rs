@@ -28,7 +28,7 @@ mod lease;
 mod progress;
 
 pub use check::StartError;
-use lease::Leased;
+use lease::{InHand, Leased};
 use poll::{PAUSE, ReceiveFailures, Trouble, Undeleted};
 pub use progress::{Progress, ScopeHold};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
@@ -352,10 +352,10 @@ where
             after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).received +=
             u64::from(messages);
-        let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
+        let in_hand = records.iter().filter_map(InHand::of).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, deletes) =
-            self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
+            self.leased.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         if deletes.deleted.failed > 0 {
             tracing::warn!(

@@ -577,6 +577,21 @@ async fn what_cannot_be_deleted_while_a_neighbour_works_is_counted() {
     assert_eq!((progress.completed, progress.not_deleted), (2, 0), "{progress:?}");
 }
 
+/// Its receivers get it again and again while its handler still runs, and SQS confirms a delete by the
+/// first receive, which deletes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_not_extended_is_handled_once_by_its_worker() {
+    let world = with_visibility("orders", "4");
+    world.send_numbered(10).await;
+    world.faults_of(VISIBILITY_CHANGE, |_| Fault::refuse(403, "AccessDenied"));
+    let script = Script::new(|_| Act::work(secs(9)));
+    let mut settings = draining();
+    settings.receivers = Some(3);
+    let worker = start(&world, script.clone(), settings).await;
+    timeout(secs(1_000), worker.run(pending())).await.expect("the queue becomes empty");
+    assert_eq!((script.calls().len(), world.dead().len()), (10, 0));
+}
+
 /// Without the permission to delete, each message would be done again on each of its receives.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_may_not_delete_does_each_message_once_and_slows_down() {

@@ -53,10 +53,9 @@ impl Book {
             let Some(message) = invocation.handles.get(*handle) else { continue };
             let is_confirmed =
                 answer.as_ref().is_ok_and(|all| all.get(at).is_some_and(Result::is_ok));
-            if is_confirmed {
-                life.undeleted.0.remove(message);
-            } else if let Some(tries) = life.undeleted.0.get_mut(message) {
-                tries.failed += 1;
+            // A confirmation of a handle of an earlier receive deletes nothing.
+            if let Some(tries) = life.undeleted.0.get_mut(message) {
+                tries.failed = if is_confirmed { 0 } else { tries.failed + 1 };
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Head {
 /// Rows under heads.
 pub(crate) struct Rows {
     heads: Vec<Head>,
-    rows: Vec<Vec<String>>,
+    lines: Vec<Vec<String>>,
     /// The columns to leave out if there is no room, the first one first.
     spare: &'static [usize],
 }
@@ -50,7 +50,7 @@ impl Head {
 
 impl Rows {
     pub(crate) fn under(heads: impl IntoIterator<Item = Head>) -> Self {
-        Self { heads: heads.into_iter().collect(), rows: Vec::new(), spare: &[] }
+        Self { heads: heads.into_iter().collect(), lines: Vec::new(), spare: &[] }
     }
 
     /// Leaves these columns out where the table would have no room, the first one first.
@@ -59,7 +59,7 @@ impl Rows {
     }
 
     pub(crate) fn add(&mut self, row: impl IntoIterator<Item = String>) {
-        self.rows.push(row.into_iter().collect());
+        self.lines.push(row.into_iter().collect());
     }
 
     /// For the standard output.
@@ -87,8 +87,8 @@ impl Rows {
             let kept = all.iter().enumerate().filter(|(at, _)| !spare.contains(at));
             kept.map(|(_, one)| one.clone()).collect()
         }
-        let rows = self.rows.iter().map(|row| kept(row, spare)).collect();
-        Self { heads: kept(&self.heads, spare), rows, spare: &[] }
+        let lines = self.lines.iter().map(|row| kept(row, spare)).collect();
+        Self { heads: kept(&self.heads, spare), lines, spare: &[] }
     }
 
     /// The widths of the columns, if they fit.
@@ -111,7 +111,7 @@ impl Rows {
     }
 
     fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
-        self.rows.iter().filter_map(move |row| row.get(column)).map(String::as_str)
+        self.lines.iter().filter_map(move |row| row.get(column)).map(String::as_str)
     }
 
     fn whole(&self, column: usize) -> usize {
@@ -144,7 +144,7 @@ impl Rows {
     fn table(&self, widths: &[usize]) -> String {
         let heads: Vec<&str> = self.heads.iter().map(|head| head.text()).collect();
         let line = "─".repeat(MARGIN + widths.iter().sum::<usize>() + GAP * (widths.len() - 1));
-        let rows = self.rows.iter().map(|row| {
+        let rows = self.lines.iter().map(|row| {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
             self.row(&cells, widths)
         });
@@ -179,7 +179,7 @@ impl Rows {
         let names = usize::from(self.heads.first().is_some_and(|head| head.text().is_empty()));
         let heads = &self.heads[names..];
         let width = heads.iter().map(|head| head.text().width()).max().unwrap_or_default();
-        let rows = self.rows.iter().map(|row| {
+        let rows = self.lines.iter().map(|row| {
             let name = row[..names].iter().map(|name| format!("{name}\n"));
             let lines = heads.iter().zip(&row[names..]).filter(|(_, cell)| !cell.is_empty());
             let lines = lines.map(|(head, cell)| {

@@ -267,7 +267,8 @@ impl DeadLetterGroups {
             let mode = if queue.is_fifo() { "not direct" } else { "redrive" };
             note(&format!(
                 "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, SQS moved the messages before \
-                 Requeue could note one, or another program sent them",
+                 Requeue could note one, another program sent them, or they are done and could not be \
+                 deleted",
                 messages(silent)
             ));
         }

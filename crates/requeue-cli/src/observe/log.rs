@@ -186,7 +186,8 @@ pub(crate) fn layer(
             && *metadata.level() <= Level::INFO
             && metadata.target().starts_with("requeue")
     });
-    LogLayer { events, sqs, causes, lines, rare: Mutex::default() }.with_filter(of_requeue)
+    LogLayer { events, sqs, causes, lines, rare: Mutex::default(), extending: Mutex::default() }
+        .with_filter(of_requeue)
 }
 
 struct LogLayer {
@@ -196,6 +197,8 @@ struct LogLayer {
     lines: TroubleLines,
     /// The lines about failing receives.
     rare: Mutex<RareLines>,
+    /// Those about messages that are not extended.
+    extending: Mutex<RareLines>,
 }
 
 impl Layer<Registry> for LogLayer {
@@ -209,6 +212,9 @@ impl Layer<Registry> for LogLayer {
         }
         if target.ends_with("::worker") && *event.metadata().level() == Level::WARN {
             return self.not_deleted(event);
+        }
+        if target.ends_with("::lease") {
+            return self.not_extended(event);
         }
         if !target.ends_with("::poll") {
             return true;
@@ -249,6 +255,13 @@ impl LogLayer {
         false
     }
 
+    /// Notes messages whose visibility was not extended, which happens again and again.
+    fn not_extended(&self, event: &tracing::Event<'_>) -> bool {
+        let line = LogLine::of(event);
+        self.sqs.not_settled(line.code.as_deref(), None, line.messages.unwrap_or(1));
+        self.lines == TroubleLines::Rare && lock(&self.extending).is_due()
+    }
+
     /// Notes messages that are done and not deleted. The terminal has one line for all of them.
     fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
         let line = LogLine::of(event);
@@ -261,15 +274,19 @@ impl LogLayer {
 
     fn on(&self, line: &LogLine) {
         let Some(event) = line.event(self.sqs.max_receives()) else { return };
-        self.causes.note(&event);
+        self.causes.note(&event, line.undone().is_some());
         if let Some(events) = &self.events {
             events.publish(event);
         }
     }
 
     fn rare(&self) -> MutexGuard<'_, RareLines> {
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rare)
     }
+}
+
+fn lock(lines: &Mutex<RareLines>) -> MutexGuard<'_, RareLines> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogLine {

@@ -60,7 +60,7 @@ impl<Q> ObservedQueue<Q> {
         });
     }
 
-    /// Notes a failed request. An unsettled message tells its code, but not the request.
+    /// Notes a response. An unsettled message tells the code of a failed request, but not the request.
     fn note(
         &self,
         queue: &QueueArn,
@@ -73,6 +73,9 @@ impl<Q> ObservedQueue<Q> {
             }
             Err(error) => Some(&error.code),
         };
+        if code.is_none() {
+            self.observer.sqs().carried_out(action);
+        }
         if let Some(code) = code
             && self.observer.sqs().refused(action, queue.name(), code)
         {

@@ -8,6 +8,7 @@ use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
+use crate::failed_call::is_denied;
 use crate::silence::{Request, Requests, Silence};
 
 /// The lines about such messages at once.
@@ -52,6 +53,12 @@ pub(crate) struct Unsettled {
     /// The beginning of the id of the last one, if it is known.
     pub(crate) last_id: Option<String>,
     last: Instant,
+}
+
+impl Unsettled {
+    fn is_told(&self) -> bool {
+        self.last.elapsed() < TOLD || is_denied(&self.code)
+    }
 }
 
 /// A request of settling that failed.
@@ -150,7 +157,7 @@ impl Sqs {
         let code = code.or(request.map(|request| request.code.as_str()));
         let code = code.unwrap_or("no confirmation").to_owned();
         let is_same = |one: &Unsettled| (one.action, &one.code) == (action, &code);
-        state.unsettled.retain(|one| one.last.elapsed() < TOLD);
+        state.unsettled.retain(Unsettled::is_told);
         let before = state.unsettled.iter().position(is_same);
         let before = before.map_or(0, |at| state.unsettled.remove(at).messages);
         let messages = messages.saturating_add(before);
@@ -159,6 +166,11 @@ impl Sqs {
             state.unsettled.remove(0);
         }
         state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
+    }
+
+    /// SQS has carried out requests for this action. A missing permission is told until then.
+    pub(super) fn carried_out(&self, action: &'static str) {
+        self.lock().unsettled.retain(|one| one.action != Some(action) || !is_denied(&one.code));
     }
 
     pub(super) fn copy_in_doubt(&self) {
@@ -173,7 +185,7 @@ impl Sqs {
     /// The messages that were not settled lately.
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
         let state = self.lock();
-        state.unsettled.iter().filter(|one| one.last.elapsed() < TOLD).cloned().collect()
+        state.unsettled.iter().filter(|one| one.is_told()).cloned().collect()
     }
 
     /// The trouble with receiving. Since the next receive may wait for messages, it is also over when

@@ -97,19 +97,21 @@ impl Figures {
     }
 
     fn counts(&self) -> String {
-        let Progress { completed, requeued, dead_lettered, waiting, .. } = self.progress;
-        let done = thousands(completed);
+        let Progress { completed, requeued, dead_lettered, waiting, not_deleted, .. } =
+            self.progress;
+        let done = match not_deleted {
+            0 => format!("{} done", thousands(completed)),
+            count => format!("{} done ({} not deleted)", thousands(completed), thousands(count)),
+        };
         match self.mode {
             Mode::Report => format!(
-                "{done} done {} failures left to SQS {} dead",
+                "{done} {} failures left to SQS {} dead",
                 thousands(waiting),
                 thousands(dead_lettered)
             ),
-            _ => format!(
-                "{done} done {} retried {} dead",
-                thousands(requeued),
-                thousands(dead_lettered)
-            ),
+            _ => {
+                format!("{done} {} retried {} dead", thousands(requeued), thousands(dead_lettered))
+            }
         }
     }
 

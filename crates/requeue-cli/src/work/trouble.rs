@@ -161,8 +161,11 @@ pub(super) fn of_causes(
     let all: u64 = reasons.iter().map(|(_, count)| **count).sum();
     let named = |most: usize| {
         let (shown, rest) = reasons.split_at(most.min(reasons.len()));
-        let shown =
-            shown.iter().map(|(why, count)| format!("{} ×{}", brief(why), thousands(**count)));
+        let shown = shown.iter().map(|(why, count)| {
+            // The class of most, which leaves no room for the others.
+            let why = why.strip_prefix("non-retryable: ").unwrap_or(why);
+            format!("{} ×{}", brief(why), thousands(**count))
+        });
         let shown = shown.collect::<Vec<_>>().join(", ");
         let left: u64 = rest.iter().map(|(_, count)| **count).sum();
         let left = if left == 0 { String::new() } else { format!(" and {} more", thousands(left)) };
@@ -262,8 +265,12 @@ mod tests {
 
     #[test]
     fn causes_are_named_by_their_number_as_far_as_there_is_room() {
-        let counts =
-            [("status 401", 25), ("retries-exhausted: status 503", 1_300), ("a", 1), ("b", 1)];
+        let counts = [
+            ("non-retryable: status 401", 25),
+            ("retries-exhausted: status 503", 1_300),
+            ("a", 1),
+            ("b", 1),
+        ];
         let reasons = counts.map(|(why, count)| (why.to_owned(), count)).into();
         for (columns, line) in [
             (80, "given up: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),

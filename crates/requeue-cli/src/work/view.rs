@@ -242,9 +242,9 @@ impl View {
 
     /// Why messages were given up and retried since the start.
     pub(super) fn causes(&self, mode: Mode, columns: usize) -> impl Iterator<Item = String> {
-        let Counted { given_up, retried } = self.causes.counted();
+        let Counted { given_up, retried, left } = self.causes.counted();
         let given_up_as = if mode == Mode::Report { "failed" } else { "given up" };
-        let lines = [(given_up_as, given_up), ("retried", retried)];
+        let lines = [(given_up_as, given_up), ("retried", retried), ("left to SQS", left)];
         lines
             .into_iter()
             .filter_map(move |(what, reasons)| trouble::of_causes(what, &reasons, columns))

@@ -170,7 +170,9 @@ async fn a_reader_that_goes_away_leaves_everything_visible() {
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     let world = World::filled("annotate").await;
-    let moved = "5 messages moved to their source queues\n";
+    let moved = "note: SQS moved the messages as they are: one that failed less than three minutes ago \
+                 may come back without a call; --copy redrives such messages\n5 messages moved to their \
+                 source queues\n";
     let copied = "5 messages copied to orders\n";
     let full = "error: the standard output cannot be written: No space left on device (os error 28); \
          redirect it to a file or pipe that takes it\n";

@@ -126,8 +126,8 @@ async fn a_file_says_from_where_sqs_moved_what_a_sent_message_does_not_keep() {
     let into =
         async |queue: &str| world.run(&["import", &file, "--queue", queue, "--dry-run"]).await;
     let run = into("orders-dlq").await;
-    let words = "SQS moved messages of this file from orders. A sent message does not keep that, so \
-                 in orders-dlq a redrive of it needs --source-queue or --to";
+    let words = "SQS moved messages of this file from orders. A sent message does not keep that: in \
+                 orders-dlq nothing tells any longer to which queue it belongs";
     assert!(run.status == 0 && run.stderr.contains(words), "{run:?}");
     let run = into("orders").await;
     assert!(run.status == 0 && run.stderr.is_empty(), "{run:?}");

@@ -239,7 +239,7 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     // What names no queue may belong to either of the two.
     world.send_dead("{}").await;
     let plan = world.run(&["redrive", "--dry-run", "--source-queue-url", &world.url(bills)]).await;
-    let words = "1 message of these names no source queue: --source-queue decides\n";
+    let words = "1 message of these names no source queue, and may belong to another one\n";
     assert!(plan.stdout.contains(words), "{plan:?}");
     let run =
         world.run(&["redrive", "--yes", "--source-queue-url", &world.url(&world.queue)]).await;

@@ -83,8 +83,9 @@ impl Summary {
         let from = printable::line(&from.join(" and ")).into_owned();
         (!from.is_empty()).then(|| {
             format!(
-                "SQS moved messages of this file from {from}. A sent message does not keep that, so in \
-                 {to_name} a redrive of it needs --source-queue or --to; each line has it as movedFrom"
+                "SQS moved messages of this file from {from}. A sent message does not keep that: in \
+                 {to_name} nothing tells any longer to which queue it belongs. To keep them apart, \
+                 split the file by movedFrom, and import each part into its own queue"
             )
         })
     }

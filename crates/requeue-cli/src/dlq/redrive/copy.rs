@@ -38,6 +38,8 @@ pub(crate) struct Tally {
     pub(crate) newcomers: u64,
     /// Copied messages that are still here: a further redrive would copy them again.
     pub(crate) not_deleted: Vec<String>,
+    /// The ids of messages whose copy may exist.
+    pub(crate) in_doubt: Vec<String>,
     /// Messages without a known source that were to be copied to the chosen queue.
     pub(crate) without_source: u64,
     /// Messages that were not copied, by the code of SQS or of this command.
@@ -259,6 +261,9 @@ impl<'a> Copier<'a> {
 
     fn fail(&mut self, letter: &Letter, code: &str) {
         *self.tally.failed.entry(code.to_owned()).or_default() += 1;
+        if code.ends_with(MAY_EXIST) {
+            self.tally.in_doubt.push(letter.id.clone());
+        }
         self.note(&letter.id, || {
             if code.ends_with(MAY_EXIST) { Outcome::in_doubt(code) } else { Outcome::left(code) }
         });

@@ -55,9 +55,10 @@ pub(super) struct PlannedRoutes {
 
 /// The line about messages that may belong to another queue than that of `--source-queue`.
 pub(super) fn without_source(count: u64) -> Option<String> {
-    let verb = if count == 1 { "names" } else { "name" };
+    let name = if count == 1 { "names" } else { "name" };
     (count > 0).then(|| {
-        format!("{} of these {verb} no source queue: --source-queue decides", messages(count))
+        let all = messages(count);
+        format!("{all} of these {name} no source queue, and may belong to another one")
     })
 }
 

@@ -34,6 +34,7 @@ struct RedriveJson<'a> {
     moved: u64,
     copied: &'a BTreeMap<String, u64>,
     copied_not_deleted: &'a [String],
+    in_doubt: &'a [String],
     #[serde(flatten)]
     left: &'a LeftBehind,
     failed: &'a BTreeMap<String, u64>,
@@ -70,6 +71,7 @@ impl RedriveResult {
             moved: self.moved,
             copied: &copies.copied,
             copied_not_deleted: &copies.not_deleted,
+            in_doubt: &copies.in_doubt,
             left: &copies.left,
             failed: &copies.failed,
             not_chosen: copies.left_unchosen(),
@@ -119,6 +121,13 @@ impl RedriveResult {
                 }
                 None => format!("{count} not copied, and still here: {code}"),
             });
+        }
+        if !copies.in_doubt.is_empty() {
+            let count = messages(copies.in_doubt.len());
+            line(format!(
+                "the copies that may exist are of {count}: {}",
+                copies.in_doubt.join(", ")
+            ));
         }
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.

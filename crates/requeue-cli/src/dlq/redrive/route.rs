@@ -138,7 +138,8 @@ impl RedriveRoute {
             (None, several) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
                 Err(format!(
-                    "sent here, and {name} belongs to {}; choose one with --source-queue",
+                    "sent here without a source, and {name} belongs to {}; --source-queue sends all of \
+                     them to the one that it names",
                     all.join(" and ")
                 ))
             }
