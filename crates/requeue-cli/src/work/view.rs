@@ -143,7 +143,8 @@ impl View {
             page.send_modify(|state| {
                 state.counts = Some(LiveCounts::of(&progress, mode));
                 (state.waiting, state.rate, state.has_ended) = (None, None, true);
-                state.troubles = notes.to_vec();
+                let closing = closing(&progress, mode);
+                state.troubles = iter::once(closing).chain(notes.iter().cloned()).collect();
             });
         }
     }

@@ -135,8 +135,8 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
         run.stdout,
         "1 message copied to bills\n\
          5 messages copied to orders\n\
-         1 message not copied, and still here: sent here, and orders-dlq belongs to bills and \
-         orders; choose one with --source-queue\n"
+         1 message not copied, and still here: sent here without a source, and orders-dlq \
+         belongs to bills and orders; --source-queue sends all of them to the one that it names\n"
     );
     assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
     assert_eq!(world.dead()[0].id, stray);
@@ -213,6 +213,8 @@ async fn a_redrive_ends_where_sqs_confirms_no_copy_any_more() {
     let run = world.dlq(&["redrive", "--copy", "--yes"]).await;
     let doubled = world.counts().1 - 1;
     assert!(run.status == 1 && doubled == 80, "{doubled}: {run:?}");
+    let named = run.stdout.rsplit(": ").next().unwrap_or_default().trim().split(", ").count();
+    assert_eq!(named, doubled, "{run:?}");
     let told =
         format!("{doubled} messages still here, without a confirmed copy, which may exist: ");
     assert!(

@@ -86,8 +86,8 @@ const STORIES: [Story; 13] = [
         status: 1,
         said: &[
             "1 message copied to bills",
-            "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and \
-             orders; choose one with --source-queue",
+            "5 messages not copied, and still here: sent here without a source, and orders-dlq \
+             belongs to bills and orders; --source-queue sends all of them to the one that it names",
         ],
     },
     Story {
