@@ -126,18 +126,26 @@ impl<Q: Queue> Leased<Q> {
         }
     }
 
+    /// From now on receives begin.
+    pub(super) fn begin(&self) {
+        self.leases.hands().is_ending = false;
+    }
+
+    /// From now on no receive begins. Messages that are made visible wait for the last one to end:
+    /// it would receive them, and each receive is one of few.
+    pub(super) fn end(&self) {
+        self.leases.hands().is_ending = true;
+    }
+
+    /// Waits for the receives that an ending worker still has under way.
+    async fn last_receives(&self) {
+        self.leases.until(|hands| !hands.is_ending || hands.receiving == 0).await;
+    }
+
     /// Ends the extensions of these messages, and waits for a call that is under way.
     async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
         self.leases.hands().let_go(handles.clone());
-        loop {
-            // Registered before the check, so that no end is missed in between.
-            let mut ended = std::pin::pin!(self.leases.ended.notified());
-            ended.as_mut().enable();
-            if !self.leases.hands().is_extending(handles.clone()) {
-                return;
-            }
-            ended.await;
-        }
+        self.leases.until(|hands| !hands.is_extending(handles.clone())).await;
     }
 }
 
@@ -145,7 +153,7 @@ impl<Q: Queue> Leased<Q> {
 #[derive(Default)]
 struct Leases {
     hands: Mutex<Hands>,
-    /// Notified when a call that extends has ended.
+    /// Notified when a call that extends, or a receive, has ended.
     ended: Notify,
 }
 
@@ -157,6 +165,10 @@ struct Hands {
     extending: HashSet<String>,
     /// The ids of all messages that are worked on, once for each receive.
     ids: Vec<String>,
+    /// The receives under way.
+    receiving: usize,
+    /// Whether no further receive begins.
+    is_ending: bool,
 }
 
 impl Hands {
@@ -197,6 +209,19 @@ impl Hands {
 }
 
 impl Leases {
+    /// Waits until this is so.
+    async fn until(&self, is_so: impl Fn(&Hands) -> bool) {
+        loop {
+            // Registered before the check, so that no end is missed in between.
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if is_so(&self.hands()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     fn hands(&self) -> MutexGuard<'_, Hands> {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -289,6 +314,9 @@ impl<Q: Queue> Queue for Leased<Q> {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
+        if entries.iter().any(|(_, delay)| delay.is_zero()) {
+            self.last_receives().await;
+        }
         self.queue.change_visibility(queue, entries).await
     }
 
@@ -311,6 +339,24 @@ impl<Q: Queue + Source> Source for Leased<Q> {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
+        let _receiving = Receiving::begin(&self.leases);
         self.queue.receive(queue, ask).await
+    }
+}
+
+/// A receive under way, until it is dropped.
+struct Receiving<'a>(&'a Leases);
+
+impl<'a> Receiving<'a> {
+    fn begin(leases: &'a Leases) -> Self {
+        leases.hands().receiving += 1;
+        Self(leases)
+    }
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        self.0.hands().receiving -= 1;
+        self.0.ended.notify_waiters();
     }
 }

@@ -36,7 +36,7 @@ use standstill::{Asking, PROBING, Standing};
 
 /// A receive without a response fails so long after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an ending worker waits for a response that is under way. Otherwise the messages in it
+/// The longest wait of an ending worker for a response that is under way. Otherwise the messages in it
 /// would be hidden for nothing.
 const LAST_RESPONSE: Duration = Duration::from_secs(1);
 
@@ -167,9 +167,10 @@ where
 
     /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
     /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
-    /// receivable at once. A message that was given up or has expired may wait for its visibility
+    /// receivable when the receives under way have ended, within a second. A message that was given up or has expired may wait for its visibility
     /// timeout instead, and so may the messages behind it in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
+        self.leased.begin();
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
         let receivers = self
@@ -203,7 +204,7 @@ where
 
     async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
         // The log may block until its reader takes lines, so the cancel comes first.
-        stop.starting.cancel();
+        self.stop_starting(stop);
         tracing::info!("shutting down");
         // The rest of the time is for settling the messages of cancelled handlers.
         let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
@@ -215,6 +216,11 @@ where
                 );
             }
         }
+    }
+
+    fn stop_starting(&self, stop: &Stop) {
+        self.leased.end();
+        stop.starting.cancel();
     }
 
     /// The counts so far.
@@ -242,7 +248,7 @@ where
                 Ok(received) if received.records.is_empty() => {
                     failures = ReceiveFailures::default();
                     if self.settings.until == Until::Empty && self.is_empty().await {
-                        stop.starting.cancel();
+                        self.stop_starting(stop);
                     }
                     if self.wait().is_zero() {
                         self.pause(PAUSE, stop).await;
@@ -309,7 +315,7 @@ where
             }
             // No other receiver looks meanwhile.
             if self.settings.until == Until::Empty && self.is_empty().await {
-                stop.starting.cancel();
+                self.stop_starting(stop);
                 return None;
             }
             tokio::select! {
@@ -318,6 +324,11 @@ where
                 () = stop.starting.cancelled() => return None,
             }
         }
+    }
+
+    /// How long an ending worker waits for a response that is under way. Its messages wait for that.
+    fn last_response(&self) -> Duration {
+        LAST_RESPONSE.min(self.settings.shutdown_timeout / 4)
     }
 
     /// How long one receive waits for a message.
@@ -334,7 +345,7 @@ where
         let response = tokio::select! {
             biased;
             response = &mut response => response,
-            () = stop.starting.cancelled() => match timeout(LAST_RESPONSE, response).await {
+            () = stop.starting.cancelled() => match timeout(self.last_response(), response).await {
                 Ok(response) => response,
                 Err(_) => return Ok(Received { records: Vec::new(), asked }),
             },

@@ -619,6 +619,24 @@ async fn a_worker_that_may_not_delete_does_each_message_once_and_slows_down() {
     }
 }
 
+/// The other receivers still wait for messages, and would each receive a message that was released.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_at_the_end_is_received_once() {
+    let world = World::new();
+    let mut settings = WorkerSettings::default();
+    settings.receivers = Some(10);
+    let script = Script::new(|_| Act::Done);
+    let worker = start(&world, script.clone(), settings).await;
+    let sending = async {
+        sleep(millis(5_100)).await;
+        world.send(&numbered(0)).await;
+    };
+    let (progress, ()) = tokio::join!(worker.run(sleep(secs(5))), sending);
+    let message = world.only_message();
+    assert_eq!((message.state, message.receive_count), (MessageState::Visible, 1), "{progress:?}");
+    assert_eq!((progress.received, progress.dead_lettered, script.calls().len()), (1, 0, 0));
+}
+
 /// Handlers that end, fail and are not begun, at whatever moment the signal comes.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_handled() {

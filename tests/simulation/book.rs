@@ -417,7 +417,7 @@ impl Book {
         ended: Ended,
         words: Option<String>,
     ) -> Option<usize> {
-        let (n, _) = self.find(
+        let (n, id) = self.find(
             environment,
             message,
             |member| member.is_called && member.ended.is_none(),
@@ -430,6 +430,9 @@ impl Book {
         )?;
         self.invoked_by_last_call = self.invoked;
         self.history.note(Some(n), format!("call ends: {ended:?}"));
+        if ended == Ended::Done {
+            self.remains_to_delete(id, n, true);
+        }
         let track = &mut self.tracks[n];
         track.is_done |= ended == Ended::Done;
         track.postponed += usize::from(matches!(ended, Ended::Postponed(_)));

@@ -243,6 +243,7 @@ impl Book {
                 self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
                 let invocation = self.invocations.get_mut(&id).expect("it is under way");
                 *invocation.confirmed.entry(n).or_default() += 1;
+                self.remains_to_delete(id, n, false);
                 self.renew(id, n);
             }
         }
@@ -258,10 +259,11 @@ impl Book {
             };
             let (n, message) = (invocation.members[message].n, message.clone());
             invocation.settled.insert(message.clone());
-            if self.tries_to_delete(id, &message) {
+            if self.is_deleted_again(id, &message) {
                 self.history.note(Some(n), format!("deleted again by {id}: {message}"));
                 continue;
             }
+            self.remains_to_delete(id, n, false);
             let invocation = self.invocations.get_mut(&id).expect("it is under way");
             invocation.deleted.insert(message.clone());
             // Which copy a worker sent for which of two receives of the same message is not known.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use requeue::Message;
 use requeue::queue::{CallError, Confirmation};
 
-use crate::book::{Book, Ended};
+use crate::book::Book;
 
 /// The tries to delete a message that is done, and to delete one with a copy.
 const TRIES: u32 = 2;
@@ -26,18 +26,24 @@ struct Tries {
 }
 
 impl Book {
-    /// A worker tries to delete a message. Returns whether it tried so on an earlier receive.
-    pub fn tries_to_delete(&mut self, id: usize, message: &str) -> bool {
+    /// A message of this receive is done, or SQS confirmed its copy, so only its delete remains.
+    pub fn remains_to_delete(&mut self, id: usize, n: usize, is_done: bool) {
         let invocation = &self.invocations[&id];
-        let Some(life) = self.lives.get_mut(&invocation.environment) else { return false };
-        let member = &invocation.members[message];
-        let tries = life.undeleted.0.entry(message.to_owned()).or_default();
-        let is_known = tries.receives > 0 && tries.receives < member.receives;
-        if !is_known && tries.receives != member.receives {
-            *tries = Tries { receives: member.receives, ..Tries::default() };
-            tries.is_done = member.ended == Some(Ended::Done);
+        let Some(life) = self.lives.get_mut(&invocation.environment) else { return };
+        for (message, member) in invocation.members.iter().filter(|(_, member)| member.n == n) {
+            let tries = life.undeleted.0.entry(message.clone()).or_default();
+            if tries.receives < member.receives {
+                *tries = Tries { receives: member.receives, is_done, failed: 0 };
+            }
         }
-        is_known
+    }
+
+    /// Whether only the delete of a message remained on an earlier receive by this worker.
+    pub fn is_deleted_again(&self, id: usize, message: &str) -> bool {
+        let invocation = &self.invocations[&id];
+        let Some(life) = self.lives.get(&invocation.environment) else { return false };
+        let receives = invocation.members[message].receives;
+        life.undeleted.0.get(message).is_some_and(|tries| tries.receives < receives)
     }
 
     /// SQS has answered a worker that deletes.

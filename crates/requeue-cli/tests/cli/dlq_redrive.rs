@@ -513,8 +513,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
     let run = world.dlq(&["redrive", "--yes"]).await;
-    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills \
-                 and orders; choose one with";
+    let words = "5 messages not copied, and still here: sent here without a source, and orders-dlq \
+                 belongs to bills and orders; --source-queue sends all of them";
     assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
     assert!(run.stdout.contains("5 of these claim to come from orders\n"), "{run:?}");
