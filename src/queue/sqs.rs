@@ -320,10 +320,12 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
         SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),
         SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
-            return CallError::answered(
-                answer.raw().status().as_u16(),
-                answer.err().code().unwrap_or("Unknown"),
-            );
+            let status = answer.raw().status().as_u16();
+            return match answer.err().code() {
+                Some(code) => CallError::answered(status, code),
+                // SQS always has one: a gateway or another server responded.
+                None => CallError::answered(status, &format!("HTTP {status}")),
+            };
         }
         // The response cannot be read, perhaps one of success: the request may have been carried
         // out.

@@ -38,8 +38,9 @@ const DENIED: [&str; 5] = [
 ];
 const KEY_DENIED: [&str; 2] = ["KmsAccessDenied", "KMS.AccessDeniedException"];
 const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
-/// The code of a response without one: AWS always has one, a proxy or another server may not.
-const NO_CODE: &str = "Unknown";
+/// The beginning of the code of a response without one, before its status: AWS always has one, a
+/// proxy or another server may not.
+const NO_CODE: &str = "HTTP ";
 const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
 
 /// Whether the code tells of a missing permission.
@@ -157,9 +158,10 @@ impl FailedCall<'_> {
     fn other(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
+        let has_no_code = code.starts_with(NO_CODE);
         // Responses of emulators that implement only a part of SQS.
         let is_partial =
-            ["InvalidAction", "InternalFailure", "NotImplemented", NO_CODE].contains(&code);
+            ["InvalidAction", "InternalFailure", "NotImplemented"].contains(&code) || has_no_code;
         let remedy = match *operation {
             "StartMessageMoveTask" if code == "UnsupportedOperation" => {
                 return write!(
@@ -173,8 +175,9 @@ impl FailedCall<'_> {
             "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
             _ => "",
         };
-        if code == NO_CODE && remedy.is_empty() {
-            let does = format!("{endpoint} does not respond to {operation} as {service} does");
+        if has_no_code && remedy.is_empty() {
+            let does =
+                format!("{endpoint} does not respond to {operation} as {service} does ({code})");
             return match endpoint_variable(service) {
                 Some((variable, _)) => write!(
                     f,
@@ -234,10 +237,13 @@ where
     E: ProvideErrorMetadata + std::error::Error + 'static,
 {
     match error {
-        SdkError::ServiceError(response) => CallError::answered(
-            response.raw().status().as_u16(),
-            response.err().code().unwrap_or(NO_CODE),
-        ),
+        SdkError::ServiceError(response) => {
+            let status = response.raw().status().as_u16();
+            match response.err().code() {
+                Some(code) => CallError::answered(status, code),
+                None => CallError::answered(status, &format!("{NO_CODE}{status}")),
+            }
+        }
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
         other if aws::lacks_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
         SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
@@ -293,11 +299,11 @@ mod tests {
             (503, "ServiceUnavailable", send, "SQS has trouble with SendMessageBatch on orders"),
             (
                 502,
-                "Unknown",
+                "HTTP 502",
                 send,
-                "amazonaws.com does not respond to SendMessageBatch as SQS does; ",
+                "does not respond to SendMessageBatch as SQS does (HTTP 502); ",
             ),
-            (500, "Unknown", "StartMessageMoveTask", "; --copy works without it"),
+            (500, "HTTP 500", "StartMessageMoveTask", "; --copy works without it"),
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
             (0, "NoConnection", send, "there is no connection to https://sqs.eu-west-1"),

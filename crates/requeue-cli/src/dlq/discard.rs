@@ -50,9 +50,9 @@ struct Exported {
 }
 
 /// What a second signal leaves while the command deletes.
-const FILE_HAS_ALL: &str = "the file has all chosen messages, also those that are still in the \
-                            queue, so an import of it would double them; messages in hand stay \
-                            hidden until their visibility timeout ends";
+pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, also those that are still \
+                                       in the queue, so an import of it would double them; \
+                                       messages in hand stay hidden {until}";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the export, which has a progress of its own.

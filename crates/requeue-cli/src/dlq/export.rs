@@ -87,6 +87,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     target.finish(arguments.force)?;
     note(&format!("{} written; nothing was deleted", messages(written)));
+    if is_complete && arguments.filter.is_set() {
+        arguments.filter.note_missing(dead_letters.name(), written > 0);
+    }
     if unreadable > 0 {
         note(&format!("{} without attributes, because these cannot be read", messages(unreadable)));
     }

@@ -101,7 +101,9 @@ impl Figures {
             self.progress;
         let done = match not_deleted {
             0 => format!("{} done", thousands(completed)),
-            count => format!("{} done ({} not deleted)", thousands(completed), thousands(count)),
+            count => {
+                format!("{} done ({} deletes unconfirmed)", thousands(completed), thousands(count))
+            }
         };
         match self.mode {
             Mode::Report => format!(

@@ -274,9 +274,11 @@ fn not_deleted(progress: Progress) -> Option<String> {
 /// Messages whose copy SQS may have stored are in the queue twice.
 fn in_doubt(copies: u64) -> Option<String> {
     (copies > 0).then(|| {
+        let copies =
+            if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", thousands(copies)) };
         format!(
-            "note: SQS did not confirm the copies of {}; a copy that it stored is handled too",
-            messages(copies)
+            "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
+             may be handled, and given up, several times"
         )
     })
 }

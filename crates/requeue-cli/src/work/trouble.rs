@@ -128,7 +128,9 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         None => ("SQS while settling".to_owned(), "SQS".to_owned()),
     };
     // Without a response, SQS may have carried the request out.
-    let [again, short_again] = if is_denied(code) {
+    let [again, short_again] = if *action == Some("sqs:ChangeMessageVisibility") {
+        ["SQS delivers them again, though their handlers run", "delivered again meanwhile"]
+    } else if is_denied(code) {
         ["SQS delivers these messages again", "delivered again"]
     } else {
         ["SQS may deliver these messages again", "may be delivered again"]
@@ -162,9 +164,9 @@ pub(super) fn of_causes(
     let named = |most: usize| {
         let (shown, rest) = reasons.split_at(most.min(reasons.len()));
         let shown = shown.iter().map(|(why, count)| {
-            // The class of most, which leaves no room for the others.
-            let why = why.strip_prefix("non-retryable: ").unwrap_or(why);
-            format!("{} ×{}", brief(why), thousands(**count))
+            // The reason of most, which leaves no room for the others.
+            let why = why.replacen("non-retryable: ", "", 1);
+            format!("{} ×{}", brief(&why), thousands(**count))
         });
         let shown = shown.collect::<Vec<_>>().join(", ");
         let left: u64 = rest.iter().map(|(_, count)| **count).sum();

@@ -47,6 +47,9 @@ async fn the_chosen_messages_are_deleted_and_are_in_the_file() {
         "{run:?}"
     );
 
+    let run = world.dlq(&["export", "-", "--id", there, "--id", "a", "--id", "b"]).await;
+    assert!(run.stdout.lines().count() == 1 && run.stderr.ends_with(missing), "{run:?}");
+
     let again = world.dlq(&["discard", &file, "--yes"]).await;
     assert!(again.status == 1 && again.stderr.contains("exists already"), "{again:?}");
     assert_eq!(world.counts(), (2, 0));

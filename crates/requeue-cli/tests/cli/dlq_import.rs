@@ -103,8 +103,8 @@ async fn what_sqs_may_have_stored_is_told_apart_from_what_was_not_sent() {
     assert_eq!((run.status, world.counts()), (1, (0, 5)), "{run:?}");
     let told = "5 messages without a confirmation: SQS may have stored them\n";
     assert_eq!(run.stdout, format!("0 messages sent to orders\n{told}"));
-    let advice = "those without a confirmation too: look for them in orders first, or they may be \
-                  there twice";
+    let advice = "those without a confirmation too: look for them in orders first, by the \
+                  originalMessageId of their lines, or they may be there twice";
     assert!(run.stderr.contains(advice), "{run:?}");
     let plan = import(&world, &file, &["--dry-run"]).await.succeeded();
     let before = "\n5 messages of these without a confirmation in an earlier run: SQS may have \

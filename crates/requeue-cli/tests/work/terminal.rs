@@ -175,7 +175,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             [
                 "left to SQS (the copy may exist: NoConnection; 503)",
                 "0 done, 0 to retry, 0 given up, ",
-                "note: SQS did not confirm the copies of 1 message; a copy that it stored is handled too",
+                "note: SQS did not confirm 1 copy; those that it stored are handled too",
             ],
         ),
     ] {

@@ -58,8 +58,13 @@ struct Importer<'a> {
     report: Report,
     pace: CopyPace,
     counts: Counts,
+    /// The sends in a row of which SQS confirmed nothing.
+    unconfirmed: u32,
     fatal: Option<Error>,
 }
+
+/// After so many the import ends: each further one would leave more messages in doubt.
+const MAX_UNCONFIRMED: u32 = 8;
 
 /// The messages of this run.
 #[derive(Default)]
@@ -127,7 +132,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     stop.leaves(CAN_GO_ON);
     let report = Report::append_to(path, to)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
-    let mut importer = Importer { sqs, to, report, pace, counts: Counts::default(), fatal: None };
+    let mut importer =
+        Importer { sqs, to, report, pace, counts: Counts::default(), unconfirmed: 0, fatal: None };
     let walked = importer.send_all(file, sent, summary, &stop).await;
     let counts = &importer.counts;
     tell(arguments, to, summary, counts)?;
@@ -138,7 +144,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         } else {
             format!(
                 "the same command sends the others, those without a confirmation too: look for them \
-                 in {} first, or they may be there twice",
+                 in {} first, by the originalMessageId of their lines, or they may be there twice",
                 to.name()
             )
         };
@@ -212,6 +218,14 @@ impl Importer<'_> {
                 if error.kind == CallErrorKind::Refused {
                     self.fatal = Some(self.sqs.refusal("SendMessageBatch", self.to, &error));
                 }
+                self.unconfirmed += 1;
+                if self.unconfirmed >= MAX_UNCONFIRMED && self.fatal.is_none() {
+                    let error = self.sqs.refusal("SendMessageBatch", self.to, &error);
+                    self.fatal = Some(
+                        format!("{error}; the import ends after {MAX_UNCONFIRMED} sends in a row without a confirmation")
+                            .into(),
+                    );
+                }
                 let code = match error.kind {
                     CallErrorKind::Ambiguous => {
                         self.counts.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
@@ -222,6 +236,7 @@ impl Importer<'_> {
                 return self.note_failed(batch, &code);
             }
         };
+        self.unconfirmed = 0;
         for (line, confirmation) in batch.iter().zip(confirmations) {
             match confirmation {
                 Ok(()) => {

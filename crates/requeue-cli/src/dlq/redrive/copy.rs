@@ -38,7 +38,7 @@ pub(crate) struct Tally {
     pub(crate) newcomers: u64,
     /// Copied messages that are still here: a further redrive would copy them again.
     pub(crate) not_deleted: Vec<String>,
-    /// The ids of messages whose copy may exist.
+    /// The ids of the first deliveries of messages whose copy may exist.
     pub(crate) in_doubt: Vec<String>,
     /// Messages without a known source that were to be copied to the chosen queue.
     pub(crate) without_source: u64,
@@ -262,7 +262,10 @@ impl<'a> Copier<'a> {
     fn fail(&mut self, letter: &Letter, code: &str) {
         *self.tally.failed.entry(code.to_owned()).or_default() += 1;
         if code.ends_with(MAY_EXIST) {
-            self.tally.in_doubt.push(letter.id.clone());
+            // A copy has another id of its own.
+            let dead = letter.read();
+            let id = dead.original_message_id().unwrap_or(&letter.id);
+            self.tally.in_doubt.push(id.to_owned());
         }
         self.note(&letter.id, || {
             if code.ends_with(MAY_EXIST) { Outcome::in_doubt(code) } else { Outcome::left(code) }
@@ -421,7 +424,8 @@ fn unconfirmed(error: &Error, to: &QueueArn) -> Error {
     let to = to.name();
     format!(
         "{error}; the redrive ends after {MAX_UNCONFIRMED} sends in a row without a confirmation: look \
-         for their copies in {to} before you redrive the same messages again"
+         for their copies with `requeue dlq peek --queue {to} --id ID` before you redrive the same \
+         messages again"
     )
     .into()
 }

@@ -125,7 +125,7 @@ impl RedriveResult {
         if !copies.in_doubt.is_empty() {
             let count = messages(copies.in_doubt.len());
             line(format!(
-                "the copies that may exist are of {count}: {}",
+                "the copies that may exist are of {count}, by original id: {}",
                 copies.in_doubt.join(", ")
             ));
         }

@@ -94,8 +94,9 @@ class Pace {
   }
 
   of({ done, total, unit, step }) {
-    if (this.unit !== unit) this.seen = [];
-    this.unit = unit;
+    // A step has a pace of its own.
+    if (this.step !== step) this.seen = [];
+    this.step = step;
     const now = performance.now();
     if (this.last !== `${step} ${done}`) {
       // The time without a change is no part of the rate after it.

@@ -38,6 +38,8 @@ class Screen {
     this.run = null;
     this.next = 0;
     this.breaks = 0;
+    // The time since which the command does not respond.
+    this.lost = null;
     this.drawn = 0;
     this.selected = null;
     this.colour = colours();
@@ -91,6 +93,7 @@ class Screen {
     this.source = new EventSource(`/api/live/events${from}`);
     this.source.onmessage = ({ data }) => {
       this.breaks = 0;
+      this.lost = null;
       for (const id of ["lost", "restarted"]) document.getElementById(id).hidden = true;
       this.take(JSON.parse(data));
     };
@@ -98,7 +101,11 @@ class Screen {
       this.source.close();
       this.breaks += 1;
       // Its response tells whether the server is gone, or was restarted.
-      if (this.breaks > 1) read("/api/page").catch(() => {});
+      if (this.breaks > 1) {
+        this.lost ??= time(Date.now());
+        read("/api/page").catch(() => {});
+        this.schedule();
+      }
       this.retry = setTimeout(() => this.connect(), Math.min(5000, 500 * 2 ** this.breaks));
     };
   }
@@ -153,7 +160,8 @@ class Screen {
     this.intro.textContent = `${state.hasEnded ? "Ended: " : state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
     this.partial.hidden = state.source !== "log";
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
-    replace(this.troubles, [...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
+    const old = this.lost && !state.hasEnded ? [`Since ${this.lost} UTC the command does not respond: this is its last state. If it was ended at once, SQS delivers the messages in hand again.`] : [];
+    replace(this.troubles, [...old, ...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
     this.givenUp.hidden = !state.givenUp;
     this.givenUp.textContent = state.givenUp ?? "";
     const { counts } = state;
@@ -168,7 +176,11 @@ class Screen {
   }
 
   drawHolds(clock) {
-    const { holds } = this.state;
+    const { holds, hasEnded } = this.state;
+    if (hasEnded) {
+      replace(this.holds, [h("p", { class: "muted" }, "The worker has ended.")]);
+      return;
+    }
     if (!holds) {
       replace(this.holds, this.heldByLog(clock).map((text) => h("p", {}, text)));
       return;
@@ -206,13 +218,17 @@ class Screen {
   }
 
   drawRetries(clock) {
+    if (this.state?.hasEnded) {
+      replace(this.retries, [h("p", { class: "muted" }, "The worker has ended.")]);
+      return;
+    }
     const { counts, first } = this.messages.retries(clock);
     if (counts.length === 0) {
       replace(this.retries, [h("p", { class: "muted" }, "No message waits for a time.")]);
       return;
     }
     const rows = counts.map(([label, number]) => h("tr", {}, h("td", {}, label), h("td", { class: "number" }, number.toLocaleString("en"))));
-    replace(this.retries, [h("p", {}, `The next one in ${seconds(first - clock)}.`), table(["due", "messages"], rows, [1])]);
+    replace(this.retries, [h("p", {}, first === Infinity ? "All of them are due." : `The next one in ${seconds(first - clock)}.`), table(["due", "messages"], rows, [1])]);
   }
 
   drawFailures() {

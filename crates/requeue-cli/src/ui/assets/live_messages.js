@@ -192,11 +192,13 @@ export class Messages {
     const steps = [[5, "in 5 s"], [30, "in 30 s"], [60, "in 1 min"], [300, "in 5 min"], [900, "in 15 min"], [Infinity, "later"]];
     const counts = steps.map(([, label]) => [label, 0]);
     let first = Infinity;
-    for (const { due } of this.byId.values()) {
+    let overdue = 0;
+    for (const { due, state } of this.byId.values()) {
+      if (due !== null && due < now && state !== "waiting") overdue += 1;
       if (due === null || due < now) continue;
       first = Math.min(first, due);
       counts[steps.findIndex(([limit]) => due - now <= limit * 1000)][1] += 1;
     }
-    return { counts: counts.filter(([, count]) => count > 0), first };
+    return { counts: [["due", overdue], ...counts].filter(([, count]) => count > 0), first };
   }
 }

@@ -200,6 +200,7 @@ class Editor {
 
   showProblems(problems) {
     this.text.setAttribute("aria-invalid", String(problems.length > 0));
+    if (this.copied.textContent.startsWith("not copied")) this.copied.textContent = "";
     for (const part of [this.ends, this.outcome]) part.classList.toggle("old", problems.length > 0);
     const order = [...problems].sort((one, other) => (one.line ?? 0) - (other.line ?? 0));
     const items = order.map(({ text, line, column }) => h("li", {},
@@ -327,10 +328,16 @@ class Simulation {
     try {
       await send(`${ROOT}/${path}`, { policy: this.editor.text.value, options });
     } catch (error) {
-      this.result.replaceChildren(h("p", { class: "problem" }, error.message));
+      this.fail(error.message);
       return;
     }
     this.follow(name);
+  }
+
+  // An error is about the document of that moment.
+  fail(text) {
+    this.result.replaceChildren(h("p", { class: "problem" }, text));
+    this.editor.text.addEventListener("input", () => this.result.querySelector(":scope > .problem")?.remove(), { once: true });
   }
 
   follow(name) {
@@ -339,7 +346,7 @@ class Simulation {
       this.toggle(false);
       if (!job) return;
       if (job.error) {
-        this.result.replaceChildren(h("p", { class: "problem" }, job.error));
+        this.fail(job.error);
         return;
       }
       const { names, rows } = job.result;

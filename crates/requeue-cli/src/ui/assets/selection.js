@@ -74,7 +74,7 @@ export function selectionBar(root, queue, act) {
       h("label", {}, fresh, " fresh budget"),
       h("button", { type: "button", class: "primary", click: plan }, "Plan the redrive"),
     ]
-    : [h("span", { class: "muted" }, "Read-only. The option --allow-redrive allows redrives.")];
+    : [h("span", { class: "muted" }, "Read-only. The option --allow-redrive allows redrives and discards.")];
   const bar = h("div", { class: "selection", hidden: true }, status, h("span", { class: "muted keys" }, "Esc leads here"), h("button", { type: "button", click: save }, "Export"), controls, saved, failed, link);
   root.append(bar);
   return {

@@ -131,6 +131,7 @@ impl Screen {
         stop: &Stop,
     ) -> Result<Value, Error> {
         let ids = ids(snapshot, chosen);
+        stop.leaves(discard::FILE_HAS_ALL);
         progress.step(ASKING);
         let now = match self.queue.dead_letters.refreshed().await {
             Ok(now) => now,
