@@ -1,7 +1,6 @@
 //! The line of a worker on a terminal: the queue, the rate, the counts, and what holds messages
 //! back.
 
-use std::iter;
 use std::time::Duration;
 
 use requeue::{Deferral, Mode, Progress, Scope};
@@ -47,7 +46,7 @@ pub(super) struct HoldFigure {
 
 impl Figures {
     /// Lines of at most so many columns. What messages wait for gets its own line if it does not fit.
-    /// Of the other parts the rate is left out first, and then the last ones.
+    /// Of the other parts the rate is left out, and then those without room go on below.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
@@ -70,11 +69,17 @@ impl Figures {
         if self.rate.is_some() && !fits(&figures) {
             parts.remove(1);
         }
-        while parts.len() > 1 && !fits(&parts.join(" │ ")) {
-            parts.pop();
+        let mut lines: Vec<String> = Vec::new();
+        for part in parts {
+            let joined =
+                lines.last().map(|line| format!("{line} │ {part}")).filter(|line| fits(line));
+            match (joined, lines.last_mut()) {
+                (Some(joined), Some(line)) => *line = joined,
+                _ => lines.push(cut(&part, columns)),
+            }
         }
-        let figures = parts.join(" │ ").chars().take(columns).collect();
-        iter::once(figures).chain(below).collect()
+        lines.extend(below);
+        lines
     }
 
     /// Whether messages wait though handlers are free, until a receiver is done with its batch.
@@ -241,8 +246,8 @@ mod tests {
                 "orders 1,204 waiting │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
                     .to_owned(),
             ),
-            (20, "orders 1,204 waiting\ncircuit open 21 s: …".to_owned()),
-            (9, "orders 1,\ncircuit …".to_owned()),
+            (20, "orders 1,204 waiting\n1,310 done 96 retri…\ncircuit open 21 s: …".to_owned()),
+            (9, "orders 1…\n1,310 do…\ncircuit …".to_owned()),
         ] {
             assert_eq!(figures().lines(columns).join("\n"), line, "{columns}");
         }
