@@ -52,7 +52,8 @@ struct Exported {
 /// What a second signal leaves while the command deletes.
 pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, also those that are still \
                                        in the queue, so an import of it would double them; \
-                                       messages in hand stay hidden {until}";
+                                       messages in hand stay hidden {until}: to discard them too, \
+                                       discard the same messages after that, to another file";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the export, which has a progress of its own.
@@ -178,7 +179,7 @@ async fn export(
         let remedy = if exported.ids.is_empty() {
             "run this again when they are visible"
         } else {
-            "choose fewer messages with --limit, or run this again"
+            "run this again when all are visible, or choose fewer messages with --limit"
         };
         return Err(format!(
             "the export would not be complete, so nothing was written and nothing was deleted; \

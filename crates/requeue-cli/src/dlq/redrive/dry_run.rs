@@ -224,7 +224,7 @@ impl Plan {
     /// The coming action in a question: the mechanism, the destinations, and the counts by class.
     pub(super) fn question(&self, route: &RedriveRoute, arguments: &Arguments) -> String {
         let mut actions = Vec::new();
-        if route.by_move_task {
+        if route.by_move_task && (self.routes.to_move > 0 || self.routes.to_copy.is_empty()) {
             let count = messages(self.routes.to_move);
             let most = if self.routes.is_mixed() { "at most " } else { "" };
             actions.push(format!("a move task of SQS will move {most}{count} to {route}"));
