@@ -47,8 +47,9 @@ pub(crate) struct LiveState {
 pub(crate) struct LiveCounts {
     pub(crate) received: u64,
     pub(crate) done: u64,
-    /// Those that SQS has not confirmed as deleted.
-    pub(crate) not_deleted: u64,
+    /// Those that SQS has not confirmed as deleted, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_deleted: Option<u64>,
     pub(crate) retried: u64,
     pub(crate) dead: u64,
     pub(crate) deferred: u64,
@@ -64,7 +65,7 @@ impl LiveCounts {
         Self {
             received,
             done: completed,
-            not_deleted,
+            not_deleted: Some(not_deleted).filter(|count| *count > 0),
             retried: requeued,
             dead: dead_lettered,
             deferred: waiting,
