@@ -55,7 +55,7 @@ const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// 250 ms, or as soon as ten of a batch are finished. If SQS does not confirm the delete, the worker
 /// remembers the message, up to 4,096 of them: on its next receive no handler is called, and the
 /// message is only deleted. While SQS deletes no message of a batch, the receiver pauses after each
-/// batch as after a failed receive, up to 5 s. The worker does not limit copies to ten in a row,
+/// batch as after a failed receive, up to 10 s. The worker does not limit copies to ten in a row,
 /// since nothing detects loops here.
 ///
 /// A long poll lasts for a third of the visibility timeout, at most 20 s. The hidden time of a
@@ -167,8 +167,9 @@ where
 
     /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
     /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
-    /// receivable when the receives under way have ended, within a second. A message that was given up or has expired may wait for its visibility
-    /// timeout instead, and so may the messages behind it in its FIFO group.
+    /// receivable when the receives under way have ended, within a second. A message that was given up
+    /// or has expired may wait for its visibility timeout instead, and so may the messages behind it
+    /// in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         self.leased.begin();
         let stop = Stop::default();

@@ -65,6 +65,21 @@ async function plan(tab, rate) {
   await tab.getByRole("button", { name: /^Redrive \d+ messages?$/ }).click();
 }
 
+// A page in the middle of a redrive, after the result of another one.
+async function inRedrive() {
+  const { sqs, ui } = await letters(some(200), "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  await groups(tab).getByRole("checkbox").nth(1).check();
+  await plan(tab, 500);
+  await latest(tab).waitFor();
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await plan(tab, 20);
+  await tab.getByText(/[1-9]\d* of \d+ messages, \d/).waitFor();
+  return { sqs, ui, tab };
+}
+
 // The messages of each class, from these columns of a table.
 async function counts(table, named, columns) {
   const all = {};
@@ -232,16 +247,7 @@ test("the end of the page makes the messages of an unfinished look visible again
 });
 
 test("Ctrl-C in front of an SQS that does not respond leaves the page up to the end of its job", async () => {
-  const { sqs, ui } = await letters(some(200), "--allow-redrive");
-  const tab = await open(ui);
-  await look(tab);
-  await groups(tab).getByRole("checkbox").nth(1).check();
-  await plan(tab, 500);
-  await latest(tab).waitFor();
-  await look(tab);
-  await tab.getByLabel("Choose all groups").check();
-  await plan(tab, 20);
-  await tab.getByText(/[1-9]\d* of \d+ messages, \d/).waitFor();
+  const { sqs, ui, tab } = await inRedrive();
   sqs.child.kill("SIGSTOP");
   let ended;
   try {
@@ -264,16 +270,7 @@ test("Ctrl-C in front of an SQS that does not respond leaves the page up to the 
 });
 
 test("the end of the command at once leaves on the page what stays, and the results before", async () => {
-  const { sqs, ui } = await letters(some(200), "--allow-redrive");
-  const tab = await open(ui);
-  await look(tab);
-  await groups(tab).getByRole("checkbox").nth(1).check();
-  await plan(tab, 500);
-  await latest(tab).waitFor();
-  await look(tab);
-  await tab.getByLabel("Choose all groups").check();
-  await plan(tab, 20);
-  await tab.getByText(/[1-9]\d* of \d+ messages, \d/).waitFor();
+  const { ui, tab } = await inRedrive();
   await world.stop(ui.child, "SIGKILL");
   const told = /^If the command has ended: messages in hand stay hidden until \d\d:\d\d:\d\d UTC at the latest, and those of the last requests may be in both queues\. Look again after that\.$/;
   await tab.getByText(told).waitFor();

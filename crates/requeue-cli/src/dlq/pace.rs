@@ -6,6 +6,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::stop::Stop;
 
+/// After so many sends in a row without any confirmation a command ends: each further one would leave
+/// more messages in doubt.
+pub(crate) const MAX_UNCONFIRMED: usize = 8;
+
 pub(crate) struct CopyPace {
     rate: Option<u16>,
     next: Instant,

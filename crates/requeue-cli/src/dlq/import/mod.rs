@@ -15,7 +15,7 @@ mod report;
 use file::{ImportFile, Line, Summary};
 use report::{Report, Sent, may_exist};
 
-use super::pace::CopyPace;
+use super::pace::{CopyPace, MAX_UNCONFIRMED};
 use super::sqs::Sqs;
 use super::{confirm, messages, note, progress};
 use crate::progress::CommandProgress;
@@ -59,12 +59,9 @@ struct Importer<'a> {
     pace: CopyPace,
     counts: Counts,
     /// The sends in a row of which SQS confirmed nothing.
-    unconfirmed: u32,
+    unconfirmed: usize,
     fatal: Option<Error>,
 }
-
-/// After so many the import ends: each further one would leave more messages in doubt.
-const MAX_UNCONFIRMED: u32 = 8;
 
 /// The messages of this run.
 #[derive(Default)]

@@ -18,7 +18,7 @@ use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::outcome::{Outcome, Outcomes};
-use crate::dlq::pace::CopyPace;
+use crate::dlq::pace::{CopyPace, MAX_UNCONFIRMED};
 use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -122,8 +122,6 @@ struct ChunkResult {
 
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// After so many sends in a row without any confirmation the redrive ends.
-const MAX_UNCONFIRMED: usize = 2 * AT_ONCE;
 /// The note of a message that may be in both queues.
 pub(crate) const NOT_DELETED: &str = "copied, but SQS did not confirm its delete; if it is still \
                                       here, a further redrive would duplicate it";
