@@ -1,6 +1,6 @@
 //! Tables, numbers and durations for human readers. A table is as wide as the terminal. It breaks no
-//! word, so no id; if its columns do not fit, it leaves out those that are marked so, and if that is
-//! not enough, each row becomes lines `name  value`.
+//! word, so no id, except in texts of other programs; if its columns do not fit, it leaves out those
+//! that are marked so, and if that is not enough, each row becomes lines `name  value`.
 
 use std::io::{stderr, stdout};
 use std::iter::repeat_n;
@@ -8,12 +8,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The narrowest terminal. A narrower one breaks the lines itself.
 const LEAST_COLUMNS: usize = 40;
 /// A narrower column of texts would be a column of words.
 const LEAST_TEXT: usize = 16;
+/// The narrowest column of texts whose words may be broken.
+const LEAST_BREAKABLE: usize = 24;
 /// A narrower text does not hang below its beginning.
 const LEAST_HANGING: usize = 36;
 /// The blanks in front of the first column, and those between two columns.
@@ -24,6 +26,8 @@ const GAP: usize = 3;
 #[derive(Clone, Copy)]
 pub(crate) enum Head {
     Text(&'static str),
+    /// A text of other programs. A word may be longer than the terminal is wide, so it may be broken.
+    Breakable(&'static str),
     /// Aligned to the right, and never broken.
     Number(&'static str),
 }
@@ -39,7 +43,7 @@ pub(crate) struct Rows {
 impl Head {
     fn text(self) -> &'static str {
         match self {
-            Self::Text(text) | Self::Number(text) => text,
+            Self::Text(text) | Self::Breakable(text) | Self::Number(text) => text,
         }
     }
 
@@ -119,20 +123,19 @@ impl Rows {
         cells.map(UnicodeWidthStr::width).max().unwrap_or_default()
     }
 
-    /// The width that breaks no word, and no number with its unit.
+    /// The width that breaks no number with its unit, and no word that must stay whole.
     fn least(&self, column: usize) -> usize {
         let longest =
             |text: &str| text.split(' ').map(UnicodeWidthStr::width).max().unwrap_or_default();
         let words = |text: &str| longest(text) + self.indent(column, text);
         let head = longest(self.heads[column].text());
+        let some = self.whole(column).min(LEAST_TEXT).max(head);
         let cells = self.cells(column);
         match self.heads[column] {
-            Head::Number(_) => cells.map(UnicodeWidthStr::width).chain([head]).max(),
-            Head::Text(_) => {
-                cells.map(words).chain([head, self.whole(column).min(LEAST_TEXT)]).max()
-            }
+            Head::Number(_) => cells.map(UnicodeWidthStr::width).fold(head, usize::max),
+            Head::Text(_) => cells.map(words).fold(some, usize::max),
+            Head::Breakable(_) => cells.map(words).fold(some, usize::max).min(LEAST_BREAKABLE),
         }
-        .unwrap_or_default()
     }
 
     /// The blanks in front of the further lines of a cell. The names of rows hang.
@@ -157,7 +160,14 @@ impl Rows {
             .zip(widths)
             .enumerate()
             .map(|(at, (cell, width))| {
-                let lines = broken("", self.indent(at, cell), cell.split(' '), "", *width);
+                let words: Vec<String> = match self.heads[at] {
+                    Head::Breakable(_) => {
+                        cell.split(' ').flat_map(|word| pieces(word, *width)).collect()
+                    }
+                    Head::Text(_) | Head::Number(_) => cell.split(' ').map(str::to_owned).collect(),
+                };
+                let words = words.iter().map(String::as_str);
+                let lines = broken("", self.indent(at, cell), words, "", *width);
                 lines.lines().map(str::to_owned).collect()
             })
             .collect();
@@ -235,6 +245,22 @@ pub(crate) fn hanging_command(head: &str, text: &str, columns: usize) -> String 
         character == ' ' && !is_quoted
     });
     broken(head, head.width() + 2, words, " \\", columns)
+}
+
+/// The word in pieces that are as wide as a line, so each of them but the last fills one.
+fn pieces(word: &str, columns: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut used = 0;
+    for character in word.chars() {
+        let width = character.width().unwrap_or_default();
+        if used + width > columns {
+            pieces.push(String::new());
+            used = 0;
+        }
+        used += width;
+        pieces.last_mut().expect("there is one").push(character);
+    }
+    pieces
 }
 
 /// Lines of at most so many columns, of which all but the first are indented, and all but the last
@@ -325,7 +351,7 @@ pub(crate) fn clock_time(time: SystemTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Head::{Number, Text};
+    use super::Head::{Breakable, Number, Text};
     use super::*;
 
     const ID: &str = "0f8c2a4e-9b1d-4c3e-8f7a-5d6e7f809112";
@@ -381,6 +407,24 @@ mod tests {
         let spared =
             [" messages   failure", "   12,000   no such account in the ledger", "        3"];
         is_shown(&sparing.within(Some(66)), &spared);
+    }
+
+    #[test]
+    fn a_long_word_of_another_program_does_not_cost_the_table_its_columns() {
+        let mut rows = Rows::under([Number("messages"), Text("class"), Breakable("failure")]);
+        let long = "refused by https://payments.example/v1/charges/ch_3PqL0d2eZvKYlo2C today";
+        rows.add(["12".into(), "temporary".into(), long.into()]);
+        is_shown(
+            &rows.within(Some(60)),
+            &[
+                " messages   class       failure",
+                "       12   temporary   refused by",
+                "                        https://payments.example/v1/charges/",
+                "                        ch_3PqL0d2eZvKYlo2C today",
+            ],
+        );
+        assert_eq!(rows.within(None).lines().count(), 3);
+        assert_eq!(pieces("一二三", 5), ["一二", "三"]);
     }
 
     #[test]

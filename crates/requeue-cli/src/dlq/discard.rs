@@ -72,10 +72,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
     let name = dead_letters.name();
-    arguments.filter.note_missing(name, count > 0);
+    let finds_all = arguments.filter.finds_all(name, count > 0);
+    let status = if finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.dry_run || count == 0 {
         tell(arguments, &dead_letters, &exported, &Deleted::default())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(status);
     }
     if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
         keep_gone(&arguments.file, &exported.ids, &HashSet::new())?;
@@ -97,7 +98,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
         (Some(error), None) => Err(error),
         (None, Some(kept)) => Err(kept.into()),
-        (None, None) if deleted.count == count => Ok(ExitCode::SUCCESS),
+        (None, None) if deleted.count == count => Ok(status),
         (None, None) => Ok(stop.exit_code(ExitCode::FAILURE)),
     }
 }

@@ -87,13 +87,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     target.finish(arguments.force)?;
     note(&format!("{} written; nothing was deleted", messages(written)));
-    if is_complete && arguments.filter.is_set() {
-        arguments.filter.note_missing(dead_letters.name(), written > 0);
-    }
+    let filter = &arguments.filter;
+    let finds_all =
+        !is_complete || !filter.is_set() || filter.finds_all(dead_letters.name(), written > 0);
     if unreadable > 0 {
         note(&format!("{} without attributes, because these cannot be read", messages(unreadable)));
     }
-    Ok(if is_complete && is_released && unreadable == 0 {
+    Ok(if is_complete && finds_all && is_released && unreadable == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

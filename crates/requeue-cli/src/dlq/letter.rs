@@ -184,17 +184,17 @@ impl Filter {
     }
 
     /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
-    /// ids.
-    pub(crate) fn note_missing(&self, queue: &str, has_chosen_any: bool) {
-        if !has_chosen_any {
-            return note(&format!("no message{} in {queue}", self.words()));
-        }
+    /// ids. Returns whether a message has each of the ids, as far as no limit ended the search.
+    pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
         let found = self.found();
-        let missing: Vec<&str> =
-            self.id.iter().map(String::as_str).filter(|id| !found.contains(*id)).collect();
-        if !missing.is_empty() && self.limit.is_none() {
+        let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains(*id));
+        let missing: Vec<&str> = missing.filter(|_| self.limit.is_none()).collect();
+        if !has_chosen_any {
+            note(&format!("no message{} in {queue}", self.words()));
+        } else if !missing.is_empty() {
             note(&format!("no message with the id {} in {queue}", missing.join(" or ")));
         }
+        missing.is_empty()
     }
 
     /// In words, without the limit: ` of class quota, for the reason too-old`.

@@ -16,7 +16,7 @@ use super::sqs::Described;
 use super::unseen::Unseen;
 use super::{QueueArguments, messages, note, progress};
 use crate::stop::Stop;
-use crate::table::Head::{Number, Text};
+use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, thousands};
 use crate::{Error, output};
 
@@ -219,7 +219,7 @@ impl DeadLetterGroups {
             Text("reason"),
             Text("oldest, first sent"),
             Text("example"),
-            Text("failure"),
+            Breakable("failure"),
         ];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let shown = if has_details { heads.len() } else { heads.len() - 1 };

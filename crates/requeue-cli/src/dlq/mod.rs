@@ -57,7 +57,7 @@ macro_rules! help {
         help!(
             "Of a FIFO group at most the first ten messages can be looked at. A note has the \
              number of messages that the command did not reach.",
-            "0; 1 on an error; 130 after Ctrl-C."
+            "0; 1 on an error, or if an --id is not found; 130 after Ctrl-C."
         )
     };
     (export) => {
@@ -65,7 +65,8 @@ macro_rules! help {
             "Of a FIFO group at most the first ten messages can be looked at. If the command did \
              not reach all messages, the export is incomplete. A note then has the number of the \
              others, the reason and the remedy.",
-            "0; 1 on an error or if the export is incomplete; 130 after Ctrl-C."
+            "0; 1 on an error, if the export is incomplete, or if an --id is not found; 130 after \
+             Ctrl-C."
         )
     };
     (import) => {
@@ -89,8 +90,8 @@ macro_rules! help {
              This needs the permission sqs:DeleteMessage besides. If it did not reach all \
              messages, it writes no file and deletes none. SQS hands out at most ten messages of \
              a FIFO group: choose at most ten with --limit.",
-            "0; 1 on an error, if you decline the question, or if a message was not deleted; 130 \
-             after Ctrl-C."
+            "0; 1 on an error, if you decline the question, if a message was not deleted, or if an \
+             --id is not found; 130 after Ctrl-C."
         )
     };
     ($about:literal, $status:literal) => {

@@ -67,13 +67,15 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .await;
     let is_released = scan.release().await;
-    scan.tell(&walked?);
+    let is_complete = scan.tell(&walked?);
+    let mut finds_all = true;
     if more {
         note(&format!("{shown} shown; --limit shows more"));
-    } else if !stop.is_told() {
-        arguments.filter.note_missing(dead_letters.name(), shown > 0);
+    } else if is_complete {
+        finds_all = arguments.filter.finds_all(dead_letters.name(), shown > 0);
     }
-    Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    let is_done = is_released && finds_all;
+    Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 impl Arguments {

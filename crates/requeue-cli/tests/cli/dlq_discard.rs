@@ -43,12 +43,22 @@ async fn the_chosen_messages_are_deleted_and_are_in_the_file() {
     let run = world.dlq(&ids).await;
     let missing = "note: no message with the id a or b in orders-dlq\n";
     assert!(
-        run.stdout.ends_with("1 message would be deleted\n") && run.stderr == missing,
+        run.status == 1
+            && run.stdout.ends_with("1 message would be deleted\n")
+            && run.stderr == missing,
         "{run:?}"
     );
 
     let run = world.dlq(&["export", "-", "--id", there, "--id", "a", "--id", "b"]).await;
-    assert!(run.stdout.lines().count() == 1 && run.stderr.ends_with(missing), "{run:?}");
+    let has_one = run.stdout.lines().count() == 1;
+    assert!(run.status == 1 && has_one && run.stderr.ends_with(missing), "{run:?}");
+    for command in ["peek", "redrive --yes --to orders"] {
+        let command: Vec<&str> = command.split(' ').chain(["--id", "a"]).collect();
+        let run = world.dlq(&command).await;
+        let missing = "note: no message with the id a in orders-dlq\n";
+        assert!(run.status == 1 && run.stderr.contains(missing), "{run:?}");
+    }
+    assert_eq!(world.counts(), (2, 0));
 
     let again = world.dlq(&["discard", &file, "--yes"]).await;
     assert!(again.status == 1 && again.stderr.contains("exists already"), "{again:?}");

@@ -161,10 +161,11 @@ pub(crate) async fn run(
         output::words(&plan.text(route))?;
         plan.groups.tell(&dead_letters.queue.arn);
     }
-    if plan.is_complete && arguments.filter.is_set() {
-        arguments.filter.note_missing(dead_letters.name(), plan.has_chosen_any());
-    }
-    Ok(if plan.is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let filter = &arguments.filter;
+    let finds_all = !plan.is_complete
+        || !filter.is_set()
+        || filter.finds_all(dead_letters.name(), plan.has_chosen_any());
+    Ok(if plan.is_released && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Plan {

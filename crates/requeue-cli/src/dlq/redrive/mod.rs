@@ -168,9 +168,10 @@ async fn carry_out(
     redrive.remaining = remaining(dead_letters, stop).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
-    if redrive.is_complete && arguments.filter.is_set() {
-        arguments.filter.note_missing(dead_letters.name(), redrive.has_chosen_any());
-    }
+    let filter = &arguments.filter;
+    let finds_all = !redrive.is_complete
+        || !filter.is_set()
+        || filter.finds_all(dead_letters.name(), redrive.has_chosen_any());
     if let Some(error) = failure {
         return Err(error);
     }
@@ -178,7 +179,7 @@ async fn carry_out(
     let copies = &redrive.copies;
     let is_done =
         copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
-    let is_done = is_done && redrive.is_complete;
+    let is_done = is_done && redrive.is_complete && finds_all;
     Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
