@@ -48,6 +48,11 @@ pub(crate) fn is_denied(code: &str) -> bool {
     DENIED.contains(&code)
 }
 
+/// Whether the code tells of credentials that AWS does not accept, or of none.
+pub(crate) fn is_of_credentials(code: &str) -> bool {
+    code == NO_CREDENTIALS || EXPIRED.contains(&code) || UNKNOWN.contains(&code)
+}
+
 /// A request to AWS that failed.
 pub(crate) struct FailedCall<'a> {
     /// As in `SQS` or `CloudWatch Logs`.

@@ -93,7 +93,7 @@ pub(crate) struct ReceivingTrouble {
 
 impl Sqs {
     /// A request for this action begins, to which SQS may respond after this wait.
-    pub(super) fn request(&self, action: &'static str, wait: Duration) -> Request {
+    pub(crate) fn request(&self, action: &'static str, wait: Duration) -> Request {
         self.lock().requests.begin(action, wait)
     }
 
@@ -110,6 +110,10 @@ impl Sqs {
 
     pub(crate) fn silence(&self) -> Option<Silence> {
         self.lock().requests.silence()
+    }
+
+    pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
+        self.lock().requests.has_responded_since(time)
     }
 
     pub(crate) fn endpoint(&self) -> Option<String> {
@@ -168,9 +172,12 @@ impl Sqs {
         state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
     }
 
-    /// SQS has carried out requests for this action. A missing permission is told until then.
-    pub(super) fn carried_out(&self, action: &'static str) {
-        self.lock().unsettled.retain(|one| one.action != Some(action) || !is_denied(&one.code));
+    /// SQS has carried out requests for this action. A missing permission is told until then, and an
+    /// earlier failure is the cause of nothing that follows.
+    pub(crate) fn carried_out(&self, action: &'static str) {
+        let mut state = self.lock();
+        state.unsettled.retain(|one| one.action != Some(action) || !is_denied(&one.code));
+        state.request.take_if(|request| request.action == action);
     }
 
     pub(super) fn copy_in_doubt(&self) {

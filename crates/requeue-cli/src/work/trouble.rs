@@ -4,29 +4,17 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use requeue::aws::NO_CREDENTIALS;
 use requeue::printable;
+use tokio::time::Instant;
 
 use super::line::{brief, seconds};
-use crate::failed_call::is_denied;
+use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
-    DownstreamTrouble, NOT_SENT, RareLines, ReceivingTrouble, TOO_LONG, Unsettled,
+    DownstreamTrouble, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG, Unsettled,
 };
 use crate::silence::Silence;
 use crate::table::thousands;
-
-/// Codes with which AWS refuses credentials. Source: SQS API reference, "Common errors", and those
-/// of STS.
-const OF_CREDENTIALS: [&str; 9] = [
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSecurity",
-    requeue::aws::NO_CREDENTIALS,
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-];
 
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, without the URL if that
 /// has more columns; `14 calls without a response, last: connection refused` after several causes.
@@ -53,7 +41,8 @@ pub(super) fn of_target(
 }
 
 /// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`, as above. A missing permission is
-/// named: `SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`.
+/// named: `SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`. So is what
+/// refused credentials need.
 pub(super) fn of_receiving(
     queue: &str,
     trouble: &ReceivingTrouble,
@@ -74,10 +63,32 @@ pub(super) fn of_receiving(
             columns,
         );
     }
-    let what =
-        if OF_CREDENTIALS.contains(&code.as_str()) { "AWS credentials for SQS" } else { "SQS" };
-    let rest = format!(": {code} ×{}{}", thousands(*failures), next(Some(*next_try), silent));
-    fitting([format!("{what} {endpoint}{rest}"), format!("{what}{rest}")], columns)
+    let (counted, next) =
+        (format!(": {code} ×{}", thousands(*failures)), next(Some(*next_try), silent));
+    if let Some(remedy) = remedy_of_credentials(code) {
+        let credentials = "AWS credentials for SQS";
+        return fitting(
+            [
+                format!("{credentials} {endpoint}{counted}; {remedy}{next}"),
+                format!("{credentials}{counted}; {remedy}{next}"),
+                format!("{credentials}{counted}; {remedy}"),
+                format!("AWS credentials{counted}; {remedy}"),
+            ],
+            columns,
+        );
+    }
+    let rest = counted + &next;
+    fitting([format!("SQS {endpoint}{rest}"), format!("SQS{rest}")], columns)
+}
+
+/// What credentials need that AWS refuses with this code. Those that are there stay until the worker
+/// ends: they do not tell when they expire.
+fn remedy_of_credentials(code: &str) -> Option<&'static str> {
+    match code {
+        NO_CREDENTIALS => Some("log in again"),
+        _ if is_of_credentials(code) => Some("log in again and restart"),
+        _ => None,
+    }
 }
 
 /// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`
@@ -237,19 +248,44 @@ impl TargetLog {
     }
 }
 
+/// Logs what refused credentials need where no terminal shows it.
+#[derive(Default)]
+pub(super) struct CredentialsLog(RareLines);
+
+impl CredentialsLog {
+    pub(super) fn note(&mut self, trouble: Option<&ReceivingTrouble>) {
+        let code = trouble.map(|trouble| trouble.code.as_str()).unwrap_or_default();
+        let Some(remedy) = remedy_of_credentials(code) else {
+            self.0.end();
+            return;
+        };
+        if self.0.is_due() {
+            tracing::error!(code, remedy, "SQS does not accept the AWS credentials");
+        }
+    }
+}
+
 /// Logs an SQS that does not respond where no terminal shows it.
 #[derive(Default)]
-pub(super) struct SilenceLog(RareLines);
+pub(super) struct SilenceLog {
+    lines: RareLines,
+    /// When it was silent last.
+    last: Option<Instant>,
+}
 
 impl SilenceLog {
-    pub(super) fn note(&mut self, endpoint: Option<&str>, silence: Option<Silence>) {
-        let Some(Silence { since, action }) = silence else {
-            if self.0.end() {
+    pub(super) fn note(&mut self, sqs: &Sqs) {
+        let endpoint = sqs.endpoint();
+        let Some(Silence { since, action }) = sqs.silence() else {
+            // Between two tries nobody waits for a response.
+            let is_over = self.last.is_some_and(|last| sqs.has_responded_since(last));
+            if is_over && self.lines.end() {
                 tracing::info!(endpoint, "SQS responds again");
             }
             return;
         };
-        if self.0.is_due() {
+        self.last = Some(Instant::now());
+        if self.lines.is_due() {
             tracing::warn!(
                 endpoint,
                 action,
@@ -263,7 +299,6 @@ impl SilenceLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::Sqs;
 
     #[test]
     fn causes_are_named_by_their_number_as_far_as_there_is_room() {
@@ -283,6 +318,38 @@ mod tests {
             assert_eq!(of_causes("given up", &reasons, columns).as_deref(), Some(line));
         }
         assert_eq!(of_causes("given up", &BTreeMap::new(), 80), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_failure_is_not_the_cause_after_a_success() {
+        let sqs = Sqs::default();
+        sqs.refused("sqs:DeleteMessage", "orders", "ExpiredToken");
+        sqs.not_settled(None, None, 3);
+        sqs.carried_out("sqs:DeleteMessage");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        sqs.not_settled(None, None, 10);
+        let unsettled = sqs.unsettled();
+        let codes: Vec<&str> = unsettled.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(codes, ["no confirmation"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silence_lasts_to_the_next_response() {
+        let (sqs, mut log) = (Sqs::default(), SilenceLog::default());
+        for responds in [false, true] {
+            let request = sqs.request("sqs:ReceiveMessage", Duration::ZERO);
+            tokio::time::advance(Duration::from_secs(5)).await;
+            log.note(&sqs);
+            tokio::time::advance(Duration::from_secs(1)).await;
+            if responds {
+                request.responded();
+            } else {
+                drop(request);
+            }
+            tokio::time::advance(Duration::from_secs(10)).await;
+            log.note(&sqs);
+            assert_eq!(log.lines.end(), !responds);
+        }
     }
 
     #[test]
@@ -342,7 +409,15 @@ mod tests {
             ),
             (
                 of_receiving("orders", &receiving("ExpiredToken", 10), None, 80),
-                "AWS credentials for SQS http://mq:1: ExpiredToken ×3; next try in 10 s",
+                "AWS credentials for SQS: ExpiredToken ×3; log in again and restart",
+            ),
+            (
+                of_receiving("orders", &receiving("ExpiredToken", 10), None, 60),
+                "AWS credentials: ExpiredToken ×3; log in again and restart",
+            ),
+            (
+                of_receiving("orders", &receiving("NoCredentials", 10), None, 90),
+                "AWS credentials for SQS http://mq:1: NoCredentials ×3; log in again; next try in 10 s",
             ),
             (
                 of_receiving("orders", &receiving("AccessDenied", 10), None, 80),

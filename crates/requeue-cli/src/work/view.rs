@@ -16,7 +16,7 @@ use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
-use super::trouble::{self, SilenceLog, TargetLog};
+use super::trouble::{self, CredentialsLog, SilenceLog, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{self, Causes, Counted, Events, Observer, Sqs, TroubleLines};
 use crate::progress::NOTICEABLE;
@@ -190,6 +190,7 @@ impl View {
     async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
         let mut rate = Rate::default();
         let (mut log, mut silence_log) = (TargetLog::default(), SilenceLog::default());
+        let mut credentials_log = CredentialsLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
         let mut ticks = interval(LOOK);
@@ -212,8 +213,8 @@ impl View {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
                 log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
-                let sqs = self.observer.sqs();
-                silence_log.note(sqs.endpoint().as_deref(), sqs.silence());
+                silence_log.note(self.observer.sqs());
+                credentials_log.note(self.observer.sqs().trouble().as_ref());
             }
             if let Some(page) = &self.page {
                 let ending =
