@@ -163,8 +163,8 @@ struct Hands {
     held: HashMap<String, Instant>,
     /// The messages in a call that extends.
     extending: HashSet<String>,
-    /// The ids of all messages that are worked on, once for each receive.
-    ids: Vec<String>,
+    /// The ids of the messages that are worked on, by the receipt handles of their receives.
+    ids: HashMap<String, String>,
     /// The receives under way.
     receiving: usize,
     /// Whether no further receive begins.
@@ -175,6 +175,13 @@ impl Hands {
     fn let_go<'a>(&mut self, handles: impl Iterator<Item = &'a str>) {
         for handle in handles {
             self.held.remove(handle);
+        }
+    }
+
+    /// The messages of these receives are no longer worked on.
+    fn end_work<'a>(&mut self, handles: impl Iterator<Item = &'a str>) {
+        for handle in handles {
+            self.ids.remove(handle);
         }
     }
 
@@ -231,15 +238,14 @@ impl Leases {
     fn take(&self, received: Vec<InHand>, until: Instant, asked: Instant) -> Batch<'_> {
         let mut hands = self.hands();
         for InHand { id, handle } in &received {
-            let is_worked_on = id.as_ref().is_some_and(|id| hands.ids.contains(id));
+            let is_worked_on =
+                id.as_ref().is_some_and(|id| hands.ids.values().any(|other| other == id));
             hands.held.insert(handle.clone(), if is_worked_on { asked } else { until });
         }
-        let (ids, handles) = received.into_iter().map(|one| (one.id, one.handle)).unzip();
-        let ids: Vec<Option<String>> = ids;
-        let ids: Vec<String> = ids.into_iter().flatten().collect();
-        hands.ids.extend(ids.iter().cloned());
+        let ids = received.iter().filter_map(|one| Some((one.handle.clone(), one.id.clone()?)));
+        hands.ids.extend(ids);
         drop(hands);
-        Batch { leases: self, handles, ids }
+        Batch { leases: self, handles: received.into_iter().map(|one| one.handle).collect() }
     }
 
     /// The messages that are still held, and are now to be extended. Another receiver may have a
@@ -273,18 +279,13 @@ fn hidden_until(from: Instant, visibility: Duration) -> Instant {
 struct Batch<'a> {
     leases: &'a Leases,
     handles: Vec<String>,
-    ids: Vec<String>,
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         let mut hands = self.leases.hands();
         hands.let_go(self.handles.iter().map(String::as_str));
-        for id in &self.ids {
-            if let Some(at) = hands.ids.iter().position(|other| other == id) {
-                hands.ids.swap_remove(at);
-            }
-        }
+        hands.end_work(self.handles.iter().map(String::as_str));
         drop(hands);
         self.leases.end(&self.handles);
     }
@@ -317,6 +318,8 @@ impl<Q: Queue> Queue for Leased<Q> {
         if entries.iter().any(|(_, delay)| delay.is_zero()) {
             self.last_receives().await;
         }
+        // They may be received again before the response.
+        self.leases.hands().end_work(entries.iter().map(|(handle, _)| *handle));
         self.queue.change_visibility(queue, entries).await
     }
 

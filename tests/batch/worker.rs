@@ -436,6 +436,26 @@ async fn nor_is_the_visibility_of_a_message_changed_that_may_be_in_other_hands()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hidden_message_that_comes_before_the_response_is_called() {
+    let mut world = with_visibility("orders", "30");
+    world.settings.strategy = Strategy::Visibility;
+    world.settings.policy.temporary.backoff = Backoff::Constant { base: secs(1) };
+    world.settings.policy.temporary.jitter = Jitter::None;
+    world.send_numbered(1).await;
+    world.faults_of(VISIBILITY_CHANGE, |_| Fault::RespondAfter(secs(3)));
+    let script = Script::new(|seen| match seen.receive_count {
+        1 => Act::Fail(Failure::temporary("later")),
+        _ => Act::Done,
+    });
+    let mut settings = draining();
+    settings.receivers = Some(2);
+    let worker = start(&world, script.clone(), settings).await;
+    timeout(secs(1_000), worker.run(pending())).await.expect("the queue becomes empty");
+    let receives: Vec<u32> = script.calls().iter().map(|seen| seen.receive_count).collect();
+    assert_eq!(receives, [1, 2], "another receiver has it after a second");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_whose_own_extension_fails_is_released_alone() {
     let mut world = with_visibility("orders", "6");
     world.settings.limits.timeout = secs(60);
