@@ -197,6 +197,7 @@ where
             requeued = progress.requeued,
             deadLettered = progress.dead_lettered,
             givenBack = progress.waiting,
+            notSettled = progress.not_settled(),
             notDeleted = progress.not_deleted,
             "ended"
         );
@@ -372,7 +373,7 @@ where
         if deletes.deleted.failed > 0 {
             tracing::warn!(
                 messages = deletes.deleted.failed,
-                "done, but not deleted: SQS may deliver them again"
+                "done or copied, but not deleted: SQS may deliver them again"
             );
         }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);

@@ -55,6 +55,14 @@ pub struct ScopeHold {
 }
 
 impl Progress {
+    /// Messages that were received and are not settled. At the end of the worker these are the ones
+    /// that were not settled in time, some of which may be done: SQS delivers them again.
+    #[must_use]
+    pub fn not_settled(&self) -> u64 {
+        let settled = self.completed + self.requeued + self.dead_lettered + self.waiting;
+        self.received.saturating_sub(settled)
+    }
+
     pub(super) fn add_deletes(&mut self, deletes: Deletes) {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let known = number(deletes.known);

@@ -171,7 +171,7 @@ async fn a_delete_that_fails_is_tried_once_more_and_again_on_the_next_receive() 
     let listening = log.listen();
     let progress = drain(&world, &script).await;
     drop(listening);
-    assert!(log.text().contains("done, but not deleted"), "{}", log.text());
+    assert!(log.text().contains("done or copied, but not deleted"), "{}", log.text());
     assert_eq!((progress.received, progress.completed, progress.waiting), (2, 1, 1));
     assert_eq!((progress.not_deleted, script.calls().len()), (0, 4), "it is called once");
     assert_eq!(world.calls(DELETE) - before, 3);

@@ -275,7 +275,7 @@ test("the page says at the end of a worker what may come again, as the terminal 
   queues.child.kill("SIGSTOP");
   child.kill("SIGINT");
   await page.getByText(/^ending: .* left$/).waitFor(PATIENCE);
-  await page.getByText(/^note: done, but not confirmed as deleted: [1-5] messages?, which SQS may deliver again/).waitFor(PATIENCE);
+  await page.getByText(/^note: done or copied, but not confirmed as deleted: [1-5] messages?, which SQS may deliver again/).waitFor(PATIENCE);
   await page.getByText("given up: 400 ×1").waitFor(PATIENCE);
   assert.deepEqual(await ended, [0, null]);
 });

@@ -262,10 +262,10 @@ impl LogLayer {
         self.lines == TroubleLines::Rare && lock(&self.extending).is_due()
     }
 
-    /// Notes messages that are done and not deleted. The terminal has one line for all of them.
+    /// Notes messages that are done or copied, and not deleted. The terminal has one line for all of them.
     fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
         let line = LogLine::of(event);
-        let is_it = line.message.starts_with("done, but not deleted");
+        let is_it = line.message.starts_with("done or copied, but not deleted");
         if is_it {
             self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
         }

@@ -104,22 +104,16 @@ impl Figures {
     fn counts(&self) -> String {
         let Progress { completed, requeued, dead_lettered, waiting, not_deleted, .. } =
             self.progress;
-        let done = match not_deleted {
-            0 => format!("{} done", thousands(completed)),
-            count => {
-                format!("{} done ({} deletes unconfirmed)", thousands(completed), thousands(count))
-            }
+        let others = match self.mode {
+            Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
+            _ => format!("{} retried", thousands(requeued)),
         };
-        match self.mode {
-            Mode::Report => format!(
-                "{done} {} failures left to SQS {} dead",
-                thousands(waiting),
-                thousands(dead_lettered)
-            ),
-            _ => {
-                format!("{done} {} retried {} dead", thousands(requeued), thousands(dead_lettered))
-            }
-        }
+        let unconfirmed = match not_deleted {
+            0 => String::new(),
+            count => format!(" ({} deletes unconfirmed)", thousands(count)),
+        };
+        let (done, dead) = (thousands(completed), thousands(dead_lettered));
+        format!("{done} done {others} {dead} dead{unconfirmed}")
     }
 
     /// `circuit open 21 s`. At its end a message probes, once there is one to receive: `circuit open,

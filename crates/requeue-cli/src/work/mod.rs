@@ -260,12 +260,12 @@ impl Started {
     }
 }
 
-/// Done messages may be handled again.
+/// Done and copied messages may be handled again.
 fn not_deleted(progress: Progress) -> Option<String> {
     (progress.not_deleted > 0).then(|| {
         format!(
-            "note: done, but not confirmed as deleted: {}, which SQS may deliver again, or move to the \
-             dead-letter queue",
+            "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver again, or \
+             move to the dead-letter queue; so they may be handled, or given up, twice",
             messages(progress.not_deleted)
         )
     })

@@ -124,7 +124,7 @@ impl View {
         let asking = async {
             // The log does not show the depth.
             if self.screen.is_some() || self.page.is_some() {
-                let held = || not_settled(&started.worker.progress());
+                let held = || started.worker.progress().not_settled();
                 let done = || self.observer.succeeded();
                 depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
@@ -153,7 +153,7 @@ impl View {
     /// time.
     pub(super) fn last(&self, mut progress: Progress) -> Progress {
         let unsettled = self.observer.succeeded().saturating_sub(progress.completed);
-        let unsettled = unsettled.min(not_settled(&progress));
+        let unsettled = unsettled.min(progress.not_settled());
         progress.completed += unsettled;
         progress.not_deleted += unsettled;
         progress
@@ -254,7 +254,7 @@ impl View {
 
     fn in_hand(&self, started: &Started) -> InHand {
         let running = self.observer.running();
-        let unsettled = not_settled(&started.worker.progress()).saturating_sub(running);
+        let unsettled = started.worker.progress().not_settled().saturating_sub(running);
         InHand { running, unsettled }
     }
 
@@ -269,7 +269,7 @@ impl View {
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
         progress.completed = progress.completed.max(self.observer.succeeded());
-        let in_hand = not_settled(&progress);
+        let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
         let figure = |hold: &ScopeHold| HoldFigure {
             scope: hold.scope,
@@ -334,12 +334,6 @@ fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopeHold])
     }
 }
 
-/// The messages that were received and are not settled.
-fn not_settled(progress: &Progress) -> u64 {
-    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = *progress;
-    received.saturating_sub(completed + requeued + dead_lettered + waiting)
-}
-
 /// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`, or in the mode `report`
 /// `4 receives: 2 done, 1 left to SQS, 1 dead`. A message that was received twice counts twice.
 fn closing(progress: &Progress, mode: Mode) -> String {
@@ -349,9 +343,9 @@ fn closing(progress: &Progress, mode: Mode) -> String {
     let not_deleted = if not_deleted == 0 {
         String::new()
     } else {
-        format!(" ({not_deleted} not confirmed as deleted)")
+        format!("; {not_deleted} not confirmed as deleted")
     };
-    let not_settled = match not_settled(progress) {
+    let not_settled = match progress.not_settled() {
         0 => String::new(),
         count => format!(", {count} not settled, which SQS delivers again"),
     };
@@ -361,7 +355,7 @@ fn closing(progress: &Progress, mode: Mode) -> String {
             format!("{requeued} to retry, {dead_lettered} given up, {waiting} deferred or released")
         }
     };
-    format!("{received} receive{s}: {completed} done{not_deleted}, {others}{not_settled}")
+    format!("{received} receive{s}: {completed} done, {others}{not_settled}{not_deleted}")
 }
 
 /// What becomes of the messages that were given up, if SQS has to move them.

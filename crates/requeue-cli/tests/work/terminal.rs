@@ -163,8 +163,8 @@ async fn the_end_tells_what_may_be_handled_twice() {
             "1 done",
             [
                 "attempt 1  done",
-                "1 receive: 1 done (1 not confirmed as deleted), 0 to retry, 0 given up, 0 deferred",
-                "note: done, but not confirmed as deleted: 1 message, which SQS may deliver again",
+                "1 receive: 1 done, 0 to retry, 0 given up, 0 deferred or released; 1 not confirmed",
+                "note: done or copied, but not confirmed as deleted: 1 message, which SQS may deliver again",
             ],
         ),
         (
