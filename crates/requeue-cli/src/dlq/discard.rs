@@ -75,7 +75,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let finds_all = arguments.filter.finds_all(name, count > 0);
     let status = if finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.dry_run || count == 0 {
-        tell(arguments, &dead_letters, &exported, &Deleted::default())?;
+        tell(arguments, &dead_letters, &exported, &Deleted::default(), false)?;
         return Ok(status);
     }
     if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
@@ -93,7 +93,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         format!("{error}; import no message of {file}: those that were not deleted are in it too")
     });
     // First the result: an error of the file must not hide the deletions.
-    tell(arguments, &dead_letters, &exported, &deleted)?;
+    tell(arguments, &dead_letters, &exported, &deleted, stop.is_told())?;
     match (deleted.error.take(), kept.err()) {
         (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
         (Some(error), None) => Err(error),
@@ -317,6 +317,7 @@ fn tell(
     dead_letters: &DeadLetters,
     exported: &Exported,
     Deleted { count: deleted, gone, .. }: &Deleted,
+    is_interrupted: bool,
 ) -> Result<(), Error> {
     let deleted = *deleted;
     let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
@@ -354,10 +355,9 @@ fn tell(
             // If no message can be gone, no file stays.
             let next =
                 if gone.is_empty() { "give the same command again" } else { "name a new file" };
-            format!(
-                "{} not deleted: refused, interrupted, or held by another reader; to go on, {next}\n",
-                messages(left)
-            )
+            let why =
+                if is_interrupted { "interrupted" } else { "refused, or held by another reader" };
+            format!("{} not deleted: {why}; to go on, {next}\n", messages(left))
         }
         _ => String::new(),
     };

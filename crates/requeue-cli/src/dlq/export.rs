@@ -79,6 +79,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let told = walked.map(|result| scan.tell(&result));
     if stop.is_told() {
         let _ = told.inspect_err(|error| note(&error.to_string()));
+        if matches!(target, Target::Beside { .. }) {
+            note("no file was written, and nothing was deleted");
+        }
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let is_complete = told?;

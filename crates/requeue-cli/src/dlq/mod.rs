@@ -292,8 +292,9 @@ impl DeadLetters {
         if let Some((next, receives)) = &self.queue.redrive {
             warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
-                 after {receives} receives SQS moves it to {}",
+                 after {receives} receive{} SQS moves it to {}",
                 self.name(),
+                if *receives == 1 { "" } else { "s" },
                 next.name(),
             ));
         }

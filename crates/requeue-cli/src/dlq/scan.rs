@@ -55,6 +55,8 @@ pub(crate) struct Scan<'a> {
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
+    /// The messages that stay hidden at the end.
+    left_hidden: usize,
     /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden messages.
     was_late: bool,
     /// Messages that were made visible again, to receive them together with their successors.
@@ -89,6 +91,7 @@ impl<'a> Scan<'a> {
             looked_at: 0,
             held: HeldMessages::default(),
             cut: CutGroups::default(),
+            left_hidden: 0,
             was_late: false,
             given_back: 0,
             progress,
@@ -409,6 +412,7 @@ impl<'a> Scan<'a> {
                 self.visible_again()
             ));
         }
+        self.left_hidden = hidden;
         hidden == 0
     }
 
@@ -421,7 +425,7 @@ impl<'a> Scan<'a> {
     /// instead.
     pub(crate) fn tell(&self, result: &ScanResult) -> bool {
         if self.progress.tells_notes() {
-            result.tell(self.looked_at(), self.queue.arn.name());
+            result.tell(self.looked_at(), self.queue.arn.name(), self.left_hidden > 0);
         }
         result.is_complete()
     }

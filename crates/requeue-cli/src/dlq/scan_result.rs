@@ -35,7 +35,7 @@ impl ScanResult {
     }
 
     /// Notes the messages of this queue that were not seen.
-    pub(crate) fn tell(&self, looked_at: usize, queue: &str) {
+    pub(crate) fn tell(&self, looked_at: usize, queue: &str, leaves_hidden: bool) {
         let seen = messages(looked_at);
         match self.end {
             ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
@@ -47,9 +47,10 @@ impl ScanResult {
                 thousands(self.unseen.of(Cause::TimeUp))
             )),
             ScanEnd::Interrupted => {
-                note(&format!(
-                    "interrupted: {seen} looked at; those in the queue are visible again"
-                ));
+                // Another note tells of those that stay hidden.
+                let visible =
+                    if leaves_hidden { "" } else { "; those in the queue are visible again" };
+                note(&format!("interrupted: {seen} looked at{visible}"));
             }
             ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough => {}
         }

@@ -274,7 +274,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(DELETE, refused(true))),
             (1, 5),
-            "1 message copied, but SQS did not confirm its delete; if",
+            "1 message copied, but SQS did not confirm the deletes; delete what is still here with",
         ),
         (
             always(SEND, Fault::refuse(403, "AccessDenied")),
@@ -462,8 +462,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         ),
         (
             &["redrive", "--queue-url", &queue, "--yes"],
-            "no queue names orders in its redrive policy; name the destination: `requeue dlq redrive --to \
-             QUEUE`",
+            "orders is not a dead-letter queue, and has one: orders-dlq; run `requeue dlq redrive --queue \
+             orders-dlq`",
         ),
         (&["peek", "--queue-url", &dead, "--class", "other"], "possible values: rate-limit, quota"),
     ] {

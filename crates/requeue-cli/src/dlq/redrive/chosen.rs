@@ -1,6 +1,8 @@
 //! The redrive of exactly the messages that a person chose on the local page, and its plan. It
 //! prints nothing.
 
+use serde::Serialize;
+
 use super::arguments::Arguments;
 use super::dry_run::PlannedRoutes;
 use super::result::RedriveResult;
@@ -11,6 +13,14 @@ use crate::dlq::outcome::Outcomes;
 use crate::dlq::{DeadLetters, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+
+/// The coming action.
+#[derive(Serialize)]
+pub(crate) struct ChosenPlan {
+    /// The messages that would be copied.
+    pub(crate) count: usize,
+    pub(crate) lines: Vec<String>,
+}
 
 /// The end of a redrive.
 pub(crate) struct RedriveEnd {
@@ -23,20 +33,20 @@ pub(crate) struct RedriveEnd {
     pub(crate) error: Option<Error>,
 }
 
-/// The coming action, for messages that were received before.
+/// The plan for messages that were received before.
 pub(crate) async fn plan(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     letters: impl IntoIterator<Item = &Letter>,
-) -> Result<Vec<String>, Error> {
+) -> Result<ChosenPlan, Error> {
     let route = RedriveRoute::find(arguments, dead_letters).await?;
     let mut routes = PlannedRoutes::default();
-    for letter in letters {
-        routes.add(&route, letter, &letter.read());
-    }
-    Ok(routes.lines())
+    let letters = letters.into_iter();
+    let count = letters.filter(|letter| routes.add(&route, letter, &letter.read())).count();
+    Ok(ChosenPlan { count, lines: routes.lines() })
 }
 
+/// Redrives the chosen messages.
 pub(crate) async fn redrive(
     arguments: &Arguments,
     dead_letters: &DeadLetters,

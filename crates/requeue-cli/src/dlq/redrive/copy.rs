@@ -123,8 +123,8 @@ struct ChunkResult {
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
 /// The note of a message that may be in both queues.
-pub(crate) const NOT_DELETED: &str = "copied, but SQS did not confirm its delete; if it is still \
-                                      here, a further redrive would duplicate it";
+const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
+                           here, another redrive copies it twice";
 /// The end of a code for a message whose copy SQS did not confirm.
 pub(super) const MAY_EXIST: &str = "; the copy may exist";
 /// The code of this command for a message that may soon be visible again.
@@ -318,7 +318,7 @@ impl<'a> Copier<'a> {
                 let refusal = self.sqs.refusal("SendMessageBatch", to, &error);
                 match error.kind {
                     CallErrorKind::Refused => carried.fatal = Some(refusal),
-                    _ => carried.unconfirmed = Some(unconfirmed(&refusal, to)),
+                    _ => carried.unconfirmed = Some(refusal),
                 }
                 return carried;
             }
@@ -392,6 +392,8 @@ impl<'a> Copier<'a> {
         };
         // Each further send would put more messages into both queues.
         let unconfirmed = carried.unconfirmed.filter(|_| self.unconfirmed >= MAX_UNCONFIRMED);
+        let has_doubts = !self.tally.in_doubt.is_empty();
+        let unconfirmed = unconfirmed.map(|error| after_unconfirmed(&error, to, has_doubts));
         self.tally.fatal = self.tally.fatal.take().or(carried.fatal).or(unconfirmed);
         if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -418,12 +420,19 @@ impl<'a> Copier<'a> {
     }
 }
 
-fn unconfirmed(error: &Error, to: &QueueArn) -> Error {
+fn after_unconfirmed(error: &Error, to: &QueueArn, has_doubts: bool) -> Error {
     let to = to.name();
+    let next = if has_doubts {
+        format!(
+            "some copies may be in {to}, so before you redrive these messages again, look for their \
+             original ids in the log of what handles {to}, or with `requeue dlq peek --queue {to} --id \
+             ID`, which counts as a receive"
+        )
+    } else {
+        "the messages are still here; redrive them when SQS accepts them again".to_owned()
+    };
     format!(
-        "{error}; the redrive ends after {MAX_UNCONFIRMED} sends in a row without a confirmation: look \
-         for their copies with `requeue dlq peek --queue {to} --id ID` before you redrive the same \
-         messages again"
+        "{error}; the redrive ends after {MAX_UNCONFIRMED} sends in a row without a confirmation: {next}"
     )
     .into()
 }

@@ -18,7 +18,7 @@ mod result;
 mod tests;
 
 pub(crate) use arguments::{Arguments, CopyOptions, HELP};
-pub(crate) use chosen::{RedriveEnd, plan, redrive};
+pub(crate) use chosen::{ChosenPlan, RedriveEnd, plan, redrive};
 use copy::{Copier, Tally};
 use dry_run::Plan;
 use moving::MoveEnd;

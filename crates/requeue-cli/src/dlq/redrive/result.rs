@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arguments::Arguments;
-use super::copy::{MAY_EXIST, NOT_DELETED, Tally};
+use super::copy::{MAY_EXIST, Tally};
 use super::dry_run::without_source;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
@@ -132,7 +132,11 @@ impl RedriveResult {
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.
             let count = messages(copies.not_deleted.len());
-            line(format!("{count} {NOT_DELETED}: {}", copies.not_deleted.join(", ")));
+            line(format!(
+                "{count} copied, but SQS did not confirm the deletes; delete what is still here with \
+                 `requeue dlq discard FILE --id ID`, since another redrive copies it twice: {}",
+                copies.not_deleted.join(", ")
+            ));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);

@@ -201,8 +201,9 @@ class Screen {
   heldByLog(clock) {
     const { circuitOpen, deferral } = this.messages;
     const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
-    const isLate = deferral && clock - deferral.at < 10_000;
-    if (isLate) texts.push(`A message was deferred ${span(clock - deferral.at)} ago: ${deferral.reason ?? "no reason given"}.`);
+    const [since, delay] = deferral ? [clock - deferral.at, (deferral.delay ?? 0) * 1000] : [Infinity, 0];
+    const due = since < delay ? ` It is due in ${seconds(delay - since)}.` : "";
+    if (since < Math.max(delay, 10_000)) texts.push(`A message was deferred ${span(since)} ago: ${deferral.reason ?? "no reason given"}.${due}`);
     return texts.length > 0 ? texts : ["The log of the function tells of none."];
   }
 

@@ -4,6 +4,9 @@ import { count, h, time } from "/dom.js";
 
 const ACTIONS = { redrive: ["Redrive", "Redriven"], discard: ["Discard", "Deleted"], look: ["Look", "Received"] };
 
+// So many messages with a reason are shown at once.
+const OPEN = 20;
+
 // The whole result of a job that has ended.
 export function resultOf(job) {
   const { result, error } = job;
@@ -11,7 +14,7 @@ export function resultOf(job) {
   const { notes } = job.progress;
   const lines = result.isStopped && notes.length === 0 ? [...result.lines, "The messages that stayed are visible again."] : result.lines;
   const told = h("div", { class: result.isComplete ? "done" : "warning" }, lines.map((line) => h("p", {}, line)));
-  return [told, result.error ? problem(result.error) : null, ...notesOf(job), kinds(job), listed(result)].filter(Boolean);
+  return [told, result.error ? problem(result.error) : null, ...notesOf(job), kinds(job), ...listed(result)].filter(Boolean);
 }
 
 // What a person has to know after the end of a job, as of messages that stay hidden.
@@ -55,8 +58,10 @@ export function totals(jobs) {
 
 export function title({ name, ended, result, error }) {
   const [action, done] = ACTIONS[name];
-  const classes = [...new Set((result?.kinds ?? []).map((kind) => kind.class))].join(", ");
-  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()} (${classes})` : error ? "ended by an error" : "ended with a warning";
+  const classes = new Map();
+  for (const kind of (result?.kinds ?? []).filter((kind) => kind.done > 0)) classes.set(kind.class, (classes.get(kind.class) ?? 0) + kind.done);
+  const by = classes.size > 0 ? ` (${[...classes].map(([name, number]) => `${number.toLocaleString("en")} ${name}`).join(", ")})` : "";
+  const counts = result ? `${result.done.toLocaleString("en")} of ${count(result.done + result.left, "message")} ${done.toLowerCase()}${by}` : error ? "ended by an error" : "ended with a warning";
   return `${action}${result?.isStopped ? " stopped" : result?.error ? " broken off" : ""}, ${time(ended)} UTC: ${counts}`;
 }
 
@@ -70,15 +75,21 @@ function kinds({ name, result }) {
   return table("Result by class", heads, rows);
 }
 
-function listed({ listed: messages, notListed }) {
-  if (messages.length === 0) return null;
+// Few messages are listed at once, and many are counted by their reasons first.
+function listed({ listed: messages, notListed, reasons }) {
+  if (messages.length === 0) return [];
+  const all = messages.length + notListed;
   const heads = [["Message"], ["Class"], ["Failure"], ["Reason"]];
   const rows = messages.map(({ messageId, class: of, code, why }) => h("tr", {},
     h("td", { class: "mono" }, messageId), h("td", {}, h("span", { class: `class ${of}` }, of)), h("td", { class: "text" }, failure(code)), h("td", { class: "text" }, why)));
-  return h("details", { open: true },
-    h("summary", {}, `${count(messages.length + notListed, "message")} with a reason to check`),
-    table("Messages with a reason", heads, rows, "long"),
-    notListed > 0 ? h("p", { class: "muted" }, `${count(notListed, "further message")} not listed.`) : null);
+  const counted = reasons.map(({ why, count: number }) => h("p", {}, `${count(number, "message")}: ${why}`));
+  return [
+    ...(all > OPEN ? counted : []),
+    h("details", { open: all <= OPEN },
+      h("summary", {}, `${count(all, "message")} with a reason to check`),
+      table("Messages with a reason", heads, rows, "long"),
+      notListed > 0 ? h("p", { class: "muted" }, `${count(notListed, "further message")} not listed.`) : null),
+  ];
 }
 
 function table(name, heads, rows, kind = "") {

@@ -15,7 +15,7 @@ export function selectionBar(root, queue, act) {
   let kinds;
   const saved = h("span", { class: "muted", role: "status" });
   const status = h("strong", { role: "status" });
-  const rate = h("input", { type: "number", min: "1", max: "500", value: lastRate, id: "rate", input: () => { lastRate = rate.value; } });
+  const rate = h("input", { type: "number", min: "1", max: "500", value: lastRate, id: "rate", input: () => { lastRate = rate.value; }, keydown: (event) => { if (event.key === "Enter") plan(); } });
   const fresh = h("input", { type: "checkbox" });
   const failed = h("p", { class: "problem", role: "alert", hidden: true });
   const link = h("a", { hidden: true, download: "" });
@@ -38,16 +38,16 @@ export function selectionBar(root, queue, act) {
   });
   const plan = attempt(async () => {
     if (!rate.reportValidity()) return;
-    const { selection, count: messages } = await select();
+    const { selection } = await select();
     const options = { rate: rate.value ? Number(rate.value) : null, freshBudget: fresh.checked };
-    const lines = await send(`${ROOT}/selections/${selection}/plan`, options);
+    const { lines, count: messages } = await send(`${ROOT}/selections/${selection}/plan`, options);
     const pace = options.rate ? `At most ${count(options.rate, "message")} in a second, so it takes at least ${span(Math.max(1, Math.ceil(messages / options.rate)) * 1000)}.` : "Without a limit of the rate.";
     const fate = options.freshBudget ? "Fresh budget: each message begins with all retries and all its time." : null;
     ask(root, {
       title: "Plan: nothing has changed yet",
       lines: [...lines, ...kinds],
       notes: [pace, fate, "Requeue deletes a message here only after SQS confirmed its copy."].filter(Boolean),
-      action: `Redrive ${count(messages, "message")}`,
+      action: messages > 0 ? `Redrive ${count(messages, "message")}` : null,
       kind: "primary",
       accept: () => act("redrive", selection),
     });
@@ -103,7 +103,7 @@ function ask(root, { title, lines, notes, action, kind, accept }) {
     ...notes.map((note) => h("p", { class: "muted" }, note)),
     h("div", { class: "row end" },
       h("button", { type: "button", autofocus: true, click: () => dialog.close() }, "Cancel"),
-      h("button", { type: "button", class: kind, click: agree }, action)),
+      action ? h("button", { type: "button", class: kind, click: agree }, action) : null),
   );
   root.append(dialog);
   dialog.showModal();

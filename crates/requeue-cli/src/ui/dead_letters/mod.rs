@@ -170,10 +170,10 @@ async fn plan(State(screen): Shared, Path(selection): Path<u64>, body: Bytes) ->
     // The errors of the calls are not `Send`.
     let runtime = Handle::current();
     let planning = spawn_blocking(move || {
-        let lines = runtime.block_on(screen.plan(&snapshot, &messages, options));
-        let lines = lines.map_err(|error| FailedRequest::new(StatusCode::BAD_GATEWAY, &error))?;
+        let plan = runtime.block_on(screen.plan(&snapshot, &messages, options));
+        let plan = plan.map_err(|error| FailedRequest::new(StatusCode::BAD_GATEWAY, &error))?;
         screen.note_plan(selection, options);
-        Ok(server::json(&lines))
+        Ok(server::json(&plan))
     });
     planning.await.map_err(|error| FailedRequest::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?
 }
@@ -205,7 +205,9 @@ async fn discard(State(screen): Shared, Path(selection): Path<u64>) -> Responded
     let runtime = Handle::current();
     let job = screen.job.clone();
     job.start("discard", move |progress, stop| {
-        let kept = screen.keep(&snapshot, &messages).map_err(|error| error.to_string())?;
+        let kept = screen
+            .keep(&snapshot, &messages)
+            .map_err(|error| format!("{error}; nothing was deleted"))?;
         let discarding = screen.discard(&snapshot, &messages, &kept, &progress, &stop);
         let discarded = runtime.block_on(discarding);
         screen.forget();

@@ -1,6 +1,7 @@
 //! The result of a redrive or a discard for the page: its counts by class and failure, and the
 //! messages that stayed, with the reason of each.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -12,9 +13,12 @@ use crate::ui::snapshot::Snapshot;
 
 /// Messages that a result lists one by one. The server keeps several results in memory.
 const MAX_LISTED: usize = 500;
+/// Reasons that a result counts.
+const MAX_REASONS: usize = 10;
 /// The reason of a message that the job did not receive.
 const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's response with it was \
-                            lost, or it is no longer in the queue";
+                            lost, or it is no longer in the queue; look again after its \
+                            visibility timeout";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,8 +30,16 @@ pub(super) struct ResultJson<'a> {
     done: usize,
     left: usize,
     kinds: Vec<KindJson<'a>>,
+    /// The most frequent reasons of the messages that are or would be listed.
+    reasons: Vec<ReasonJson<'a>>,
     listed: Vec<ListedJson<'a>>,
     not_listed: usize,
+}
+
+#[derive(Serialize)]
+struct ReasonJson<'a> {
+    why: &'a str,
+    count: usize,
 }
 
 /// The messages of one class and failure.
@@ -88,18 +100,28 @@ impl JobEnd {
         if !self.is_stopped && self.error.is_none() {
             listed.extend(unreached);
         }
+        let why = |at: usize| {
+            outcome_of(at).and_then(|outcome| outcome.note.as_deref()).unwrap_or(NOT_RECEIVED)
+        };
         let line = |at: &&usize| {
             let (class, code) = snapshot.kind(**at);
-            let why = outcome_of(**at).and_then(|outcome| outcome.note.as_deref());
-            let why = why.unwrap_or(NOT_RECEIVED);
-            ListedJson { message_id: &snapshot.letters[**at].id, class, code, why }
+            ListedJson { message_id: &snapshot.letters[**at].id, class, code, why: why(**at) }
         };
+        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        for at in &listed {
+            *reasons.entry(why(**at)).or_default() += 1;
+        }
+        let mut reasons: Vec<_> =
+            reasons.into_iter().map(|(why, count)| ReasonJson { why, count }).collect();
+        reasons.sort_by_key(|reason| Reverse(reason.count));
+        reasons.truncate(MAX_REASONS);
         let result = ResultJson {
             is_complete: self.is_complete,
             is_stopped: self.is_stopped,
             error: self.error.as_ref().map(ToString::to_string),
             done: kinds.values().map(|counts| counts.done).sum(),
             left: kinds.values().map(|counts| counts.left).sum(),
+            reasons,
             listed: listed.iter().take(MAX_LISTED).map(line).collect(),
             not_listed: listed.len().saturating_sub(MAX_LISTED),
             kinds: kinds
@@ -151,6 +173,8 @@ mod tests {
             assert_eq!(result["kinds"], json!([kind]), "{error:?}");
             let reasons = result["listed"].as_array().map(Vec::len);
             assert_eq!(reasons, Some(listed), "those that an error spared have no reason");
+            let counted = result["reasons"].as_array().map(Vec::len);
+            assert_eq!(counted, Some(listed), "each has its own reason");
         }
     }
 }

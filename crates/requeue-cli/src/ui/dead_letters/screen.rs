@@ -14,7 +14,7 @@ use super::outdated;
 use super::result::JobEnd;
 use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
-use crate::dlq::redrive::{self, CopyOptions, RedriveEnd};
+use crate::dlq::redrive::{self, ChosenPlan, CopyOptions, RedriveEnd};
 use crate::dlq::scan::{Scan, hidden_for};
 use crate::dlq::scan_result::ScanEnd;
 use crate::dlq::{DeadLetters, QueueArguments, discard, export, messages};
@@ -207,15 +207,15 @@ impl Screen {
         snapshot: &Snapshot,
         messages: &[usize],
         options: CopyOptions,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<ChosenPlan, Error> {
         let arguments = self.arguments(snapshot, messages, options);
         let letters = messages.iter().map(|at| &snapshot.letters[*at]);
-        let mut lines = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
+        let mut plan = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
         let hidden = span(hidden_for(self.max_messages(), options.rate));
-        lines.push(format!(
+        plan.lines.push(format!(
             "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
         ));
-        Ok(lines)
+        Ok(plan)
     }
 
     pub(super) async fn redrive(
