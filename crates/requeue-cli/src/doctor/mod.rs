@@ -47,7 +47,8 @@ use crate::{Error, document, output};
                         If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
                         and kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
                         ec2:DescribeVpcEndpoints and ec2:DescribeNatGateways. If the mapping is on \
-                        an alias: lambda:GetAlias. With a queue's name: sqs:GetQueueUrl. For --first-hour: logs:FilterLogEvents, \
+                        an alias: lambda:GetAlias. With a queue's name: sqs:GetQueueUrl. With a queue that \
+                        invokes no function: sqs:ListDeadLetterSourceQueues. For --first-hour: logs:FilterLogEvents, \
                         sqs:SendMessage, and sqs:ReceiveMessage on the dead-letter queue. Without \
                         --send-test-messages the command only reads. If a permission is missing, \
                         its check is `unknown` and names the permission. AWS's environment counts: \

@@ -81,6 +81,7 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
 
 /// A queue without visibility timeout and redrive policy. Nothing else can be looked at.
 struct Alone {
+    sqs: EmbeddedSqs,
     queue: QueueArn,
     server: Server,
 }
@@ -89,7 +90,8 @@ impl Alone {
     async fn serve() -> Self {
         let sqs = EmbeddedSqs::new(Clock::system());
         let queue = sqs.create_queue("orders", [("VisibilityTimeout", "0")]).unwrap();
-        Self { queue, server: sqs.serve(0).await.unwrap() }
+        let server = sqs.serve(0).await.unwrap();
+        Self { sqs, queue, server }
     }
 
     fn doctor(&self, options: &[&str], output: Stdio) -> (i32, String, String) {
@@ -213,4 +215,25 @@ async fn an_invalid_variable_is_a_finding_and_hides_no_other() {
         all.map(|(level, id)| (level.to_owned(), id.to_owned())).collect()
     };
     assert_eq!(others(&said), others(&sound), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_queue_gets_no_advice_for_a_queue_of_a_worker() {
+    let alone = Alone::serve().await;
+    let policy = |target: &QueueArn| {
+        format!(r#"{{"deadLetterTargetArn":"{target}","maxReceiveCount":"5"}}"#)
+    };
+    let sqs = &alone.sqs;
+    sqs.create_queue("paid", [("RedrivePolicy", policy(&alone.queue).as_str())]).unwrap();
+    let (status, stdout, stderr) = alone.doctor(&[], Stdio::piped());
+    let told = "error: orders is the dead-letter queue of paid; check a queue that messages are \
+                handled from: `requeue doctor --queue paid`; `requeue dlq list --queue orders` shows \
+                the dead letters\n";
+    assert_eq!((status, stdout.as_str(), stderr.as_str()), (1, "", told));
+    // With a dead-letter queue of its own it may be handled too.
+    let last = sqs.create_queue("last", []).unwrap();
+    let set = sqs.client().set_queue_attributes().queue_url(alone.queue.url());
+    set.attributes("RedrivePolicy".into(), policy(&last)).send().await.unwrap();
+    let (_, stdout, stderr) = alone.doctor(&[], Stdio::piped());
+    assert!(stdout.contains("ok       redrive-policy"), "{stdout}{stderr}");
 }

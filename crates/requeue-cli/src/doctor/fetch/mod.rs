@@ -16,7 +16,7 @@ use requeue_lambda::Config;
 use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
 use super::calls::{TooManyPages, cloudwatch};
 use super::diagnosis::TOO_MANY_PAGES;
-use super::facts::{Alarm, Deployment, FunctionSettings, Known, Mapping, Unread, Valid};
+use super::facts::{Alarm, Deployment, FunctionSettings, Known, Mapping, Reached, Unread, Valid};
 use super::{endpoints, parse};
 use crate::Error;
 use crate::failed_call::{FailedCall, call_error};
@@ -121,6 +121,7 @@ impl Clients {
         functions.sort_unstable();
         functions.dedup();
         if functions.is_empty() {
+            self.refuse_dead_letters(&source).await?;
             let settings = of_worker(policy).await;
             let path = self.path(None, source, None, &settings);
             let table = self.table(&settings, None);
@@ -145,6 +146,27 @@ impl Clients {
             deployments.push(self.function(function, policy).await?);
         }
         Ok(deployments)
+    }
+
+    /// An error if this queue is the dead-letter queue of another one. A redrive policy, as a
+    /// worker's queue needs, would move its messages away when somebody looks at them.
+    async fn refuse_dead_letters(&self, queue: &Reached) -> Result<(), Error> {
+        if queue.known().is_some_and(|queue| queue.redrive.is_some()) {
+            return Ok(());
+        }
+        let request = self.sqs.list_dead_letter_source_queues().queue_url(queue.arn.url());
+        let listed = self.called("sqs:ListDeadLetterSourceQueues", request.send()).await;
+        // Without the permission it counts as a worker's queue.
+        let urls = listed.map(|listed| listed.queue_urls).unwrap_or_default();
+        let names: Vec<&str> = urls.iter().filter_map(|url| url.rsplit('/').next()).collect();
+        let Some(first) = names.first() else { return Ok(()) };
+        Err(format!(
+            "{name} is the dead-letter queue of {}; check a queue that messages are handled from: \
+             `requeue doctor --queue {first}`; `requeue dlq list --queue {name}` shows the dead letters",
+            names.join(" and "),
+            name = queue.arn.name()
+        )
+        .into())
     }
 
     async fn deployment(
