@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::Clock;
-use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
+use requeue::queue::{
+    CallError, CallErrorKind, MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest,
+};
 use tokio::time::{Instant, sleep};
 
 use super::held::{CutGroups, HeldMessages};
@@ -372,9 +374,14 @@ impl<'a> Scan<'a> {
         let handles: Vec<&str> = held.iter().map(String::as_str).collect();
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);
-        for some in chunks.chunks(AT_ONCE) {
+        let mut rest = chunks.chunks(AT_ONCE);
+        while let Some(some) = rest.next() {
             let responses =
                 join_all(some.iter().map(|chunk| self.sqs.release(&self.queue.arn, chunk))).await;
+            if responses.iter().all(|response| response.as_ref().is_err_and(is_lost)) {
+                // Further requests would last longer than the messages are hidden.
+                hidden += rest.by_ref().flatten().map(|chunk| chunk.len()).sum::<usize>();
+            }
             for (response, chunk) in responses.into_iter().zip(some) {
                 match response {
                     Ok(each) => {
@@ -416,6 +423,12 @@ impl<'a> Scan<'a> {
         hidden == 0
     }
 
+    /// The messages that [`release`](Self::release) could not make visible.
+    #[cfg(test)]
+    pub(crate) fn left_hidden(&self) -> usize {
+        self.left_hidden
+    }
+
     /// The time at which each message that was received so far is visible again.
     fn visible_again(&self) -> String {
         format!("{} UTC", clock_time(Clock::system().now() + self.visibility))
@@ -444,6 +457,11 @@ pub(crate) fn hidden_for(max_messages: usize, rate: Option<u16>) -> Duration {
 fn visibility(max_messages: usize, rate: usize) -> Duration {
     let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
     VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
+}
+
+/// Whether a request had no response.
+fn is_lost(error: &CallError) -> bool {
+    error.kind == CallErrorKind::Ambiguous
 }
 
 /// Codes for a message that is no longer hidden. Source: SQS API reference,

@@ -80,6 +80,32 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn messages_are_not_made_visible_one_by_one_if_sqs_does_not_respond() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let queue = sqs.create_queue("orders-dlq", []).expect("a name");
+    for at in 0..200 {
+        let send = sqs.client().send_message().queue_url(queue.url());
+        send.message_body(at.to_string()).send().await.expect("sent");
+    }
+    sqs.set_faults(|call| match call.operation.as_str() {
+        "ChangeMessageVisibilityBatch" => Fault::Hang,
+        _ => Fault::None,
+    });
+    let asked = Sqs::new(sqs.client());
+    let described = asked.describe(&queue).await.expect("it is there");
+    let stop = Stop::listen().expect("signals");
+    let progress = CommandProgress::silent("looking");
+    let mut scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
+    scan.walk(async |_, _| Ok(ControlFlow::Continue(()))).await.expect("no error");
+    let began = Instant::now();
+    assert!(!scan.release().await);
+    assert_eq!((described.count(), scan.left_hidden()), (200, 200));
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+}
+
 /// One of four concurrent receives gets a response only at its fifth attempt.
 #[tokio::test(start_paused = true)]
 async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
