@@ -94,7 +94,8 @@ impl Cause {
         Some(match self {
             Self::FifoGroup => {
                 "SQS hands out at most the first ten messages of a FIFO group; redrive these (--to \
-                 sends them to a queue of your choice), then run this again"
+                 sends them to a queue of your choice) or discard them with --limit 10, then run this \
+                 again"
             }
             Self::AnotherReader => {
                 "another reader holds them, or SQS's response with them was lost; run this again \

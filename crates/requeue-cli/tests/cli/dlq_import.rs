@@ -157,8 +157,14 @@ async fn a_mistake_is_found_before_the_first_message_is_sent() {
         assert_eq!(world.counts(), (0, 0));
     }
     fs::write(&file, &text).unwrap();
-    for (path, words) in [("none.jsonl", "cannot be read"), ("/dev/null", "is not a regular file")]
-    {
+    let empty = crate::run::file("empty.jsonl", "");
+    let run = import(&world, &empty, &["--yes"]).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, "the file has no message\n"), "{run:?}");
+    for (path, words) in [
+        ("none.jsonl", "cannot be read"),
+        ("/dev/null", "is not a regular file"),
+        ("-", "the import reads its file twice"),
+    ] {
         let run = import(&world, path, &["--yes"]).await;
         assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
     }

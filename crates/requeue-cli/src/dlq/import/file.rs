@@ -105,6 +105,13 @@ impl ImportFile {
     /// A pipe cannot be read twice, so only a regular file is accepted.
     pub(super) fn at(path: &Path) -> Result<Self, Error> {
         let shown = path.display();
+        if path == Path::new("-") {
+            return Err(
+                "the import reads its file twice, so it reads no standard input; name a file \
+                        that `requeue dlq export` wrote"
+                    .into(),
+            );
+        }
         let metadata = std::fs::metadata(path).map_err(|error| {
             format!(
                 "the export {shown} cannot be read: {error}; name a file that `requeue dlq export` \
@@ -201,7 +208,11 @@ impl ImportFile {
                     format!("line {number} of {shown} {problem}; correct this line, or export the messages again").into()
                 })),
                 Err(error) => {
-                    Some(Err(format!("line {number} of {shown} cannot be read: {error}").into()))
+                    let error = format!(
+                        "line {number} of {shown} cannot be read: {error}; if the file is compressed, \
+                         decompress it first"
+                    );
+                    Some(Err(error.into()))
                 }
             }
         }))

@@ -286,6 +286,7 @@ fn tell(
     });
     let name = to.name();
     let result = match summary.left {
+        0 if summary.lines == 0 => "the file has no message\n".to_owned(),
         0 => format!("no message left to send to {name}\n"),
         left if arguments.dry_run => {
             format!("{} ({}) would be sent to {name}\n", messages(left), summary.by_class())
