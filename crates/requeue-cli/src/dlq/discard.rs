@@ -96,6 +96,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tell(arguments, &dead_letters, &exported, &deleted, stop.is_told())?;
     match (deleted.error.take(), kept.err()) {
         (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
+        (Some(error), None) if stop.is_told() => {
+            note(&error.to_string());
+            Ok(stop.exit_code(ExitCode::FAILURE))
+        }
         (Some(error), None) => Err(error),
         (None, Some(kept)) => Err(kept.into()),
         (None, None) if deleted.count == count => Ok(status),

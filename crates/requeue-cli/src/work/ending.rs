@@ -42,7 +42,15 @@ impl Ending {
         let text = self.text(hand)?;
         let whole = format!("ending: {text}; a second Ctrl-C ends it at once");
         let short = format!("ending: {text}; Ctrl-C ends now");
-        Some(fitting([whole, short], columns))
+        let counts = format!("{} running, {} to settle", hand.running, hand.unsettled);
+        let rest = seconds(self.rest()?);
+        let counted = format!("ending: {counts}, {rest}; Ctrl-C ends now");
+        let shortest = format!("ending: {rest} left; Ctrl-C ends now");
+        Some(fitting([whole, short, counted, shortest], columns))
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Some(self.limit.saturating_sub(self.began?.elapsed()))
     }
 
     /// Logs the end once, where no terminal shows it.
@@ -55,7 +63,7 @@ impl Ending {
 
     /// `2 handlers still run, 3 messages to settle, 28 s left`
     pub(super) fn text(&self, hand: InHand) -> Option<String> {
-        let rest = self.limit.saturating_sub(self.began?.elapsed());
+        let rest = self.rest()?;
         let handlers = match hand.running {
             0 => "no handler runs".to_owned(),
             1 => "1 handler still runs".to_owned(),
@@ -90,7 +98,8 @@ mod tests {
             ),
             (hand(0, 3), 99, format!("ending: no handler runs, 3 messages to settle, {second}")),
             (hand(2, 0), 57, "ending: 2 handlers still run, 28 s left; Ctrl-C ends now".to_owned()),
-            (hand(2, 0), 31, "ending: 2 handlers still run, …".to_owned()),
+            (hand(0, 10), 60, "ending: 0 running, 10 to settle, 28 s; Ctrl-C ends now".to_owned()),
+            (hand(2, 0), 40, "ending: 28 s left; Ctrl-C ends now".to_owned()),
         ] {
             assert_eq!(ending.line(hand, columns), Some(line));
         }

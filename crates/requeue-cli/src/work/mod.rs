@@ -246,8 +246,12 @@ impl Started {
         // A redrive of the page makes its messages visible again.
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
+        let left = view
+            .left()
+            .filter(|_| !is_drained)
+            .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
-        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way];
+        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way, left];
         let causes = view.causes(self.mode, usize::MAX);
         let mut notes: Vec<String> = causes.chain(notes.into_iter().flatten()).collect();
         view.end_state(ended, self.mode, &notes);

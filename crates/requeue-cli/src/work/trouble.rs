@@ -73,6 +73,7 @@ pub(super) fn of_receiving(
                 format!("{credentials}{counted}; {remedy}{next}"),
                 format!("{credentials}{counted}; {remedy}"),
                 format!("AWS credentials{counted}; {remedy}"),
+                format!("AWS credentials: {code}; {remedy}"),
             ],
             columns,
         );
@@ -412,8 +413,8 @@ mod tests {
                 "AWS credentials for SQS: ExpiredToken ×3; log in again and restart",
             ),
             (
-                of_receiving("orders", &receiving("ExpiredToken", 10), None, 60),
-                "AWS credentials: ExpiredToken ×3; log in again and restart",
+                of_receiving("orders", &receiving("ExpiredToken", 10), None, 57),
+                "AWS credentials: ExpiredToken; log in again and restart",
             ),
             (
                 of_receiving("orders", &receiving("NoCredentials", 10), None, 90),

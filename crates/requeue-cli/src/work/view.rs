@@ -40,6 +40,7 @@ pub(super) struct View {
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
     causes: Causes,
+    depth: Depth,
 }
 
 impl View {
@@ -64,7 +65,7 @@ impl View {
         let page = has_page.then(watch::Sender::default);
         let lines = events.as_ref().filter(|_| is_verbose);
         let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
-        Self { screen, lines, events, page, observer, causes }
+        Self { screen, lines, events, page, observer, causes, depth: Depth::default() }
     }
 
     /// The routes of the page's screen "Live".
@@ -120,20 +121,15 @@ impl View {
 
     /// Shows the worker until it ends.
     pub(super) async fn show(&self, started: &Started, stop: &Stop) {
-        let depth = Depth::default();
         let asking = async {
             // The log does not show the depth.
             if self.screen.is_some() || self.page.is_some() {
                 let held = || started.worker.progress().not_settled();
                 let done = || self.observer.succeeded();
-                depth.keep_asking(&started.sqs, &started.queue, held, done).await;
+                self.depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
         };
-        tokio::join!(
-            self.show_messages(started.mode),
-            self.show_state(started, stop, &depth),
-            asking
-        );
+        tokio::join!(self.show_messages(started.mode), self.show_state(started, stop), asking);
     }
 
     /// The last state for the page, with the notes of the end. The depth of the queue would be an old
@@ -147,6 +143,11 @@ impl View {
                 state.troubles = iter::once(closing).chain(notes.iter().cloned()).collect();
             });
         }
+    }
+
+    /// The messages that the worker leaves in the queue, by the last count of SQS.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.depth.waiting(0, self.observer.succeeded()).filter(|left| *left > 0)
     }
 
     /// The last counts. Messages whose handler succeeded are done, though their batch did not end in
@@ -187,7 +188,7 @@ impl View {
         }
     }
 
-    async fn show_state(&self, started: &Started, stop: &Stop, depth: &Depth) {
+    async fn show_state(&self, started: &Started, stop: &Stop) {
         let mut rate = Rate::default();
         let (mut log, mut silence_log) = (TargetLog::default(), SilenceLog::default());
         let mut credentials_log = CredentialsLog::default();
@@ -205,7 +206,7 @@ impl View {
             }
             let rate = rate.note(self.observer.calls());
             let holds = started.worker.holds();
-            let figures = self.figures(started, depth, rate, &holds);
+            let figures = self.figures(started, rate, &holds);
             if let Some(screen) = &self.screen {
                 note_closed(screen, &mut open, &holds);
                 self.draw(screen, started, &ending, &figures, &holds);
@@ -258,13 +259,7 @@ impl View {
         InHand { running, unsettled }
     }
 
-    fn figures(
-        &self,
-        started: &Started,
-        depth: &Depth,
-        rate: Option<u64>,
-        holds: &[ScopeHold],
-    ) -> Figures {
+    fn figures(&self, started: &Started, rate: Option<u64>, holds: &[ScopeHold]) -> Figures {
         let mut progress = started.worker.progress();
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
@@ -279,8 +274,8 @@ impl View {
         };
         Figures {
             queue: started.queue.name().to_owned(),
-            waiting: depth.waiting(in_hand, self.observer.succeeded()),
-            hidden: depth.hidden(),
+            waiting: self.depth.waiting(in_hand, self.observer.succeeded()),
+            hidden: self.depth.hidden(),
             rate,
             progress,
             mode: started.mode,

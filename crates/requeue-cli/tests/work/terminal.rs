@@ -108,7 +108,9 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
         let counts = if columns == 100 { " │ " } else { "\r\n" };
         let progress = format!("{name} 0 waiting{counts}");
         assert!(screens().any(|screen| screen.starts_with(&progress)), "{said:?}");
-        assert!(screens().any(|screen| screen.contains("\r\nending: 1 handler still")), "{said:?}");
+        let ending =
+            if columns == 100 { "\r\nending: 1 handler still" } else { "\r\nending: 30 s left;" };
+        assert!(screens().any(|screen| screen.contains(ending)), "{said:?}");
         let trouble = if columns == 100 { "\r\nSQS http://127" } else { "\r\nSQS: " };
         assert!(
             screens().any(|screen| screen.contains(trouble) && screen.contains(" ×2; ")),
@@ -193,6 +195,9 @@ async fn the_end_tells_what_may_be_handled_twice() {
         for end in ends {
             assert!(said.contains(end), "{name}: {said:?}");
         }
+        let left = said.contains(&format!("note: still in {name}: about 1 message\r\n"));
+        // Whether SQS counted the done one before its end depends on the moment.
+        assert!(left || name == "not-deleted", "{said:?}");
         server.stop().await;
     }
 }
