@@ -18,7 +18,7 @@ use crate::stop::Stop;
 #[derive(Serialize)]
 pub(crate) struct ChosenPlan {
     /// The messages that would be copied.
-    pub(crate) count: usize,
+    pub(crate) count: u64,
     pub(crate) lines: Vec<String>,
 }
 
@@ -41,9 +41,10 @@ pub(crate) async fn plan(
 ) -> Result<ChosenPlan, Error> {
     let route = RedriveRoute::find(arguments, dead_letters).await?;
     let mut routes = PlannedRoutes::default();
-    let letters = letters.into_iter();
-    let count = letters.filter(|letter| routes.add(&route, letter, &letter.read())).count();
-    Ok(ChosenPlan { count, lines: routes.lines() })
+    for letter in letters {
+        routes.add(&route, letter, &letter.read());
+    }
+    Ok(ChosenPlan { count: routes.copies(), lines: routes.lines() })
 }
 
 /// Redrives the chosen messages.

@@ -105,6 +105,11 @@ impl PlannedRoutes {
         lines
     }
 
+    /// The messages to copy.
+    pub(super) fn copies(&self) -> u64 {
+        self.to_copy.values().sum()
+    }
+
     /// Returns `false` if the message stays because it belongs to another queue.
     pub(super) fn add(
         &mut self,
@@ -120,7 +125,8 @@ impl PlannedRoutes {
                 if let Some(claim) = claimed_source(letter, dead) {
                     *self.not_possible_by_claim.entry(route.shown(claim)).or_default() += 1;
                 }
-                self.not_possible.entry(why).or_default()
+                *self.not_possible.entry(why).or_default() += 1;
+                return true;
             }
         };
         *count += 1;

@@ -199,6 +199,7 @@ class Screen {
 
   // A function keeps its pauses to itself, so only its log tells of them.
   heldByLog(clock) {
+    if (this.state.source === "queue") return ["Not known: no function of this command handles the messages."];
     const { circuitOpen, deferral } = this.messages;
     const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
     const [since, delay] = deferral ? [clock - deferral.at, (deferral.delay ?? 0) * 1000] : [Infinity, 0];

@@ -45,7 +45,8 @@ export function selectionBar(root, queue, act) {
     const fate = options.freshBudget ? "Fresh budget: each message begins with all retries and all its time." : null;
     ask(root, {
       title: "Plan: nothing has changed yet",
-      lines: [...lines, ...kinds],
+      lines,
+      chosen: kinds,
       notes: [pace, fate, "Requeue deletes a message here only after SQS confirmed its copy."].filter(Boolean),
       action: messages > 0 ? `Redrive ${count(messages, "message")}` : null,
       kind: "primary",
@@ -57,7 +58,8 @@ export function selectionBar(root, queue, act) {
     const { selection, count: messages } = await select();
     ask(root, {
       title: "Discard the chosen messages",
-      lines: [`${count(messages, "message")} would be deleted from ${name}`, ...kinds],
+      lines: [`${count(messages, "message")} would be deleted from ${name}`],
+      chosen: kinds,
       notes: [
         "The command first writes the messages to a new file in the directory where it was started. The result names the file.",
         "The file, or an export, can bring the messages back, with requeue dlq import.",
@@ -91,7 +93,7 @@ export function selectionBar(root, queue, act) {
 }
 
 // Asks before the queue changes.
-function ask(root, { title, lines, notes, action, kind, accept }) {
+function ask(root, { title, lines, chosen, notes, action, kind, accept }) {
   const dialog = h("dialog", { "aria-labelledby": "question", close: () => dialog.remove() });
   const agree = () => {
     dialog.close();
@@ -100,6 +102,8 @@ function ask(root, { title, lines, notes, action, kind, accept }) {
   dialog.append(
     h("h2", { id: "question" }, title),
     h("ul", {}, lines.map((line) => h("li", {}, line))),
+    h("p", {}, "The chosen messages:"),
+    h("ul", {}, chosen.map((line) => h("li", {}, line))),
     ...notes.map((note) => h("p", { class: "muted" }, note)),
     h("div", { class: "row end" },
       h("button", { type: "button", autofocus: true, click: () => dialog.close() }, "Cancel"),
