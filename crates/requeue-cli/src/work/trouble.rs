@@ -142,6 +142,11 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     // Without a response, SQS may have carried the request out.
     let [again, short_again] = if *action == Some("sqs:ChangeMessageVisibility") {
         ["SQS delivers them again, though their handlers run", "delivered again meanwhile"]
+    } else if is_denied(code) && *action == Some("sqs:DeleteMessage") {
+        [
+            "though done, they become dead letters after maxReceiveCount receives",
+            "become dead letters",
+        ]
     } else if is_denied(code) {
         ["SQS delivers these messages again", "delivered again"]
     } else {
@@ -442,7 +447,7 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("AccessDenied"), 79),
-                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; delivered again",
+                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; become dead letters",
             ),
             (
                 of_unsettled(&unsettled("AccessDenied"), 60),
