@@ -320,7 +320,7 @@ fn tell(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     exported: &Exported,
-    Deleted { count: deleted, gone, .. }: &Deleted,
+    Deleted { count: deleted, gone, error, .. }: &Deleted,
     is_interrupted: bool,
 ) -> Result<(), Error> {
     let deleted = *deleted;
@@ -359,8 +359,11 @@ fn tell(
             // If no message can be gone, no file stays.
             let next =
                 if gone.is_empty() { "give the same command again" } else { "name a new file" };
-            let why =
-                if is_interrupted { "interrupted" } else { "refused, or held by another reader" };
+            let why = match error {
+                _ if is_interrupted => "interrupted",
+                Some(_) => "because of the error below",
+                None => "refused, held by another reader, or no longer there",
+            };
             format!("{} not deleted: {why}; to go on, {next}\n", messages(left))
         }
         _ => String::new(),

@@ -17,7 +17,7 @@ use tracing::field::{Field, Visit};
 
 use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
-use super::sqs::{NO_CONNECTION, TIMED_OUT};
+use super::sqs::{NO_CONNECTION, TIMED_OUT, UNCONFIRMED};
 use super::{Events, Sqs};
 
 /// The interval between lines about the same trouble.
@@ -51,8 +51,12 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 /// The library's code for a message whose copy would be longer than SQS allows.
 pub(crate) const TOO_LONG: &str = "MessageTooLong";
 
-/// The library's codes for a send to which SQS did not respond, or not about each message.
-const IN_DOUBT: [&str; 4] = [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", "Unconfirmed"];
+/// Whether this code of the library is that of a send to which SQS did not respond, or not about each
+/// message. A gateway responds without a code of SQS.
+fn is_without_response(code: &str) -> bool {
+    [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", UNCONFIRMED].contains(&code)
+        || code.starts_with("HTTP 5")
+}
 
 /// The fields of a line of the library that say something about a message, a circuit or receiving.
 #[derive(Debug, Default, Deserialize)]
@@ -143,7 +147,7 @@ impl LogLine {
     /// Whether SQS may have stored the copy of the message: it did not respond to the send.
     fn is_in_doubt(&self) -> bool {
         let is_unconfirmed = self.settlement.as_deref() == Some("unconfirmed");
-        is_unconfirmed && self.code.as_deref().is_some_and(|code| IN_DOUBT.contains(&code))
+        is_unconfirmed && self.code.as_deref().is_some_and(is_without_response)
     }
 
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
@@ -245,9 +249,6 @@ impl LogLayer {
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
         self.sqs.not_settled(Some(code), id, 1);
-        if line.is_in_doubt() {
-            self.sqs.copy_in_doubt();
-        }
         if self.lines == TroubleLines::Rare {
             return true;
         }
@@ -358,6 +359,16 @@ mod tests {
             let event = LogLine::read(&line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!((event.kind, event.delay), (Kind::Released, None), "no retry");
             assert_eq!(event.reason.as_deref(), Some(reason));
+        }
+        for (code, reason) in [
+            ("HTTP 503", "the copy may exist: HTTP 503; status 429"),
+            ("HTTP 403", "no copy: HTTP 403; status 429"),
+            ("ServiceUnavailable", "no copy: ServiceUnavailable; status 429"),
+        ] {
+            let undone = format!(r#"{{"code":"{code}","settlement":"unconfirmed","#);
+            let line = message.replacen('{', &undone, 1);
+            let event = LogLine::read(&line).and_then(|line| line.event(None)).expect("an event");
+            assert_eq!(event.reason.as_deref(), Some(reason), "a gateway, or SQS itself");
         }
         let again = r#"{"messageId":"m","disposition":"release","why":"given-up","receiveCount":5,
             "settlement":"kept"}"#;

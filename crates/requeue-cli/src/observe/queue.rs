@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use requeue::Clock;
 use requeue::queue::{
-    CallError, Confirmation, Description, Outgoing, Queue, QueueArn, ReceiveRequest, Record, Source,
+    CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
+    ReceiveRequest, Record, Source,
 };
 
 use super::event::{Event, Ids, Kind};
@@ -118,6 +119,11 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         let request = self.observer.sqs().request(SEND, Duration::ZERO);
         let confirmed = request.ended(self.queue.send(queue, entries).await);
         self.note(queue, SEND, &confirmed);
+        self.observer.sqs().may_have_stored(match &confirmed {
+            Ok(each) => each.iter().filter(|one| **one == Err(EntryError::unconfirmed())).count(),
+            Err(error) if error.kind == CallErrorKind::Ambiguous => entries.len(),
+            Err(_) => 0,
+        });
         let confirmed = confirmed?;
         let is_dead = queue.name() != self.source;
         for (entry, confirmation) in entries.iter().zip(&confirmed) {

@@ -19,6 +19,8 @@ const TOLD: Duration = Duration::from_secs(30);
 /// The library's codes for a request without a response.
 pub(super) const TIMED_OUT: &str = "TimedOut";
 pub(super) const NO_CONNECTION: &str = "NoConnection";
+/// The library's code for an entry that a response does not mention.
+pub(super) const UNCONFIRMED: &str = "Unconfirmed";
 
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
@@ -33,6 +35,7 @@ struct State {
     /// By action and code, the latest last.
     unsettled: Vec<Unsettled>,
     copies_in_doubt: u64,
+    last_doubt: Option<Instant>,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
@@ -180,8 +183,18 @@ impl Sqs {
         state.request.take_if(|request| request.action == action);
     }
 
-    pub(super) fn copy_in_doubt(&self) {
-        self.lock().copies_in_doubt += 1;
+    /// Notes copies that SQS may have stored. Another send of the same messages may succeed.
+    pub(super) fn may_have_stored(&self, copies: usize) {
+        if copies > 0 {
+            let mut state = self.lock();
+            state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
+            state.last_doubt = Some(Instant::now());
+        }
+    }
+
+    /// Whether there was such a copy lately.
+    pub(crate) fn has_doubts(&self) -> bool {
+        self.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
     }
 
     /// The copies that SQS may have stored, though it did not confirm them.

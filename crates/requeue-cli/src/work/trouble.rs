@@ -142,6 +142,8 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     // Without a response, SQS may have carried the request out.
     let [again, short_again] = if *action == Some("sqs:ChangeMessageVisibility") {
         ["SQS delivers them again, though their handlers run", "delivered again meanwhile"]
+    } else if *action == Some("sqs:SendMessage") {
+        ["SQS delivers the messages again after 5 min or more", "again in 5 min or more"]
     } else if is_denied(code) && *action == Some("sqs:DeleteMessage") {
         [
             "though done, they become dead letters after maxReceiveCount receives",
@@ -163,6 +165,19 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
                 format!("SQS{counted}; {short_again}")
             },
             format!("{short}{counted}"),
+        ],
+        columns,
+    )
+}
+
+/// `copies without a confirmation ×6: SQS may have stored them, so messages may be handled twice`
+pub(super) fn of_doubts(copies: u64, columns: usize) -> String {
+    let counted = format!("copies without a confirmation ×{}", thousands(copies));
+    fitting(
+        [
+            format!("{counted}: SQS may have stored them, so messages may be handled twice"),
+            format!("{counted}: may be handled twice"),
+            counted,
         ],
         columns,
     )

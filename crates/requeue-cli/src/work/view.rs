@@ -305,7 +305,8 @@ impl View {
         };
         let unsettled = sqs.unsettled();
         let unsettled = unsettled.iter().map(|unsettled| trouble::of_unsettled(unsettled, columns));
-        target.into_iter().chain(receiving).chain(unsettled).collect()
+        let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt(), columns));
+        target.into_iter().chain(receiving).chain(unsettled).chain(doubts).collect()
     }
 
     /// The time until a message calls the target again: the end of the first hold, and if that is

@@ -161,7 +161,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
         (
             "not-deleted",
             r#"{"n":0}"#,
-            Some(("DeleteMessageBatch", Fault::Hang)),
+            Some(("DeleteMessageBatch", Fault::Hang, 9)),
             "1 done",
             [
                 "attempt 1  done",
@@ -172,11 +172,22 @@ async fn the_end_tells_what_may_be_handled_twice() {
         (
             "in-doubt",
             r#"{"n":0,"answer":"unavailable"}"#,
-            Some(("SendMessageBatch", Fault::LoseResponse)),
+            Some(("SendMessageBatch", Fault::LoseResponse, 2)),
             "the copy may exist",
             [
                 "left to SQS (the copy may exist: NoConnection; 503)",
                 "0 done, 0 to retry, 0 given up, ",
+                "note: SQS did not confirm 2 copies; those that it stored are handled too",
+            ],
+        ),
+        (
+            "sent-twice",
+            r#"{"n":0,"answer":"unavailable"}"#,
+            Some(("SendMessageBatch", Fault::LoseResponse, 1)),
+            "1 retried",
+            [
+                "attempt 1  503 → retry in ",
+                "copies without a confirmation ×1: SQS may have stored them, so messages may be handled",
                 "note: SQS did not confirm 1 copy; those that it stored are handled too",
             ],
         ),
@@ -185,8 +196,13 @@ async fn the_end_tells_what_may_be_handled_twice() {
         let server = sqs.serve(0).await.unwrap();
         let shop = Shop::open(&server.url(), name).await;
         shop.send(vec![body.to_owned()]).await;
+        let before = fault.as_ref().map_or(0, |(operation, ..)| sqs.call_count(operation));
         sqs.set_faults(move |call| match &fault {
-            Some((operation, fault)) if call.operation == *operation => fault.clone(),
+            Some((operation, fault, times))
+                if call.operation == *operation && call.of_operation <= before + *times =>
+            {
+                fault.clone()
+            }
             _ => Fault::None,
         });
         let child = typed(&shop, "120", &["--verbose", "--shutdown-timeout", "2s"], &[]);
