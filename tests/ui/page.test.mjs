@@ -429,6 +429,32 @@ test("the result tells what happened to each class, and the reason of each messa
   await tab.close();
 });
 
+test("what was copied and not deleted is only deleted by the next redrive", async () => {
+  const sqs = await world.serve();
+  await world.send(sqs, sqs.deadLetters, some(12));
+  const between = await world.refusing(sqs);
+  const ui = await world.page(between, "--queue", sqs.deadLetters, "--allow-redrive");
+  const tab = await open(ui);
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  between.refused = "DeleteMessageBatch";
+  await plan(tab, 500);
+  await latest(tab).getByText(/copied, but SQS did not confirm the deletes; if they are still here, another redrive of this page only deletes them/).waitFor();
+  const copied = (await world.count(sqs, sqs.queue)).visible;
+  assert.ok(copied > 0);
+  between.refused = null;
+  await look(tab);
+  await tab.getByLabel("Choose all groups").check();
+  await tab.getByRole("button", { name: "Plan the redrive" }).click();
+  await tab.getByText(`${copied} message${copied === 1 ? "" : "s"} would only be deleted here`).waitFor();
+  await tab.getByRole("button", { name: "Redrive 12 messages" }).click();
+  await latest(tab).getByText(/deleted here, copied by an earlier redrive/).waitFor();
+  assert.deepEqual([await world.count(sqs, sqs.queue), await world.count(sqs, sqs.deadLetters)], [{ visible: 12, inFlight: 0 }, { visible: 0, inFlight: 0 }]);
+  const done = await counts(tab.getByRole("table", { name: "Result by class" }).first(), 0, [1]);
+  assert.equal(Object.values(done).reduce((all, one) => all + one, 0), 12);
+  await tab.close();
+});
+
 test("another browser follows a running job, stops it, and finds the results of earlier ones", async () => {
   const { sqs, ui } = await letters(some(40), "--allow-redrive");
   const [tab, idle] = [await open(ui), await open(ui)];

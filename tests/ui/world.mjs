@@ -3,6 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -46,6 +47,28 @@ export async function serve(...args) {
   const served = await start(["serve", "--port", "0", "--sqs-port", "0", ...args], names);
   const endpoint = served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "");
   return { endpoint, queue: served.queue, deadLetters: served["dead letters"], page: served.page, child: served.child };
+}
+
+// The same SQS behind a server that refuses the operation of its field `refused`.
+export async function refusing(sqs) {
+  const between = { ...sqs, refused: null };
+  const server = createServer(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const operation = request.headers["x-amz-target"].split(".")[1];
+    const head = { "content-type": "application/x-amz-json-1.0" };
+    if (operation === between.refused) {
+      response.writeHead(403, head).end(JSON.stringify({ __type: "com.amazonaws.sqs#AccessDeniedException" }));
+      return;
+    }
+    const headers = { ...head, "x-amz-target": request.headers["x-amz-target"] };
+    const answer = await fetch(sqs.endpoint, { method: "POST", headers, body: Buffer.concat(chunks) });
+    response.writeHead(answer.status, head).end(await answer.text());
+  });
+  await new Promise((resolve) => { server.listen(0, "127.0.0.1", resolve); });
+  server.unref();
+  between.endpoint = `http://127.0.0.1:${server.address().port}`;
+  return between;
 }
 
 export async function page(sqs, ...args) {

@@ -22,7 +22,7 @@ pub(crate) struct ChosenPlan {
     pub(crate) lines: Vec<String>,
 }
 
-/// The end of a redrive.
+/// The end of a redrive. Without messages it is complete.
 pub(crate) struct RedriveEnd {
     /// A line for each result.
     pub(crate) lines: Vec<String>,
@@ -31,6 +31,12 @@ pub(crate) struct RedriveEnd {
     /// By the ids of the messages that the redrive received.
     pub(crate) outcomes: Outcomes,
     pub(crate) error: Option<Error>,
+}
+
+impl Default for RedriveEnd {
+    fn default() -> Self {
+        Self { lines: Vec::new(), is_complete: true, outcomes: Outcomes::new(), error: None }
+    }
 }
 
 /// The plan for messages that were received before.
@@ -62,10 +68,19 @@ pub(crate) async fn redrive(
     let count = copies.copied();
     let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
     let is_complete = error.is_none() && left == 0 && copies.not_deleted.is_empty();
+    let not_deleted = std::mem::take(&mut result.copies.not_deleted);
     // The messages that were not chosen are known to the page.
     result.copies.not_chosen = 0;
     result.copies.beyond_limit = 0;
     let mut lines: Vec<String> = result.text(None, None).lines().map(str::to_owned).collect();
+    if !not_deleted.is_empty() {
+        lines.push(format!(
+            "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
+             of this page only deletes them, and one of another command copies them twice: {}",
+            messages(not_deleted.len()),
+            not_deleted.join(", ")
+        ));
+    }
     if left > 0 {
         lines.push(format!("{} of the chosen ones not copied", messages(left)));
     }

@@ -124,7 +124,7 @@ struct ChunkResult {
 const AT_ONCE: usize = 4;
 /// The note of a message that may be in both queues.
 const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
-                           here, another redrive copies it twice";
+                           here, another redrive of this page only deletes it";
 /// The end of a code for a message whose copy SQS did not confirm.
 pub(super) const MAY_EXIST: &str = "; the copy may exist";
 /// The code of this command for a message that may soon be visible again.
@@ -378,7 +378,7 @@ impl<'a> Copier<'a> {
             self.note(id, Outcome::done);
         }
         for id in &carried.not_deleted {
-            self.note(id, || Outcome::done_but(NOT_DELETED));
+            self.note(id, || Outcome::copied(NOT_DELETED));
         }
         self.tally.not_deleted.extend(carried.not_deleted);
         for (at, code) in carried.failed {

@@ -17,7 +17,7 @@ use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions, RedriveEnd};
 use crate::dlq::scan::{Scan, hidden_for};
 use crate::dlq::scan_result::ScanEnd;
-use crate::dlq::{DeadLetters, QueueArguments, discard, export, messages};
+use crate::dlq::{self, DeadLetters, QueueArguments, discard, export, messages};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::span;
@@ -57,6 +57,16 @@ pub(super) struct Screen {
     pub(super) may_redrive: bool,
     pub(super) job: JobPlace,
     state: Mutex<ScreenState>,
+    earlier: Mutex<Earlier>,
+}
+
+/// The ids of messages of earlier redrives that may be in both queues.
+#[derive(Default)]
+struct Earlier {
+    /// They were copied, and perhaps not deleted.
+    copied: HashSet<String>,
+    /// SQS did not confirm their copies.
+    in_doubt: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -77,7 +87,19 @@ pub(super) struct Selection {
 
 impl Screen {
     pub(super) fn new(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) -> Self {
-        Self { queue, may_redrive, job, state: Mutex::default() }
+        Self { queue, may_redrive, job, state: Mutex::default(), earlier: Mutex::default() }
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, Earlier> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These messages without those that were copied before, and the ids of those.
+    fn apart(&self, snapshot: &Snapshot, messages: &[usize]) -> (Vec<usize>, HashSet<String>) {
+        let earlier = self.earlier();
+        let is_copied = |at: &&usize| earlier.copied.contains(&snapshot.letters[**at].id);
+        let (copied, others): (Vec<usize>, Vec<usize>) = messages.iter().partition(is_copied);
+        (others, ids(snapshot, &copied))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ScreenState> {
@@ -208,9 +230,27 @@ impl Screen {
         messages: &[usize],
         options: CopyOptions,
     ) -> Result<ChosenPlan, Error> {
-        let arguments = self.arguments(snapshot, messages, options);
-        let letters = messages.iter().map(|at| &snapshot.letters[*at]);
+        let (others, copied) = self.apart(snapshot, messages);
+        let arguments = self.arguments(snapshot, &others, options);
+        let letters = others.iter().map(|at| &snapshot.letters[*at]);
         let mut plan = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
+        if !copied.is_empty() {
+            plan.count += u64::try_from(copied.len()).unwrap_or_default();
+            plan.lines.push(format!(
+                "{} would only be deleted here: an earlier redrive of this page copied them",
+                dlq::messages(copied.len())
+            ));
+        }
+        let in_doubt = &self.earlier().in_doubt;
+        let doubts =
+            others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
+        if doubts > 0 {
+            plan.lines.push(format!(
+                "{} of these may have been copied by an earlier redrive without a confirmation, and \
+                 would be copied again",
+                dlq::messages(doubts)
+            ));
+        }
         let hidden = span(hidden_for(self.max_messages(), options.rate));
         plan.lines.push(format!(
             "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
@@ -218,6 +258,7 @@ impl Screen {
         Ok(plan)
     }
 
+    /// Redrives the messages. Those that were copied before are only deleted.
     pub(super) async fn redrive(
         &self,
         snapshot: &Snapshot,
@@ -226,10 +267,32 @@ impl Screen {
         progress: &CommandProgress,
         stop: &Stop,
     ) -> Result<Value, Error> {
-        let arguments = self.arguments(snapshot, messages, options);
+        let (others, copied) = self.apart(snapshot, messages);
         progress.step(ASKING);
         let now = self.queue.dead_letters.refreshed().await?;
-        let end = redrive::redrive(&arguments, &now, stop, progress).await?;
+        let mut end = RedriveEnd::default();
+        if !others.is_empty() {
+            let arguments = self.arguments(snapshot, &others, options);
+            end = redrive::redrive(&arguments, &now, stop, progress).await?;
+            let mut earlier = self.earlier();
+            for (id, outcome) in &end.outcomes {
+                if outcome.is_copy {
+                    earlier.copied.insert(id.clone());
+                } else if outcome.is_in_doubt {
+                    earlier.in_doubt.insert(id.clone());
+                }
+            }
+        }
+        if !copied.is_empty() && end.error.is_none() && !stop.is_told() {
+            let deleted = discard::delete(&self.place(), &now, &copied, stop, progress).await;
+            let is_gone = |id: &String| deleted.outcomes.get(id).is_some_and(|end| end.is_done);
+            self.earlier().copied.retain(|id| !is_gone(id));
+            let count = dlq::messages(deleted.count);
+            end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
+            end.is_complete &= deleted.gone.len() == copied.len() && deleted.error.is_none();
+            end.outcomes.extend(deleted.outcomes);
+            end.error = deleted.error;
+        }
         let RedriveEnd { lines, is_complete, outcomes, error } = end;
         let end = JobEnd { lines, is_complete, outcomes, error, is_stopped: stop.is_told() };
         Ok(end.json(snapshot, messages))
