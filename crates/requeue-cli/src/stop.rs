@@ -2,6 +2,7 @@
 //! The same signal right after the first one is the same request: GNU `timeout` signals its child and
 //! then the whole process group.
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,14 +40,14 @@ pub(crate) struct Stop {
 
 /// What a second signal leaves.
 struct LeftBehind {
-    text: &'static str,
+    text: Cow<'static, str>,
     /// How long SQS hides the messages in hand.
     visibility: Option<Duration>,
 }
 
 impl LeftBehind {
     fn messages() -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { text: HOLDS_MESSAGES, visibility: None }))
+        Arc::new(Mutex::new(Self { text: HOLDS_MESSAGES.into(), visibility: None }))
     }
 
     fn words(&self) -> String {
@@ -87,8 +88,8 @@ impl Stop {
 
     /// What a second signal leaves from now on, as the command then says. `{until}` stands for the
     /// time until which messages stay hidden.
-    pub(crate) fn leaves(&self, text: &'static str) {
-        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).text = text;
+    pub(crate) fn leaves(&self, text: impl Into<Cow<'static, str>>) {
+        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).text = text.into();
     }
 
     /// What an end at once would leave now, in words.

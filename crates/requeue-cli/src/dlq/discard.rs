@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use requeue::queue::{CallErrorKind, MAX_BATCH_ENTRIES};
 use serde_json::{Value, json};
 
-use super::export::{LEAVES_PARTIAL, Target, line};
+use super::export::{Target, line};
 use super::held::HeldMessages;
 use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
@@ -138,8 +138,8 @@ async fn export(
         .into());
     }
     let mut file = if arguments.dry_run { None } else { Some(Target::open_file(path, false)?) };
-    if file.is_some() {
-        stop.leaves(LEAVES_PARTIAL);
+    if let Some(file) = &file {
+        file.tell(stop);
     }
     let mut exported = Exported::default();
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());

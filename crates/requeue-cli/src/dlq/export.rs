@@ -44,19 +44,13 @@ struct ExportLine<'a> {
     body: &'a str,
 }
 
-/// What a second signal leaves beside the file.
-pub(super) const LEAVES_PARTIAL: &str = "messages in hand stay hidden {until}, and a hidden file \
-                                         that ends with .partial has bodies";
-
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find().await?;
     dead_letters.warn().await;
     let mut target = Target::open(&arguments.file, arguments.force)?;
     stop.defer_end();
-    if matches!(target, Target::Beside { .. }) {
-        stop.leaves(LEAVES_PARTIAL);
-    }
+    target.tell(&stop);
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);
@@ -190,6 +184,16 @@ impl Target {
             Self::StandardOutput | Self::Into { .. } => {
                 Err(format!("{} keeps no messages; name a regular file", to.display()).into())
             }
+        }
+    }
+
+    /// Names the temporary file, if there is one: a second signal leaves it.
+    pub(super) fn tell(&self, stop: &Stop) {
+        if let Self::Beside { partial, .. } = self {
+            stop.leaves(format!(
+                "messages in hand stay hidden {{until}}, and the file {} has bodies; delete it",
+                partial.path.display()
+            ));
         }
     }
 

@@ -274,19 +274,25 @@ fn the_progress_of_chosen_messages_counts_them_alone() {
 #[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn a_command_that_cannot_stop_says_how_to_end_it() {
-    side_by_side([()], async |()| {
+    let redrive = ["dlq", "redrive", "--queue", "URL", "--to", "orders", "--copy", "--yes"];
+    let export = ["dlq", "export", "stuck.jsonl", "--queue", "URL"];
+    let cases = [(SEND, &redrive[..]), ("ChangeMessageVisibilityBatch", &export)];
+    side_by_side(cases, async |(stuck, line)| {
         let world = World::filled("annotate").await;
-        let is_stuck = |call: &Call| call.operation == SEND;
+        let is_stuck = move |call: &Call| call.operation == stuck;
         world.sqs.set_faults(move |call| if is_stuck(call) { Fault::Hang } else { Fault::None });
-        let to = world.url(&world.queue);
-        let line = ["dlq", "redrive", "--queue", "URL", "--to", &to, "--copy", "--yes"];
         let keys =
             [("no response from SQS for 3 s", CTRL_C), ("a second Ctrl-C ends it at once", CTRL_C)];
-        let typed = typed_at(&world, 80, &keys, &line).await;
+        let typed = typed_at(&world, 80, &keys, line).await;
         assert_eq!(typed.status, Some(130), "{}", typed.output);
         let said = typed.fitting(80).join("\n").replace("\n  ", " ");
         assert!(said.contains("note: the command waits for its last requests"), "{said}");
         assert!(said.contains("ended at once: messages in hand stay hidden"), "{said}");
+        let named = said.split_once("and the file ").and_then(|(_, rest)| rest.split_once(" has "));
+        if let Some((partial, _)) = named {
+            std::fs::remove_file(repository(partial)).unwrap();
+        }
+        assert_eq!(named.is_some(), line == export, "{said}");
     });
 }
 
