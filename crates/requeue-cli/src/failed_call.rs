@@ -43,6 +43,11 @@ const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 const NO_CODE: &str = "HTTP ";
 const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
 
+/// Codes of an emulator for an operation that it lacks.
+const NOT_IMPLEMENTED: [&str; 3] = ["InvalidAction", "NotImplemented", "UnknownOperationException"];
+/// The remedy if SQS's move task cannot be used.
+const WITHOUT_TASK: &str = "; --copy works without it";
+
 /// Whether the code tells of a missing permission.
 pub(crate) fn is_denied(code: &str) -> bool {
     DENIED.contains(&code)
@@ -83,9 +88,10 @@ impl fmt::Display for FailedCall<'_> {
             _ if DENIED.contains(&code) => write!(
                 f,
                 "{service} refuses {operation} on {name} ({code}); this identity needs the permission \
-                 {}:{} on {resource}",
+                 {}:{} on {resource}{}",
                 service.rsplit(' ').next().unwrap_or_default().to_ascii_lowercase(),
                 operation.strip_suffix("Batch").unwrap_or(operation),
+                if operation.ends_with("MessageMoveTask") { WITHOUT_TASK } else { "" },
             ),
             _ if KEY_DENIED.contains(&code) => write!(
                 f,
@@ -175,9 +181,7 @@ impl FailedCall<'_> {
                     "a move task of {name} is already running; follow it to its end with --follow"
                 );
             }
-            "StartMessageMoveTask" | "ListMessageMoveTasks" if is_partial => {
-                "; --copy works without it"
-            }
+            "StartMessageMoveTask" | "ListMessageMoveTasks" if is_partial => WITHOUT_TASK,
             "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
             _ => "",
         };
@@ -211,6 +215,11 @@ impl FailedCall<'_> {
             ),
             CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
                 write!(f, "{operation} on {name} failed ({code}){remedy}")
+            }
+            CallErrorKind::Refused | CallErrorKind::Malformed
+                if NOT_IMPLEMENTED.contains(&code) && remedy.is_empty() =>
+            {
+                write!(f, "{endpoint} does not implement {operation} of {service} ({code})")
             }
             CallErrorKind::Refused | CallErrorKind::Malformed => {
                 write!(f, "{service} refuses {operation} on {name} ({code}){remedy}")

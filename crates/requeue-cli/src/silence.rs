@@ -86,6 +86,15 @@ impl Requests {
         self.lock().last_response.is_some_and(|response| response > time)
     }
 
+    /// Whether a request for this action has waited so long for its response.
+    pub(crate) fn has_waited(&self, action: &str, time: Duration) -> bool {
+        let running = self.lock();
+        let began = |due: &Due| due.at.checked_sub(due.wait);
+        let waits =
+            |due: &&Due| due.action == action && began(due).is_some_and(|at| at.elapsed() >= time);
+        running.requests.values().any(|due| waits(&due))
+    }
+
     /// Whether the service has responded late since then: it stood still, and goes on.
     pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
         self.lock().last_late_response.is_some_and(|response| response > time)

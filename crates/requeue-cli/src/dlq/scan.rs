@@ -406,8 +406,11 @@ impl<'a> Scan<'a> {
             }
         }
         if let Some(why) = why {
+            // The error of the command is told by itself.
+            let why =
+                if self.error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
             self.progress.note(format!(
-                "{} stay hidden until {} at the latest, and then become visible again: {why}",
+                "{} stay hidden until {} at the latest, and then become visible again{why}",
                 messages(hidden),
                 self.visible_again()
             ));

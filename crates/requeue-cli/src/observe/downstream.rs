@@ -31,9 +31,18 @@ impl Hold {
 
 #[derive(Default)]
 pub(crate) struct Downstream {
-    /// The last failure that may pause a scope, and the last one that may open its circuit.
-    causes: HashMap<(Scope, Hold), String>,
+    /// The failure that asked for the latest end of a scope's pause, and the last one that may open
+    /// its circuit.
+    causes: HashMap<(Scope, Hold), Cause>,
+    /// The longest pause of the policy.
+    max_pause: Duration,
     silent: Option<Silent>,
+}
+
+struct Cause {
+    text: String,
+    /// The end of the pause that it asked for.
+    until: Instant,
 }
 
 /// Calls in a row without a response.
@@ -57,6 +66,11 @@ pub(crate) struct DownstreamTrouble {
 }
 
 impl Downstream {
+    /// No pause is longer; without a length there is none.
+    pub(crate) fn limit_pauses(&mut self, max_pause: Option<Duration>) {
+        self.max_pause = max_pause.unwrap_or_default();
+    }
+
     /// Notes the end of a call.
     pub(super) fn note(&mut self, scope: Scope, ended: Result<(), &Failure>) {
         let Err(failure) = ended else {
@@ -68,7 +82,11 @@ impl Downstream {
             if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&(scope, hold)) {
                 self.causes.clear();
             }
-            self.causes.insert((scope, hold), cause(failure));
+            let pause = failure.delay().filter(|_| hold == Hold::Pause).unwrap_or_default();
+            let until = Instant::now() + pause.min(self.max_pause);
+            if self.causes.get(&(scope, hold)).is_none_or(|before| before.until <= until) {
+                self.causes.insert((scope, hold), Cause { text: cause(failure), until });
+            }
         }
         if is_response(failure) {
             self.silent = None;
@@ -94,7 +112,7 @@ impl Downstream {
 
     /// The cause of a pause or an open circuit of a scope, in few words.
     pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
-        self.causes.get(&(scope, Hold::of(why)?)).map(String::as_str)
+        self.causes.get(&(scope, Hold::of(why)?)).map(|cause| cause.text.as_str())
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
@@ -133,4 +151,30 @@ fn cause(failure: &Failure) -> String {
 /// status.
 fn is_response(failure: &Failure) -> bool {
     failure.reason().starts_with("status ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cause_of_a_pause_is_the_failure_that_asked_for_its_end() {
+        let mut downstream = Downstream::default();
+        downstream.limit_pauses(Some(Duration::from_secs(60)));
+        for (after, delay, cause) in [
+            (0, 400, "status 429, delay 400 s"),
+            (1, 3, "status 429, delay 400 s"),
+            (58, 3, "status 429, delay 3 s"),
+            (1, 9, "status 429, delay 9 s"),
+        ] {
+            tokio::time::advance(Duration::from_secs(after)).await;
+            let failure = Failure::rate_limit("status 429").retry_after(Duration::from_secs(delay));
+            downstream.note(Scope::default(), Err(&failure));
+            assert_eq!(
+                downstream.cause(Scope::default(), Deferral::Paused),
+                Some(cause),
+                "{delay}"
+            );
+        }
+    }
 }

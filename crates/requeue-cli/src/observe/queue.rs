@@ -12,7 +12,7 @@ use requeue::queue::{
 };
 
 use super::event::{Event, Ids, Kind};
-use super::sqs::DELETE;
+use super::sqs::{DELETE, RECEIVE};
 use super::{Observer, of_body};
 
 /// The messages in flight that are remembered: many times those of a worker.
@@ -20,7 +20,6 @@ const MAX_IN_FLIGHT: usize = 20_000;
 
 const SEND: &str = "sqs:SendMessage";
 const CHANGE_VISIBILITY: &str = "sqs:ChangeMessageVisibility";
-const RECEIVE: &str = "sqs:ReceiveMessage";
 const DESCRIBE: &str = "sqs:GetQueueAttributes";
 
 pub(crate) struct ObservedQueue<Q> {

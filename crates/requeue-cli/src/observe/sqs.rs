@@ -22,6 +22,11 @@ pub(super) const NO_CONNECTION: &str = "NoConnection";
 /// The library's code for an entry that a response does not mention.
 pub(super) const UNCONFIRMED: &str = "Unconfirmed";
 
+/// The action of a receive.
+pub(super) const RECEIVE: &str = "sqs:ReceiveMessage";
+/// A receive that waits so long has a connection.
+const CONNECTED: Duration = Duration::from_secs(1);
+
 /// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
@@ -90,8 +95,8 @@ pub(crate) struct ReceivingTrouble {
     pub(crate) code: String,
     /// The receives in a row that failed, of all receivers.
     pub(crate) failures: u32,
-    /// The time until the last receiver that failed tries again.
-    pub(crate) next_try: Duration,
+    /// The time until the last receiver that failed tries again; `None` if none does.
+    pub(crate) next_try: Option<Duration>,
 }
 
 impl Sqs {
@@ -209,13 +214,16 @@ impl Sqs {
     }
 
     /// The trouble with receiving. Since the next receive may wait for messages, it is also over when
-    /// SQS is there again: if receives had no connection, with any later response; if they had no
-    /// response, when SQS goes on after it stood still.
+    /// SQS is there again: if receives had no connection, with any later response while one waits; if
+    /// they had no response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.lock();
         let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
         let is_back = match code.as_str() {
-            NO_CONNECTION => state.requests.has_responded_since(*last),
+            NO_CONNECTION => {
+                state.requests.has_responded_since(*last)
+                    && state.requests.has_waited(RECEIVE, CONNECTED)
+            }
             TIMED_OUT => state.requests.has_recovered_since(*last),
             _ => false,
         };
@@ -226,7 +234,7 @@ impl Sqs {
             endpoint: endpoint.clone(),
             code: code.clone(),
             failures: *failures,
-            next_try: next_try.saturating_duration_since(Instant::now()),
+            next_try: Some(next_try.saturating_duration_since(Instant::now())),
         })
     }
 
@@ -240,7 +248,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn receives_without_a_connection_are_no_trouble_after_any_response() {
+    async fn receives_without_a_connection_are_no_trouble_after_a_response_while_one_waits() {
         for (code, late, is_over) in [
             ("NoConnection", false, true),
             ("TimedOut", false, false),
@@ -255,7 +263,12 @@ mod tests {
             let request = sqs.request("describe", Duration::ZERO);
             tokio::time::advance(Duration::from_secs(if late { 3 } else { 1 })).await;
             request.responded();
+            // Responses to other requests say nothing while no receive waits.
+            assert_eq!(sqs.trouble().is_none(), is_over && code != NO_CONNECTION, "{code} {late}");
+            let receive = sqs.request(RECEIVE, Duration::from_secs(20));
+            tokio::time::advance(CONNECTED).await;
             assert_eq!(sqs.trouble().is_none(), is_over, "{code} {late}");
+            drop(receive);
         }
     }
 }

@@ -165,6 +165,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
     let (dead_letter, mode) = (config.settings.dead_letter.clone(), config.settings.mode);
+    view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
     let concurrency = u64::try_from(config.settings.limits.concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
@@ -253,6 +254,7 @@ impl Started {
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
         let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way, left];
         let causes = view.causes(self.mode, usize::MAX);
+        let causes = causes.chain(view.last_troubles(self.queue.name()));
         let mut notes: Vec<String> = causes.chain(notes.into_iter().flatten()).collect();
         view.end_state(ended, self.mode, &notes);
         end.send_replace(true);

@@ -53,7 +53,7 @@ pub(super) fn of_receiving(
     if is_denied(code) {
         let denied = "SQS refuses sqs:ReceiveMessage";
         let counted = format!(": {code} ×{}", thousands(*failures));
-        let next = next(Some(*next_try), silent);
+        let next = next(*next_try, silent);
         return fitting(
             [
                 format!("{denied} on {queue}{counted}{next}"),
@@ -63,8 +63,7 @@ pub(super) fn of_receiving(
             columns,
         );
     }
-    let (counted, next) =
-        (format!(": {code} ×{}", thousands(*failures)), next(Some(*next_try), silent));
+    let (counted, next) = (format!(": {code} ×{}", thousands(*failures)), next(*next_try, silent));
     if let Some(remedy) = remedy_of_credentials(code) {
         let credentials = "AWS credentials for SQS";
         return fitting(
@@ -101,6 +100,9 @@ pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usiz
     fitting([format!("SQS{}{rest}", endpoint.unwrap_or_default()), format!("SQS{rest}")], columns)
 }
 
+/// What may become of messages for whose delete there is no response.
+const AGAIN: &str = "SQS may deliver these messages again";
+
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS may deliver these messages again`, and
 /// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
 /// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies
@@ -134,6 +136,19 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         );
     }
     let counted = format!(": {code} ×{}", thousands(*messages));
+    if let Some(remedy) = remedy_of_credentials(code) {
+        let credentials = "AWS credentials for";
+        let action = action.unwrap_or("SQS");
+        return fitting(
+            [
+                format!("{credentials} {action} on {queue}{counted}; {remedy}; {AGAIN}"),
+                format!("{credentials} {action} on {queue}{counted}; {remedy}"),
+                format!("{credentials} {action}{counted}; {remedy}"),
+                format!("AWS credentials{counted}; {remedy}"),
+            ],
+            columns,
+        );
+    }
     let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
     let (long, short) = match action {
         Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),
@@ -152,12 +167,13 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     } else if is_denied(code) {
         ["SQS delivers these messages again", "delivered again"]
     } else {
-        ["SQS may deliver these messages again", "may be delivered again"]
+        [AGAIN, "may be delivered again"]
     };
     fitting(
         [
             format!("{long}{counted}; {again}"),
             format!("{long}{counted}; {short_again}"),
+            format!("{short}{counted}; {short_again}"),
             // A missing permission is named first.
             if is_denied(code) {
                 format!("{long}{counted}")
@@ -385,14 +401,7 @@ mod tests {
             endpoint: "http://mq:1".to_owned(),
             code: code.to_owned(),
             failures: 3,
-            next_try: Duration::from_secs(secs),
-        };
-        let unsettled = |code| {
-            let sqs = Sqs::default();
-            sqs.refused("sqs:DeleteMessage", "orders", code);
-            sqs.not_settled(None, None, 3);
-            sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
-            sqs.unsettled().pop().expect("messages")
+            next_try: Some(Duration::from_secs(secs)),
         };
         let mixed = DownstreamTrouble { has_other_causes: true, ..refused.clone() };
         let mixed = of_target("http://a/", &mixed, None, false, 80);
@@ -448,18 +457,34 @@ mod tests {
                 of_receiving("orders", &receiving("AccessDenied", 10), None, 50),
                 "SQS refuses sqs:ReceiveMessage: AccessDenied ×3",
             ),
+        ] {
+            assert_eq!(line, said);
+        }
+    }
+
+    #[test]
+    fn messages_that_sqs_keeps_are_counted_with_the_action_and_the_cause() {
+        let unsettled = |code| {
+            let sqs = Sqs::default();
+            sqs.refused("sqs:DeleteMessage", "orders", code);
+            sqs.not_settled(None, None, 3);
+            sqs.not_settled(Some(code), Some("3f9a1c2e-0000"), 1);
+            sqs.unsettled().pop().expect("messages")
+        };
+        for (line, said) in [
             (
                 of_unsettled(&unsettled("MessageTooLong"), 79),
                 "no room for the retry fields ×4, last in 3f9a1c2e; left to SQS",
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
-                "SQS: sqs:DeleteMessage on orders: ExpiredToken ×4; SQS may deliver these messages again",
+                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again and restart",
             ),
             (
-                of_unsettled(&unsettled("ExpiredToken"), 57),
-                "SQS: ExpiredToken ×4; may be delivered again",
+                of_unsettled(&unsettled("TimedOut"), 90),
+                "SQS: sqs:DeleteMessage on orders: TimedOut ×4; SQS may deliver these messages again",
             ),
+            (of_unsettled(&unsettled("TimedOut"), 57), "SQS: TimedOut ×4; may be delivered again"),
             (
                 of_unsettled(&unsettled("AccessDenied"), 79),
                 "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; become dead letters",
@@ -467,6 +492,10 @@ mod tests {
             (
                 of_unsettled(&unsettled("AccessDenied"), 60),
                 "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4",
+            ),
+            (
+                of_unsettled(&unsettled("AccessDenied"), 72),
+                "SQS refuses sqs:DeleteMessage: AccessDenied ×4; become dead letters",
             ),
         ] {
             assert_eq!(line, said);

@@ -18,7 +18,9 @@ use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
 use super::trouble::{self, CredentialsLog, SilenceLog, TargetLog};
 use super::verbose::Lines;
-use crate::observe::{self, Causes, Counted, Events, Observer, Sqs, TroubleLines};
+use crate::observe::{
+    self, Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines,
+};
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::wrapped;
@@ -307,6 +309,18 @@ impl View {
         let unsettled = unsettled.iter().map(|unsettled| trouble::of_unsettled(unsettled, columns));
         let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt(), columns));
         target.into_iter().chain(receiving).chain(unsettled).chain(doubts).collect()
+    }
+
+    /// Why SQS gives or takes no messages at the end.
+    pub(super) fn last_troubles(&self, queue: &str) -> Vec<String> {
+        let sqs = self.observer.sqs();
+        let receiving = sqs.trouble().map(|failing| {
+            let ended = ReceivingTrouble { next_try: None, ..failing };
+            trouble::of_receiving(queue, &ended, None, usize::MAX)
+        });
+        let unsettled = sqs.unsettled();
+        let unsettled = unsettled.iter().map(|one| trouble::of_unsettled(one, usize::MAX));
+        receiving.into_iter().chain(unsettled).collect()
     }
 
     /// The time until a message calls the target again: the end of the first hold, and if that is

@@ -161,7 +161,7 @@ fn dead_letters_are_shown_with_whole_ids_on_each_terminal() {
 fn findings_fit_and_commands_stay_whole_for_a_shell() {
     side_by_side([60, 80, 120], async |columns| {
         let world = World::filled("annotate").await;
-        let line = ["doctor", "--queue-url", "URL"];
+        let line = ["doctor", "--queue-url", &world.url(&world.queue)];
         let lines = typed_at(&world, columns, &[], &line).await.fitting(columns);
         let broken = |line: &&String| line.ends_with(" \\");
         let at = lines.iter().position(|line| line.contains("> aws ")).unwrap();

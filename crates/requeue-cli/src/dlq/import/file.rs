@@ -81,11 +81,15 @@ impl Summary {
         let from: Vec<&str> =
             from.map(|from| from.rsplit(':').next().unwrap_or_default()).collect();
         let from = printable::line(&from.join(" and ")).into_owned();
+        let apart = if self.moved_from.len() > 1 {
+            ". To keep them apart, split the file by movedFrom, and import each part into its own queue"
+        } else {
+            ""
+        };
         (!from.is_empty()).then(|| {
             format!(
                 "SQS moved messages of this file from {from}. A sent message does not keep that: in \
-                 {to_name} nothing tells any longer to which queue it belongs. To keep them apart, \
-                 split the file by movedFrom, and import each part into its own queue"
+                 {to_name} nothing tells any longer to which queue it belongs{apart}"
             )
         })
     }

@@ -76,7 +76,8 @@ pub(crate) async fn redrive(
     if !not_deleted.is_empty() {
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
-             of this page only deletes them, and one of another command copies them twice: {}",
+             of this page only deletes them. Once this command has ended, a redrive copies them \
+             twice: discard them first, on the page or with `requeue dlq discard FILE --id ID`: {}",
             messages(not_deleted.len()),
             not_deleted.join(", ")
         ));

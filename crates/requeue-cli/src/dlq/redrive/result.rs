@@ -89,9 +89,10 @@ impl RedriveResult {
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
         match moved {
-            Some(route) if self.moved > 0 || copies.copied.is_empty() => {
+            Some(route) if self.moved > 0 => {
                 line(format!("{} moved to {route}", messages(self.moved)));
             }
+            Some(_) if copies.copied.is_empty() => line("no message moved".to_owned()),
             None if copies.copied.is_empty() => line("no message copied".to_owned()),
             _ => {}
         }

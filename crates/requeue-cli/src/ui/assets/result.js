@@ -42,9 +42,9 @@ export function totals(jobs) {
   if (ended.length < 2) return null;
   const sums = new Map();
   for (const { name, result } of ended) {
-    for (const { class: of, done } of result.kinds) {
+    for (const { class: of, done, copiedBefore } of result.kinds) {
       const sum = sums.get(of) ?? { redrive: 0, discard: 0 };
-      sum[name] += done;
+      sum[name] += done - copiedBefore;
       sums.set(of, sum);
     }
   }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::dlq::outcome::Outcomes;
+use crate::dlq::outcome::{Outcome, Outcomes};
 use crate::ui::snapshot::Snapshot;
 
 /// Messages that a result lists one by one. The server keeps several results in memory.
@@ -56,6 +56,8 @@ struct KindJson<'a> {
 struct KindCounts {
     done: usize,
     left: usize,
+    /// Of those that are done: the messages that an earlier job copied, and this one only deleted.
+    copied_before: usize,
     /// Of those that are left: the messages whose copy SQS did not confirm.
     in_doubt: usize,
 }
@@ -90,6 +92,8 @@ impl JobEnd {
             let outcome = outcome_of(*at);
             let is_done = outcome.is_some_and(|outcome| outcome.is_done);
             *(if is_done { &mut counts.done } else { &mut counts.left }) += 1;
+            let was_copied = |outcome: &Outcome| outcome.is_copy && outcome.note.is_none();
+            counts.copied_before += usize::from(outcome.is_some_and(was_copied));
             counts.in_doubt += usize::from(outcome.is_some_and(|outcome| outcome.is_in_doubt));
         }
         let (mut listed, unreached): (Vec<&usize>, Vec<&usize>) =
@@ -144,7 +148,6 @@ mod tests {
 
     use super::*;
     use crate::dlq::letter::Letter;
-    use crate::dlq::outcome::Outcome;
 
     #[test]
     fn what_may_be_in_both_queues_is_told_apart_from_what_stayed() {
@@ -167,7 +170,7 @@ mod tests {
             let end = JobEnd { lines: Vec::new(), is_complete: false, outcomes, error, is_stopped };
             end.json(&snapshot, &[0, 1, 2, 3])
         };
-        let kind = json!({ "class": "unknown", "code": null, "done": 1, "left": 3, "inDoubt": 1 });
+        let kind = json!({ "class": "unknown", "code": null, "done": 1, "left": 3, "copiedBefore": 0, "inDoubt": 1 });
         for (error, listed) in [(None, 3), (Some("SQS is gone"), 2)] {
             let result = result(error);
             assert_eq!(result["kinds"], json!([kind]), "{error:?}");

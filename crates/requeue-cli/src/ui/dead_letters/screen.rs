@@ -14,6 +14,7 @@ use super::outdated;
 use super::result::JobEnd;
 use crate::dlq::discard::Deleted;
 use crate::dlq::letter::{Filter, Letter};
+use crate::dlq::outcome::Outcome;
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions, RedriveEnd};
 use crate::dlq::scan::{Scan, hidden_for};
 use crate::dlq::scan_result::ScanEnd;
@@ -290,7 +291,8 @@ impl Screen {
             let count = dlq::messages(deleted.count);
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
             end.is_complete &= deleted.gone.len() == copied.len() && deleted.error.is_none();
-            end.outcomes.extend(deleted.outcomes);
+            let outcomes = deleted.outcomes.into_iter();
+            end.outcomes.extend(outcomes.map(|(id, end)| (id, Outcome { is_copy: true, ..end })));
             end.error = deleted.error;
         }
         let RedriveEnd { lines, is_complete, outcomes, error } = end;
