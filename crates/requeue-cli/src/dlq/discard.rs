@@ -278,12 +278,14 @@ impl Deleted {
                 }
             }
             Err(error) => {
-                let mut why = error.code.clone();
-                if !matches!(error.kind, CallErrorKind::Refused | CallErrorKind::Malformed) {
-                    self.gone.extend(chunk.iter().map(|letter| letter.id.clone()));
-                    why.push_str("; it may be deleted");
-                }
-                let left = |letter: &&Letter| (letter.id.clone(), Outcome::left(&why));
+                let outcome =
+                    if matches!(error.kind, CallErrorKind::Refused | CallErrorKind::Malformed) {
+                        Outcome::left(&error.code)
+                    } else {
+                        self.gone.extend(chunk.iter().map(|letter| letter.id.clone()));
+                        Outcome::in_doubt(format!("{}; it may be deleted", error.code))
+                    };
+                let left = |letter: &&Letter| (letter.id.clone(), outcome.clone());
                 self.outcomes.extend(chunk.iter().map(left));
                 self.error = Some(sqs.refusal("DeleteMessageBatch", &queue.arn, &error));
             }

@@ -410,8 +410,9 @@ impl<'a> Scan<'a> {
             let why =
                 if self.error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
             self.progress.note(format!(
-                "{} stay hidden until {} at the latest, and then become visible again{why}",
+                "{} {} hidden until {} at the latest, then visible again{why}",
                 messages(hidden),
+                if hidden == 1 { "stays" } else { "stay" },
                 self.visible_again()
             ));
         }

@@ -17,7 +17,7 @@ use tracing::field::{Field, Visit};
 
 use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
-use super::sqs::{NO_CONNECTION, TIMED_OUT, UNCONFIRMED};
+use super::sqs::is_without_response;
 use super::{Events, Sqs};
 
 /// The interval between lines about the same trouble.
@@ -50,13 +50,6 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 
 /// The library's code for a message whose copy would be longer than SQS allows.
 pub(crate) const TOO_LONG: &str = "MessageTooLong";
-
-/// Whether this code of the library is that of a send to which SQS did not respond, or not about each
-/// message. A gateway responds without a code of SQS.
-fn is_without_response(code: &str) -> bool {
-    [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", UNCONFIRMED].contains(&code)
-        || code.starts_with("HTTP 5")
-}
 
 /// The fields of a line of the library that say something about a message, a circuit or receiving.
 #[derive(Debug, Default, Deserialize)]

@@ -202,7 +202,11 @@ impl<Q: Source> Source for ObservedQueue<Q> {
     ) -> Result<Vec<Record>, CallError> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
         let request = self.observer.sqs().request(RECEIVE, ask.wait);
-        let records = request.ended(self.queue.receive(queue, ask).await)?;
+        let received = request.ended(self.queue.receive(queue, ask).await);
+        if received.as_ref().is_err_and(|error| error.kind == CallErrorKind::Ambiguous) {
+            self.observer.sqs().lost_receive();
+        }
+        let records = received?;
         if self.observer.is_read() {
             for record in &records {
                 self.received(record);

@@ -17,10 +17,17 @@ const MAX_UNSETTLED: usize = 3;
 const TOLD: Duration = Duration::from_secs(30);
 
 /// The library's codes for a request without a response.
-pub(super) const TIMED_OUT: &str = "TimedOut";
-pub(super) const NO_CONNECTION: &str = "NoConnection";
+const TIMED_OUT: &str = "TimedOut";
+const NO_CONNECTION: &str = "NoConnection";
 /// The library's code for an entry that a response does not mention.
-pub(super) const UNCONFIRMED: &str = "Unconfirmed";
+const UNCONFIRMED: &str = "Unconfirmed";
+
+/// Whether this code of the library is that of a request to which SQS did not respond, or not about
+/// each message. A gateway responds without a code of SQS.
+pub(super) fn is_without_response(code: &str) -> bool {
+    [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", UNCONFIRMED].contains(&code)
+        || code.starts_with("HTTP 5")
+}
 
 /// The action of a receive.
 pub(super) const RECEIVE: &str = "sqs:ReceiveMessage";
@@ -41,6 +48,7 @@ struct State {
     unsettled: Vec<Unsettled>,
     copies_in_doubt: u64,
     last_doubt: Option<Instant>,
+    lost_receives: u64,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
@@ -195,6 +203,23 @@ impl Sqs {
             state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
             state.last_doubt = Some(Instant::now());
         }
+    }
+
+    /// Notes a receive without a response.
+    pub(super) fn lost_receive(&self) {
+        self.lock().lost_receives += 1;
+    }
+
+    /// The receives without a response. If SQS carried them out, it counts them for the messages.
+    pub(crate) fn lost_receives(&self) -> u64 {
+        self.lock().lost_receives
+    }
+
+    /// Whether SQS may carry out the receives that fail now. Most without a connection do not reach it.
+    pub(crate) fn may_lose_receives(&self) -> bool {
+        self.trouble().is_some_and(|trouble| {
+            is_without_response(&trouble.code) && trouble.code != NO_CONNECTION
+        })
     }
 
     /// Whether there was such a copy lately.

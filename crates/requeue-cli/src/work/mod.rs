@@ -252,7 +252,8 @@ impl Started {
             .filter(|_| !is_drained)
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
-        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), on_the_way, left];
+        let lost = lost(view.observer.sqs().lost_receives());
+        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), lost, on_the_way, left];
         let causes = view.causes(self.mode, usize::MAX);
         let causes = causes.chain(view.last_troubles(self.queue.name()));
         let mut notes: Vec<String> = causes.chain(notes.into_iter().flatten()).collect();
@@ -285,6 +286,18 @@ fn in_doubt(copies: u64) -> Option<String> {
         format!(
             "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
              may be handled, and given up, several times"
+        )
+    })
+}
+
+/// Each receive that SQS carried out counts, though its response was lost.
+fn lost(receives: u64) -> Option<String> {
+    (receives > 0).then(|| {
+        let s = if receives == 1 { "" } else { "s" };
+        format!(
+            "note: {} receive{s} without a response: if SQS carried them out, it counted them for their \
+             messages, which become dead letters after maxReceiveCount receives",
+            thousands(receives)
         )
     })
 }

@@ -199,6 +199,19 @@ pub(super) fn of_doubts(copies: u64, columns: usize) -> String {
     )
 }
 
+/// `receives without a response ×29: messages may become dead letters without a call`
+pub(super) fn of_lost_receives(receives: u64, columns: usize) -> String {
+    let counted = format!("receives without a response ×{}", thousands(receives));
+    fitting(
+        [
+            format!("{counted}: messages may become dead letters without a call"),
+            format!("{counted}: may dead-letter messages"),
+            counted,
+        ],
+        columns,
+    )
+}
+
 /// `given up: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
 /// are counted: `and 4 more`. `None` without any.
 pub(super) fn of_causes(

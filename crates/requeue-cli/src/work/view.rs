@@ -307,8 +307,11 @@ impl View {
         };
         let unsettled = sqs.unsettled();
         let unsettled = unsettled.iter().map(|unsettled| trouble::of_unsettled(unsettled, columns));
+        let lost = sqs
+            .may_lose_receives()
+            .then(|| trouble::of_lost_receives(sqs.lost_receives(), columns));
         let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt(), columns));
-        target.into_iter().chain(receiving).chain(unsettled).chain(doubts).collect()
+        target.into_iter().chain(receiving).chain(lost).chain(unsettled).chain(doubts).collect()
     }
 
     /// Why SQS gives or takes no messages at the end.

@@ -135,7 +135,8 @@ async fn trouble_on_the_way_hides_nothing() {
     });
     let run = world.dlq(&["list"]).await;
     assert!(run.status == 1 && run.stdout.contains("5 messages"), "{run:?}");
-    let (before, after) = ("note: 5 messages stay hidden until ", " UTC at the latest, and then");
+    let (before, after) =
+        ("note: 5 messages stay hidden until ", " UTC at the latest, then visible again");
     let time = run.stderr.split_once(before).and_then(|(_, rest)| rest.split_once(after));
     assert!(time.is_some_and(|(time, _)| time.len() == "12:04:05".len()), "{run:?}");
     assert!(run.stderr.contains("the permission sqs:ChangeMessageVisibility on"), "{run:?}");

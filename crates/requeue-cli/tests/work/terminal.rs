@@ -95,10 +95,8 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
         let drawn: Vec<&str> = drawn.split(CLEARED).collect();
         let (last, before) = drawn.split_last().unwrap();
         let last = last.replace(CLEARED_ABOVE, "").replace("\r\n  ", " ");
-        assert_eq!(
-            last, "2 receives: 2 done, 0 to retry, 0 given up, 0 deferred or released\r\n",
-            "{said:?}"
-        );
+        let counts = "2 receives: 2 done, 0 to retry, 0 given up, 0 deferred or released\r\n";
+        assert!(last.starts_with(counts), "{said:?}");
         let screens = || before.iter().map(|screen| screen.replace(CLEARED_ABOVE, ""));
         let width = |line: &str| line.chars().count();
         let fits =

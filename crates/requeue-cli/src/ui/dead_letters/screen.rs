@@ -170,11 +170,16 @@ impl Screen {
         if !gone.is_empty() {
             lines.push(format!("the messages are in {}", kept.display()));
         }
-        let left = u64::try_from(ids.len()).unwrap_or(u64::MAX) - deleted;
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let doubts = number(gone.len()) - deleted;
+        if doubts > 0 {
+            lines.push(format!("{} in doubt: they may be deleted", messages(doubts)));
+        }
+        let left = number(ids.len()) - number(gone.len());
         if left > 0 {
             lines.push(format!("{} not deleted", messages(left)));
         }
-        let (is_complete, is_stopped) = (left == 0, stop.is_told());
+        let (is_complete, is_stopped) = (left + doubts == 0, stop.is_told());
         let end = JobEnd { lines, is_complete, outcomes, error, is_stopped };
         Ok(end.json(snapshot, chosen))
     }
@@ -247,8 +252,8 @@ impl Screen {
             others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
         if doubts > 0 {
             plan.lines.push(format!(
-                "{} of these may have been copied by an earlier redrive without a confirmation, and \
-                 would be copied again",
+                "of those to copy, {} may have been copied by an earlier redrive without a \
+                 confirmation, and would be copied again",
                 dlq::messages(doubts)
             ));
         }
