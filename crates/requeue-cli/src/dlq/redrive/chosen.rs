@@ -83,7 +83,10 @@ pub(crate) async fn redrive(
         ));
     }
     if left > 0 {
-        lines.push(format!("{} of the chosen ones not copied", messages(left)));
+        let copies = &result.copies;
+        let are_told = copies.left.count() > 0 || !copies.failed.is_empty();
+        let above = if are_told { ", those above included" } else { "" };
+        lines.push(format!("{} of the chosen ones not copied{above}", messages(left)));
     }
     Ok(RedriveEnd { lines, is_complete, outcomes: result.copies.outcomes, error })
 }
