@@ -113,8 +113,8 @@ impl fmt::Display for FailedCall<'_> {
 /// CLI would print the credentials of the environment again.
 const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE && eval \"$(aws configure \
                       export-credentials --profile PROFILE --format env)\"`, or set \
-                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; then start \
-                      this command again";
+                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; this \
+                      command keeps the old ones until its end";
 
 pub(crate) fn without_credentials() -> String {
     match environment::value("AWS_PROFILE") {

@@ -45,6 +45,9 @@ impl RareLines {
     }
 }
 
+/// The beginning of the reason for a message whose copy may exist.
+pub(crate) const MAY_EXIST: &str = "the copy may exist";
+
 /// The library's code for a copy that was not sent: no time was left, or sends wait.
 pub(crate) const NOT_SENT: &str = "NotSent";
 
@@ -146,7 +149,7 @@ impl LogLine {
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
     fn undone(&self) -> Option<String> {
         let what = match self.settlement.as_deref()? {
-            "unconfirmed" if self.is_in_doubt() => "the copy may exist",
+            "unconfirmed" if self.is_in_doubt() => MAY_EXIST,
             "unconfirmed" => "no copy",
             "kept-not-delayed" => "not hidden",
             _ => return None,

@@ -22,7 +22,7 @@ pub(crate) use causes::{Causes, Counted};
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
-pub(crate) use log::{LogLine, NOT_SENT, RareLines, TOO_LONG, TroubleLines, layer};
+pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines, layer};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};

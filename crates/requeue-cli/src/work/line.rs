@@ -23,6 +23,8 @@ pub(super) struct Figures {
     /// Calls a second; `None` until there was time for a second one.
     pub(super) rate: Option<u64>,
     pub(super) progress: Progress,
+    /// The copies that SQS may have stored without a confirmation.
+    pub(super) copies_in_doubt: u64,
     pub(super) mode: Mode,
     /// The handlers that run.
     pub(super) running: u64,
@@ -108,9 +110,14 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let unconfirmed = match not_deleted {
-            0 => String::new(),
-            count => format!(" ({} deletes unconfirmed)", thousands(count)),
+        let counted = [(not_deleted, "deletes"), (self.copies_in_doubt, "copies")];
+        let counted = counted.iter().filter(|(count, _)| *count > 0);
+        let counted: Vec<String> =
+            counted.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
+        let unconfirmed = if counted.is_empty() {
+            String::new()
+        } else {
+            format!(" ({} unconfirmed)", counted.join(", "))
         };
         let (done, dead) = (thousands(completed), thousands(dead_lettered));
         format!("{done} done {others} {dead} dead{unconfirmed}")
@@ -213,6 +220,7 @@ mod tests {
             waiting: Some(1_204),
             rate: Some(52),
             progress,
+            copies_in_doubt: 0,
             mode: Mode::Requeue,
             hidden: 0,
             running: 8,
@@ -245,6 +253,12 @@ mod tests {
         ] {
             assert_eq!(figures().lines(columns).join("\n"), line, "{columns}");
         }
+        let mut doubtful = Figures { copies_in_doubt: 10, ..figures() };
+        let counts = "1,310 done 96 retried 4 dead (10 copies unconfirmed)";
+        assert_eq!(doubtful.lines(60)[1], counts);
+        doubtful.progress.not_deleted = 8;
+        let counts = counts.replace("(10", "(8 deletes, 10");
+        assert!(doubtful.lines(120)[0].contains(&counts), "{:?}", doubtful.lines(120));
         let free = Figures { holds: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(80), [running]);

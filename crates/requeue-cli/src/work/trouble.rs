@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::line::{brief, seconds};
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
-    DownstreamTrouble, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG, Unsettled,
+    DownstreamTrouble, MAY_EXIST, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG, Unsettled,
 };
 use crate::silence::Silence;
 use crate::table::thousands;
@@ -220,7 +220,8 @@ pub(super) fn of_causes(
     columns: usize,
 ) -> Option<String> {
     let mut reasons: Vec<_> = reasons.iter().collect();
-    reasons.sort_by_key(|(_, count)| Reverse(**count));
+    // First those that may be handled twice.
+    reasons.sort_by_key(|(why, count)| (!why.starts_with(MAY_EXIST), Reverse(**count)));
     let all: u64 = reasons.iter().map(|(_, count)| **count).sum();
     let named = |most: usize| {
         let (shown, rest) = reasons.split_at(most.min(reasons.len()));

@@ -280,6 +280,7 @@ impl View {
             hidden: self.depth.hidden(),
             rate,
             progress,
+            copies_in_doubt: self.observer.sqs().copies_in_doubt(),
             mode: started.mode,
             running: self.observer.running(),
             are_suspects: self.observer.runs_suspects(),

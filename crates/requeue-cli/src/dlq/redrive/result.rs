@@ -9,7 +9,7 @@ use super::copy::{MAY_EXIST, Tally};
 use super::dry_run::without_source;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::unseen::Unseen;
-use crate::dlq::{DeadLetters, messages};
+use crate::dlq::{DeadLetters, messages, note};
 use crate::table::thousands;
 use crate::{Error, output};
 
@@ -81,7 +81,19 @@ impl RedriveResult {
             remaining: self.remaining,
             remaining_chosen: self.remaining.and(self.remaining_chosen()),
         });
+        if json.is_some() && !copies.not_deleted.is_empty() {
+            note(&self.not_deleted());
+        }
         output::result(&text, json.as_ref())
+    }
+
+    /// What to do with messages that are in both queues.
+    fn not_deleted(&self) -> String {
+        format!(
+            "{} copied, but SQS did not confirm the deletes; delete what is still here with `requeue \
+             dlq discard FILE --id ID`, since another redrive copies it twice",
+            messages(self.copies.not_deleted.len())
+        )
     }
 
     pub(super) fn text(&self, moved: Option<&RedriveRoute>, limit: Option<u64>) -> String {
@@ -132,12 +144,7 @@ impl RedriveResult {
         }
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.
-            let count = messages(copies.not_deleted.len());
-            line(format!(
-                "{count} copied, but SQS did not confirm the deletes; delete what is still here with \
-                 `requeue dlq discard FILE --id ID`, since another redrive copies it twice: {}",
-                copies.not_deleted.join(", ")
-            ));
+            line(format!("{}: {}", self.not_deleted(), copies.not_deleted.join(", ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
