@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::Clock;
+use requeue::aws::NO_CREDENTIALS;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
     ReceiveRequest, Record, Source,
@@ -97,6 +98,11 @@ impl<Q> ObservedQueue<Q> {
     }
 }
 
+/// Whether SQS may have carried out a request that failed. Without credentials none was sent.
+fn may_be_carried_out(error: &CallError) -> bool {
+    error.kind == CallErrorKind::Ambiguous && error.code != NO_CREDENTIALS
+}
+
 impl InFlight {
     fn add(&mut self, handle: &str, ids: Ids) {
         if self.handles.len() >= MAX_IN_FLIGHT
@@ -120,7 +126,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         self.note(queue, SEND, &confirmed);
         self.observer.sqs().may_have_stored(match &confirmed {
             Ok(each) => each.iter().filter(|one| **one == Err(EntryError::unconfirmed())).count(),
-            Err(error) if error.kind == CallErrorKind::Ambiguous => entries.len(),
+            Err(error) if may_be_carried_out(error) => entries.len(),
             Err(_) => 0,
         });
         let confirmed = confirmed?;
@@ -203,7 +209,7 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
         let request = self.observer.sqs().request(RECEIVE, ask.wait);
         let received = request.ended(self.queue.receive(queue, ask).await);
-        if received.as_ref().is_err_and(|error| error.kind == CallErrorKind::Ambiguous) {
+        if received.as_ref().is_err_and(may_be_carried_out) {
             self.observer.sqs().lost_receive();
         }
         let records = received?;

@@ -110,10 +110,16 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let counted = [(not_deleted, "deletes"), (self.copies_in_doubt, "copies")];
-        let counted = counted.iter().filter(|(count, _)| *count > 0);
-        let counted: Vec<String> =
-            counted.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
+        let counted = [
+            (not_deleted, ["delete", "deletes"]),
+            (self.copies_in_doubt, ["copy", "copies"]),
+        ];
+        let counted = counted.into_iter().filter(|(count, _)| *count > 0).map(
+            |(count, [one, several])| {
+                format!("{} {}", thousands(count), if count == 1 { one } else { several })
+            },
+        );
+        let counted: Vec<String> = counted.collect();
         let unconfirmed = if counted.is_empty() {
             String::new()
         } else {
@@ -256,8 +262,8 @@ mod tests {
         let mut doubtful = Figures { copies_in_doubt: 10, ..figures() };
         let counts = "1,310 done 96 retried 4 dead (10 copies unconfirmed)";
         assert_eq!(doubtful.lines(60)[1], counts);
-        doubtful.progress.not_deleted = 8;
-        let counts = counts.replace("(10", "(8 deletes, 10");
+        doubtful.progress.not_deleted = 1;
+        let counts = counts.replace("(10", "(1 delete, 10");
         assert!(doubtful.lines(120)[0].contains(&counts), "{:?}", doubtful.lines(120));
         let free = Figures { holds: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";

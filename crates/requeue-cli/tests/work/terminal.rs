@@ -209,7 +209,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
         for end in ends {
             assert!(said.contains(end), "{name}: {said:?}");
         }
-        let left = said.contains(&format!("note: still in {name}: about 1 message\r\n"));
+        let left = said.contains(&format!("note: still in {name}: about "));
         // Whether SQS counted the done one before its end depends on the moment.
         assert!(left || name == "not-deleted", "{said:?}");
         server.stop().await;
