@@ -98,8 +98,8 @@ impl Cause {
                  again"
             }
             Self::AnotherReader => {
-                "another reader holds them, or SQS's response with them was lost; run this again \
-                 after their visibility timeout"
+                "another reader holds them, an earlier command left them hidden, or SQS's response \
+                 with them was lost; run this again after their visibility timeout"
             }
             Self::Delayed => "their delay has not ended; run this again after it",
             Self::NotReceived => {

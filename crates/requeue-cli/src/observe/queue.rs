@@ -208,11 +208,7 @@ impl<Q: Source> Source for ObservedQueue<Q> {
     ) -> Result<Vec<Record>, CallError> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
         let request = self.observer.sqs().request(RECEIVE, ask.wait);
-        let received = request.ended(self.queue.receive(queue, ask).await);
-        if received.as_ref().is_err_and(may_be_carried_out) {
-            self.observer.sqs().lost_receive();
-        }
-        let records = received?;
+        let records = request.ended(self.queue.receive(queue, ask).await)?;
         if self.observer.is_read() {
             for record in &records {
                 self.received(record);

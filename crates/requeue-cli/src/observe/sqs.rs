@@ -8,7 +8,7 @@ use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
-use crate::failed_call::is_denied;
+use crate::failed_call::{is_denied, is_of_credentials};
 use crate::silence::{Request, Requests, Silence};
 
 /// The lines about such messages at once.
@@ -137,7 +137,9 @@ impl Sqs {
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
-        let failing = &mut self.lock().failing;
+        let mut state = self.lock();
+        state.lost_receives += u64::from(is_without_response(code));
+        let failing = &mut state.failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
         let last = Instant::now();
         *failing = Some(Failing {
@@ -188,11 +190,14 @@ impl Sqs {
         state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
     }
 
-    /// SQS has carried out requests for this action. A missing permission is told until then, and an
-    /// earlier failure is the cause of nothing that follows.
+    /// SQS has carried out requests for this action. A missing permission is told until then, and so
+    /// are refused credentials; an earlier failure is the cause of nothing that follows.
     pub(crate) fn carried_out(&self, action: &'static str) {
         let mut state = self.lock();
-        state.unsettled.retain(|one| one.action != Some(action) || !is_denied(&one.code));
+        let is_over = |one: &Unsettled| {
+            is_of_credentials(&one.code) || one.action == Some(action) && is_denied(&one.code)
+        };
+        state.unsettled.retain(|one| !is_over(one));
         state.request.take_if(|request| request.action == action);
     }
 
@@ -203,11 +208,6 @@ impl Sqs {
             state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
             state.last_doubt = Some(Instant::now());
         }
-    }
-
-    /// Notes a receive without a response.
-    pub(super) fn lost_receive(&self) {
-        self.lock().lost_receives += 1;
     }
 
     /// The receives without a response. If SQS carried them out, it counts them for the messages.

@@ -110,15 +110,12 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let counted = [
-            (not_deleted, ["delete", "deletes"]),
-            (self.copies_in_doubt, ["copy", "copies"]),
-        ];
-        let counted = counted.into_iter().filter(|(count, _)| *count > 0).map(
-            |(count, [one, several])| {
+        let counted =
+            [(not_deleted, ["delete", "deletes"]), (self.copies_in_doubt, ["copy", "copies"])];
+        let counted =
+            counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, [one, several])| {
                 format!("{} {}", thousands(count), if count == 1 { one } else { several })
-            },
-        );
+            });
         let counted: Vec<String> = counted.collect();
         let unconfirmed = if counted.is_empty() {
             String::new()

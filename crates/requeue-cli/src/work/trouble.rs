@@ -377,6 +377,7 @@ mod tests {
         sqs.refused("sqs:DeleteMessage", "orders", "ExpiredToken");
         sqs.not_settled(None, None, 3);
         sqs.carried_out("sqs:DeleteMessage");
+        assert!(sqs.unsettled().is_empty(), "the credentials are accepted");
         tokio::time::advance(Duration::from_secs(60)).await;
         sqs.not_settled(None, None, 10);
         let unsettled = sqs.unsettled();

@@ -90,8 +90,9 @@ impl RedriveResult {
     /// What to do with messages that are in both queues.
     fn not_deleted(&self) -> String {
         format!(
-            "{} copied, but SQS did not confirm the deletes; delete what is still here with `requeue \
-             dlq discard FILE --id ID`, since another redrive copies it twice",
+            "{} copied, but SQS did not confirm the deletes; when the hidden messages are visible \
+             again, delete what is still here with `requeue dlq discard FILE --id ID`, before \
+             another redrive, which copies it twice",
             messages(self.copies.not_deleted.len())
         )
     }
