@@ -84,9 +84,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     target.finish(arguments.force)?;
     note(&format!("{} written; nothing was deleted", messages(written)));
-    let filter = &arguments.filter;
     let finds_all =
-        !is_complete || !filter.is_set() || filter.finds_all(dead_letters.name(), written > 0);
+        !is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), written > 0);
     if unreadable > 0 {
         note(&format!("{} without attributes, because these cannot be read", messages(unreadable)));
     }

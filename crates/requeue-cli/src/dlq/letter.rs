@@ -197,6 +197,11 @@ impl Filter {
         missing.is_empty()
     }
 
+    /// As [`finds_all`](Self::finds_all), for commands whose result says that there was no message.
+    pub(crate) fn finds_all_if_set(&self, queue: &str, has_chosen_any: bool) -> bool {
+        !self.is_set() || self.finds_all(queue, has_chosen_any)
+    }
+
     /// In words, without the limit: ` of class quota, for the reason too-old`.
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();

@@ -167,10 +167,8 @@ pub(crate) async fn run(
         output::words(&plan.text(route))?;
         plan.groups.tell(&dead_letters.queue.arn);
     }
-    let filter = &arguments.filter;
     let finds_all = !plan.is_complete
-        || !filter.is_set()
-        || filter.finds_all(dead_letters.name(), plan.has_chosen_any());
+        || arguments.filter.finds_all_if_set(dead_letters.name(), plan.has_chosen_any());
     Ok(if plan.is_released && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

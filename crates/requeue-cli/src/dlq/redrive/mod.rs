@@ -168,10 +168,8 @@ async fn carry_out(
     redrive.remaining = remaining(dead_letters, stop).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
-    let filter = &arguments.filter;
     let finds_all = !redrive.is_complete
-        || !filter.is_set()
-        || filter.finds_all(dead_letters.name(), redrive.has_chosen_any());
+        || arguments.filter.finds_all_if_set(dead_letters.name(), redrive.has_chosen_any());
     if let Some(error) = failure {
         return Err(error);
     }
