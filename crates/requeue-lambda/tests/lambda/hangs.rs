@@ -61,8 +61,9 @@ const STEPS: [Step; 6] = [
     Step::Visibility,
 ];
 
-/// One invocation of so long, of which this hangs.
-async fn invoke(step: Step, function_timeout: Duration) {
+/// Whether the answer of one invocation of so long, of which this hangs, was out in time. Fails if
+/// a message is lost.
+async fn is_answered_in_time(step: Step, function_timeout: Duration) -> bool {
     let context = format!("{step:?}, {function_timeout:?}");
     let stage = Stage::new().await;
     let deaf = Deaf::new().await;
@@ -92,7 +93,7 @@ async fn invoke(step: Step, function_timeout: Duration) {
     );
     let begun = Instant::now();
     let ended = function.invoke(&batch.event(&stage.queue), function_timeout).await;
-    assert!(begun.elapsed() < function_timeout, "{context}");
+    let in_time = begun.elapsed() < function_timeout;
     let kept = failed(&ended).len();
     stage.acknowledge(&batch, &ended);
     match step {
@@ -109,6 +110,17 @@ async fn invoke(step: Step, function_timeout: Duration) {
         let is_there = there.iter().any(|(now, first)| now == id || first.as_ref() == Some(id));
         assert!(is_there, "{context}: {id} is lost");
     }
+    in_time
+}
+
+/// A busy machine can keep all processes waiting past the deadline once, but not three times.
+async fn invoke(step: Step, function_timeout: Duration) {
+    for _ in 0..3 {
+        if is_answered_in_time(step, function_timeout).await {
+            return;
+        }
+    }
+    panic!("{step:?}, {function_timeout:?}: no answer before the deadline");
 }
 
 #[tokio::test(flavor = "multi_thread")]
