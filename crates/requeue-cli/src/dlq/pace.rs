@@ -29,8 +29,8 @@ impl CopyPace {
         }
     }
 
-    /// Notes copies whose request began at this time. Time in which none was sent is lost, since its
-    /// copies would come in a burst.
+    /// Notes copies whose request began at this time, also those that SQS did not confirm. Time in
+    /// which none was sent is lost, since its copies would come in a burst.
     pub(crate) fn sent(&mut self, began: Instant, count: u64) {
         let Some(rate) = self.rate else { return };
         let time = Duration::from_secs(count) / u32::from(rate);

@@ -1,6 +1,7 @@
 //! `requeue dlq redrive`: getting back what lies in a dead-letter queue.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use requeue::Clock;
@@ -357,12 +358,27 @@ async fn on_a_terminal_it_asks_first() {
 }
 
 #[tokio::test]
-async fn copies_are_no_faster_than_the_rate() {
-    let world = World::filled("direct").await;
-    let began = Instant::now();
-    let run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2"]).await;
-    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
-    assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}", began.elapsed());
+async fn copies_are_no_faster_than_the_rate_also_without_a_response() {
+    for (fault, status, counts) in [(Fault::None, 0, (0, 5)), (Fault::LoseResponse, 1, (5, 5))] {
+        let world = World::filled("direct").await;
+        let sent: Arc<Mutex<Vec<(Instant, u32)>>> = Arc::default();
+        let sends = Arc::clone(&sent);
+        world.sqs.set_faults(move |call| {
+            if call.operation != SEND {
+                return Fault::None;
+            }
+            let entries = u32::try_from(call.entries).unwrap();
+            sends.lock().unwrap().push((Instant::now(), entries));
+            fault.clone()
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2"]).await;
+        assert_eq!((run.status, world.counts()), (status, counts), "{run:?}");
+        let sent = sent.lock().unwrap();
+        for pair in sent.windows(2) {
+            let [(began, entries), (next, _)] = pair else { unreachable!("two") };
+            assert!(*next - *began >= Duration::from_millis(500) * *entries, "{sent:?}");
+        }
+    }
 }
 
 #[test]

@@ -72,6 +72,13 @@ struct Counts {
     in_doubt: u64,
 }
 
+impl Counts {
+    /// The messages that SQS has stored or may have stored.
+    fn stored(&self) -> u64 {
+        self.sent + self.in_doubt
+    }
+}
+
 /// All that is known before the first message is sent.
 struct Prepared {
     file: ImportFile,
@@ -189,9 +196,9 @@ impl Importer<'_> {
             self.note_failed(&held, "behind one of its group that failed")?;
             let failed_before = self.counts.failed;
             let groups: Vec<_> = batch.iter().filter_map(|line| line.group_id.clone()).collect();
-            let (began, before) = (Instant::now(), self.counts.sent);
+            let (began, before) = (Instant::now(), self.counts.stored());
             self.send(&batch).await?;
-            self.pace.sent(began, self.counts.sent - before);
+            self.pace.sent(began, self.counts.stored() - before);
             if self.counts.failed > failed_before && self.to.is_fifo() {
                 blocked.extend(groups);
             }

@@ -56,6 +56,11 @@ impl Tally {
         self.copied.values().sum()
     }
 
+    /// The copies that SQS has stored or may have stored.
+    fn stored(&self) -> u64 {
+        self.copied() + u64::try_from(self.in_doubt.len()).unwrap_or(u64::MAX)
+    }
+
     /// The chosen messages that were copied or failed.
     pub(crate) fn taken(&self) -> u64 {
         self.copied() + self.failed.values().sum::<u64>()
@@ -150,15 +155,15 @@ impl<'a> Copier<'a> {
                 return ControlFlow::Continue(());
             }
         }
-        let (began, before) = (Instant::now(), self.tally.copied());
+        let (began, before) = (Instant::now(), self.tally.stored());
         for (to, drafts) in by_destination {
             if self.copy_to(to, drafts, held).await.is_break() {
                 return ControlFlow::Break(());
             }
         }
-        let sent = self.tally.copied() - before;
-        if sent > 0 {
-            self.pace.sent(began, sent);
+        let stored = self.tally.stored() - before;
+        if stored > 0 {
+            self.pace.sent(began, stored);
             self.pace.wait(self.stop).await;
         }
         let has_all = self.tally.taken() >= self.filter.limit.unwrap_or(u64::MAX);
