@@ -39,6 +39,20 @@ pub(crate) fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
 
+/// A URL without the user and the password before its host.
+///
+/// ```
+/// # use requeue::printable::url;
+/// assert_eq!(url("http://user:secret@mq:9324/a@b"), "http://mq:9324/a@b");
+/// ```
+#[must_use]
+pub fn url(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    [scheme, host, path].concat()
+}
+
 /// A whole text: as [`line()`], but tabs and line feeds stay.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::aws;
 use crate::clock::{Clock, from_epoch_millis};
+use crate::printable;
 
 /// SQS, by AWS's SDK.
 ///
@@ -242,7 +243,7 @@ impl Intercept for Seen {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let endpoint = context.request().uri().trim_end_matches('/').to_owned();
+        let endpoint = printable::url(context.request().uri().trim_end_matches('/'));
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(endpoint);
         Ok(())
     }

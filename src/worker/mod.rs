@@ -383,11 +383,16 @@ where
         (report, deletes)
     }
 
-    /// Whether the queue is empty. If it cannot be asked, it counts as not empty.
+    /// Whether the queue is empty. If SQS does not tell, it counts as not empty.
     async fn is_empty(&self) -> bool {
-        let description = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
-        description
-            .is_ok_and(|response| response.is_ok_and(|description| description.messages == 0))
+        let described = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
+        match described.unwrap_or_else(|_| Err(CallError::timed_out())) {
+            Ok(description) => description.messages == 0,
+            Err(error) => {
+                self.trouble.unknown_count(&error);
+                false
+            }
+        }
     }
 }
 

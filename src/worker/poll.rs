@@ -20,6 +20,9 @@ const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two receives that do not wait and return no message.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
+/// The interval between two lines that the number of messages is not known.
+const UNKNOWN_LINES: Duration = Duration::from_secs(30);
+
 /// How long a receive waits for a message: whole seconds, as SQS counts them. It does not wait if
 /// the visibility timeout is shorter than 3 s.
 pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
@@ -35,15 +38,32 @@ pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
     since: Mutex<Option<Instant>>,
+    /// When the last line was written that the number of messages is not known.
+    told_unknown: Mutex<Option<Instant>>,
 }
 
 impl Trouble {
     pub(super) fn none(queue: QueueArn, endpoint: Option<String>) -> Self {
-        Self { queue, endpoint, since: Mutex::default() }
+        Self { queue, endpoint, since: Mutex::default(), told_unknown: Mutex::default() }
     }
 
     fn begin(&self) {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+    }
+
+    /// SQS does not tell how many messages a queue has that is being drained.
+    pub(super) fn unknown_count(&self, error: &CallError) {
+        let mut told = self.told_unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= UNKNOWN_LINES) {
+            *told = Some(Instant::now());
+            tracing::warn!(
+                action = "sqs:GetQueueAttributes",
+                queue = %self.queue,
+                endpoint = self.endpoint,
+                code = error.code,
+                "not known whether the queue is empty, so the worker goes on"
+            );
+        }
     }
 
     /// A receive has worked.

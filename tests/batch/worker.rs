@@ -792,6 +792,32 @@ async fn receiving_backs_off_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_queue_that_does_not_tell_its_count_is_drained_when_it_does_again() {
+    let world = World::new();
+    world.send(&numbered(0)).await;
+    let script = Script::new(|_| Act::Done);
+    let worker = start(&world, script.clone(), draining()).await;
+    let begun = Instant::now();
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        "GetQueueAttributes" if begun.elapsed() < secs(70) => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let text = Log::default();
+    let listening = text.listen();
+    let progress = worker.run(pending()).await;
+    drop(listening);
+    assert_eq!((progress.completed, begun.elapsed().as_secs() / 10), (1, 7));
+    let text = text.text();
+    let told = text.lines().filter(|line| {
+        line.contains("not known whether the queue is empty")
+            && line.contains("sqs:GetQueueAttributes")
+            && line.contains(&format!("queue={}", world.queue))
+            && line.contains("AccessDenied")
+    });
+    assert_eq!(told.count(), 3, "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     let world = World::new();
     let bare = world.sqs.create_queue("bare", []).unwrap();

@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use requeue::aws::{self, NO_CREDENTIALS};
+use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
 use crate::environment;
@@ -78,12 +79,12 @@ impl fmt::Display for FailedCall<'_> {
         match code {
             NO_CREDENTIALS => f.write_str(&without_credentials()),
             _ if EXPIRED.contains(&code) => {
-                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
+                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}; {KEEPS_THEM}")
             }
             _ if UNKNOWN.contains(&code) => write!(
                 f,
                 "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
-                 account, the region and this machine's clock, or {LOG_IN}"
+                 account, the region and this machine's clock, or {LOG_IN}; {KEEPS_THEM}"
             ),
             _ if DENIED.contains(&code) => write!(
                 f,
@@ -91,7 +92,7 @@ impl fmt::Display for FailedCall<'_> {
                  {}:{} on {resource}{}",
                 service.rsplit(' ').next().unwrap_or_default().to_ascii_lowercase(),
                 operation.strip_suffix("Batch").unwrap_or(operation),
-                if operation.ends_with("MessageMoveTask") { WITHOUT_TASK } else { "" },
+                if *operation == "StartMessageMoveTask" { WITHOUT_TASK } else { "" },
             ),
             _ if KEY_DENIED.contains(&code) => write!(
                 f,
@@ -113,8 +114,8 @@ impl fmt::Display for FailedCall<'_> {
 /// CLI would print the credentials of the environment again.
 const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE && eval \"$(aws configure \
                       export-credentials --profile PROFILE --format env)\"`, or set \
-                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; this \
-                      command keeps the old ones until its end";
+                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
+const KEEPS_THEM: &str = "this command keeps the old ones until its end";
 
 pub(crate) fn without_credentials() -> String {
     match environment::value("AWS_PROFILE") {
@@ -122,8 +123,9 @@ pub(crate) fn without_credentials() -> String {
             format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
         }
         Some(profile) => format!(
-            "AWS_PROFILE is `{profile}`, and AWS's files have no credentials for this profile; `aws \
-             configure list-profiles` lists the profiles; {LOG_IN}"
+            "AWS_PROFILE is `{profile}`, and AWS's files have no keys for this profile (this command \
+             does not use SSO or `credential_process` itself); `aws configure list-profiles` lists the \
+             profiles; {LOG_IN}"
         ),
     }
 }
@@ -137,7 +139,8 @@ impl FailedCall<'_> {
         {
             return write!(
                 f,
-                "{variable} is `{value}`, and an endpoint is a URL; begin it with http:// or https://"
+                "{variable} is `{}`, and an endpoint is a URL; begin it with http:// or https://",
+                printable::url(&value)
             );
         }
         let fails = match code {

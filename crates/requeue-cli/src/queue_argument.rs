@@ -8,9 +8,9 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Region;
 use http::Uri;
 use http::uri::Scheme;
-use requeue::StartError;
 use requeue::aws::SdkConfig;
 use requeue::queue::{CallError, QueueArn, QueueUrl};
+use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
 use crate::Error;
@@ -180,7 +180,7 @@ async fn endpoint(sdk: &SdkConfig, region: &str) -> Result<(String, bool), Error
                  AWS_REGION or the AWS profile"
         )
     })?;
-    Ok((url.trim_end_matches('/').to_owned(), is_set))
+    Ok((printable::url(url.trim_end_matches('/')), is_set))
 }
 
 /// The endpoint for requests about the queue of a URL, and a note if the URL names another host. The
@@ -266,6 +266,7 @@ mod tests {
             ("http://[::1]:9324/0/q", Some("http://localhost:9324/"), Some("http://local"), ""),
             ("http://LOCALHOST/0/q", Some("http://elasticmq:80"), Some("http://elasticmq"), ""),
             ("http://mq:9324/0/q", Some("http://mq:9324"), Some("http://mq:9324"), ""),
+            ("http://mq:9324/0/q", Some("http://a:secret@mq:9324"), Some("http://mq:9324"), ""),
             (
                 "http://sqs.us-east-1.localhost.localstack.cloud:4566/000000000000/q",
                 Some("http://localstack:4566"),

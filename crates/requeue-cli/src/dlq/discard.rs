@@ -180,7 +180,11 @@ async fn export(
         )
         .into());
     }
-    if !(arguments.dry_run || is_complete && is_released) {
+    if !arguments.dry_run && is_complete && !is_released {
+        return Err("the messages could not be made visible again, which a discard needs before it                     deletes them, for the reason in the note above; nothing was written and nothing                     was deleted; remove the reason, and run this again when they are visible"
+            .into());
+    }
+    if !(arguments.dry_run || is_complete) {
         let remedy = if exported.ids.is_empty() {
             "run this again when they are visible"
         } else {
@@ -350,11 +354,11 @@ fn tell(
         _ if arguments.dry_run => format!("{} would be deleted\n", messages(count)),
         _ if gone.is_empty() => "no message deleted\n".to_owned(),
         _ if deleted == 0 => "no message confirmed as deleted\n".to_owned(),
-        _ => format!("{} deleted; they are in {file}\n", messages(deleted)),
+        _ => format!("{} deleted and kept in {file}\n", messages(deleted)),
     };
     let doubt = match gone.len().saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX)) {
         0 => String::new(),
-        doubt => format!("{} may be deleted; they are in {file} too\n", messages(doubt)),
+        doubt => format!("{} may be deleted, kept in {file} too\n", messages(doubt)),
     };
     let left = match left {
         left if left > 0 && !arguments.dry_run => {

@@ -23,7 +23,7 @@ pub(crate) mod redrive;
 pub(crate) mod scan;
 pub(crate) mod scan_result;
 pub(crate) mod sqs;
-mod unseen;
+pub(crate) mod unseen;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};

@@ -2,6 +2,7 @@
 //! terminal would otherwise change AWS.
 
 use requeue::aws::SdkConfig;
+use requeue::printable;
 use requeue_aws::set_endpoint;
 
 /// The services of the commands in remedies, as AWS's command line and its settings name them.
@@ -27,9 +28,8 @@ pub(crate) struct Endpoints(Vec<(&'static str, String)>);
 
 impl Endpoints {
     pub(crate) fn of(sdk: &SdkConfig) -> Self {
-        let set =
-            SERVICES.into_iter().filter_map(|(name, id)| Some((name, set_endpoint(id, sdk)?)));
-        Self(set.collect())
+        let set = |id| Some(printable::url(&set_endpoint(id, sdk)?));
+        Self(SERVICES.into_iter().filter_map(|(name, id)| Some((name, set(id)?))).collect())
     }
 
     /// The text, in which each command names its endpoint.

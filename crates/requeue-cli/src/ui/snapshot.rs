@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::server;
 use crate::dlq::letter::{DeadLetterJson, Letter, moment};
 use crate::dlq::list::{DeadLetterGroups, GroupKey};
+use crate::dlq::unseen::Unseen;
 
 /// Characters of a body that the page shows.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
@@ -34,7 +35,7 @@ pub(super) struct Snapshot {
     pub(super) is_stopped: bool,
     /// Whether all messages are visible again.
     pub(super) is_released: bool,
-    pub(super) not_reached: u64,
+    pub(super) not_reached: Unseen,
 }
 
 struct Group {
@@ -55,7 +56,7 @@ pub(super) struct SnapshotJson<'a> {
     is_complete: bool,
     is_stopped: bool,
     is_released: bool,
-    not_reached: u64,
+    not_reached: &'a Unseen,
     groups: Vec<GroupJson<'a>>,
 }
 
@@ -165,7 +166,7 @@ impl Snapshot {
             is_complete: false,
             is_stopped: false,
             is_released: false,
-            not_reached: 0,
+            not_reached: Unseen::default(),
         }
     }
 
@@ -185,7 +186,7 @@ impl Snapshot {
             is_complete: self.is_complete,
             is_stopped: self.is_stopped,
             is_released: self.is_released,
-            not_reached: self.not_reached,
+            not_reached: &self.not_reached,
             groups: groups.collect(),
         }
     }

@@ -106,7 +106,7 @@ const AGAIN: &str = "SQS may deliver these messages again";
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS may deliver these messages again`, and
 /// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
 /// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies
-/// that wait: `copies not sent ×4: sends wait up to 30 s after one without a response`.
+/// that wait: `copies not sent ×4; SQS delivers the messages again after 5 min or more`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
     if code == TOO_LONG {
@@ -127,9 +127,10 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
         let why = "sends wait up to 30 s after one without a response";
         return fitting(
             [
-                format!("{not_sent}: {why}; SQS delivers these messages again"),
-                format!("{not_sent}: {why}"),
-                format!("{not_sent}; delivered again"),
+                format!("{not_sent}: {why}; SQS delivers the messages again after 5 min or more"),
+                format!("{not_sent}: {why}; delivered again in 5 min or more"),
+                format!("{not_sent}; SQS delivers the messages again after 5 min or more"),
+                format!("{not_sent}; delivered again in 5 min or more"),
                 not_sent,
             ],
             columns,
@@ -158,7 +159,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let [again, short_again] = if *action == Some("sqs:ChangeMessageVisibility") {
         ["SQS delivers them again, though their handlers run", "delivered again meanwhile"]
     } else if *action == Some("sqs:SendMessage") {
-        ["SQS delivers the messages again after 5 min or more", "again in 5 min or more"]
+        ["SQS delivers the messages again after 5 min or more", "delivered again in 5 min or more"]
     } else if is_denied(code) && *action == Some("sqs:DeleteMessage") {
         [
             "though done, they become dead letters after maxReceiveCount receives",

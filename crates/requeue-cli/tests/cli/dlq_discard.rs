@@ -106,6 +106,23 @@ async fn a_refused_deletion_is_told_and_leaves_no_file() {
 }
 
 #[tokio::test]
+async fn messages_that_stay_hidden_are_the_reason_why_none_is_deleted() {
+    let world = World::filled("annotate").await;
+    let file = export("discard-hidden.jsonl");
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "ChangeMessageVisibilityBatch" => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let run = world.dlq(&["discard", &file, "--yes"]).await;
+    for words in ["5 messages stay hidden until ", "for the reason in the note above; nothing was"]
+    {
+        assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
+    }
+    assert!(!run.stderr.contains("would not be complete"), "{run:?}");
+    assert!(fs::metadata(&file).is_err() && world.counts() == (5, 0), "{run:?}");
+}
+
+#[tokio::test]
 async fn a_file_with_messages_that_may_be_deleted_is_named() {
     for options in [&["--json"][..], &[]] {
         let world = World::filled("annotate").await;
@@ -118,7 +135,7 @@ async fn a_file_with_messages_that_may_be_deleted_is_named() {
         assert!(run.status == 1 && kept > 0, "{run:?}");
         assert_eq!(world.counts(), (5 - kept, 0), "the only copies: {run:?}");
         if options.is_empty() {
-            let told = format!(" may be deleted; they are in {file} too\n");
+            let told = format!(" may be deleted, kept in {file} too\n");
             assert!(run.stdout.contains(&told), "{run:?}");
             assert!(kept == 5 || run.stdout.contains("to go on, name a new file"), "{run:?}");
         } else {
@@ -143,7 +160,7 @@ async fn a_file_that_cannot_be_rewritten_is_told_after_the_result() {
     });
     let run = world.dlq(&["discard", &file, "--yes"]).await;
     assert_eq!((run.status, world.counts()), (1, (4, 0)), "{run:?}");
-    assert!(run.stdout.starts_with("1 message deleted; "), "{run:?}");
+    assert!(run.stdout.starts_with("1 message deleted and kept in "), "{run:?}");
     for words in ["(AccessDenied)", "cannot be read: No such file", "import no message of "] {
         assert!(run.stderr.contains(words), "{run:?}");
     }

@@ -277,3 +277,26 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
     assert_eq!((followed.status, world.counts()), (0, (0, 5)), "{followed:?}");
     assert_eq!(followed.stdout, format!("{} messages moved\n", 5 - moved));
 }
+
+#[tokio::test]
+async fn a_move_task_that_cannot_be_cancelled_is_told_to_go_on() {
+    let world = World::filled("annotate").await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "CancelMessageMoveTask" => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
+    until(|| world.back().len() == 2).await;
+    signal(&child, "-INT");
+    let (code, said) = ended(child).await;
+    assert_eq!(code, Some(1), "{said}");
+    for words in [
+        "this identity needs the permission sqs:CancelMessageMoveTask on arn:",
+        "; SQS goes on with the move task; follow it, or cancel it, with --follow; ",
+        " moved so far",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(!said.contains("--copy"), "it does not end the task: {said}");
+    until(|| world.counts() == (0, 5)).await;
+}

@@ -6,6 +6,7 @@ use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
 use crate::Error;
+use crate::dlq::messages;
 use crate::dlq::sqs::{Described, MoveTask, Sqs};
 use crate::dlq::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::progress::CommandProgress;
@@ -72,9 +73,7 @@ pub(crate) async fn follow(
     let mut is_cancelled = false;
     loop {
         let task = sqs.latest_move(queue).await;
-        let task = task.map_err(|error| {
-            format!("{error}; the move task continues: follow it with --follow")
-        })?;
+        let task = task.map_err(|error| goes_on(&error))?;
         let Some(task) = task else {
             return Err(format!(
                 "SQS no longer lists the move task of {}; see the queue's message counts",
@@ -97,16 +96,26 @@ pub(crate) async fn follow(
             () = stop.told() => {
                 is_cancelled = true;
                 progress.step("cancelling the move task");
-                let cancelled = sqs.cancel_move(queue, handle).await;
-                match (cancelled, sqs.latest_move(queue).await?) {
-                    // The task may have ended in the meantime.
-                    (Err(error), Some(task)) if task.is_running() => return Err(error),
-                    (Err(_), _) => {}
-                    (Ok(messages), _) => return Ok(Moved { messages, end: MoveEnd::Cancelled }),
+                let error = match sqs.cancel_move(queue, handle).await {
+                    Ok(messages) => return Ok(Moved { messages, end: MoveEnd::Cancelled }),
+                    Err(error) => error,
+                };
+                match sqs.latest_move(queue).await {
+                    Ok(Some(task)) if task.is_running() => {
+                        let moved = messages(task.moved);
+                        return Err(format!("{}; {moved} moved so far", goes_on(&error)).into());
+                    }
+                    Err(_) => return Err(goes_on(&error).into()),
+                    // The task has ended in the meantime.
+                    Ok(_) => {}
                 }
             }
         }
     }
+}
+
+fn goes_on(error: &Error) -> String {
+    format!("{error}; {GOES_ON}")
 }
 
 /// The messages that a completed task left, compared with the earlier description of the queue. A

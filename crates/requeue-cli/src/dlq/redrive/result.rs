@@ -139,7 +139,8 @@ impl RedriveResult {
         if !copies.in_doubt.is_empty() {
             let count = messages(copies.in_doubt.len());
             line(format!(
-                "the copies that may exist are of {count}, by original id: {}",
+                "the copies that may exist are of {count}; another redrive copies these again, so \
+                 first look in the log of what handles them for the original ids: {}",
                 copies.in_doubt.join(", ")
             ));
         }

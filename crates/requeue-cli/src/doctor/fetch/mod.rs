@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use requeue::aws::SdkConfig;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{CallError, QueueArn};
-use requeue::{QueueConfig, Variables};
+use requeue::{QueueConfig, Variables, printable};
 use requeue_aws::set_endpoint;
 use requeue_lambda::Config;
 
@@ -252,6 +252,7 @@ impl Clients {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);
         let endpoint = set_endpoint(service, &self.sdk)
+            .map(|url| printable::url(&url))
             .unwrap_or_else(|| format!("the endpoint of {service} in {}", self.region));
         FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
     }

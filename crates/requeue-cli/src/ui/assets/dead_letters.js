@@ -12,6 +12,17 @@ const GROUPS_AT_ONCE = 200;
 const WATCH = 2000;
 // The columns by which groups are told apart.
 const KEYS = [["class", "Class"], ["reason", "Reason"], ["code", "Failure"], ["tenant", "Tenant"]];
+const SOME_FIRST = "redrive or discard some of those below, then look again";
+// Why a look did not reach messages, and what to do.
+const MISSED = {
+  fifoGroup: `SQS hands out at most the first ten messages of a FIFO group; ${SOME_FIRST}`,
+  anotherReader: "another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over",
+  delayed: "their delay has not ended; look again after it",
+  maxMessages: `a look ends at --max-messages; ${SOME_FIRST}`,
+  timeUp: `a look ends before its first messages are visible again; ${SOME_FIRST}`,
+  brokenOff: `a look ends at 256 MiB; ${SOME_FIRST}`,
+  notReceived: "SQS counts more messages than it handed out, and its counts are approximate; look again in a minute",
+};
 
 export function deadLetters(root, page) {
   root.append(h("h1", {}, "Dead letters"));
@@ -162,9 +173,10 @@ class Screen {
       this.list.append(h("p", { class: "warning" }, "Some messages stay hidden until their visibility timeout ends: SQS refused to make them visible."));
     }
     if (!snapshot.isComplete) {
-      const missed = snapshot.notReached ? `About ${count(snapshot.notReached, "message")} not reached.` : "Not all messages were reached.";
-      if (snapshot.isStopped) this.list.append(h("p", { class: "warning" }, `The look was stopped. ${missed}`));
-      else this.list.append(h("p", { class: "warning" }, `${missed} They are hidden by another reader, or by a look, a redrive or a discard that could not make them visible again. Look again when their visibility timeout is over${snapshot.count > 0 ? "; or redrive or discard some first, if there are many" : ""}.`));
+      const lines = Object.entries(snapshot.notReached).map(([cause, missed]) => `About ${count(missed, "message")} not reached${snapshot.isStopped ? "" : `: ${MISSED[cause]}`}.`);
+      if (lines.length === 0) lines.push("Not all messages were reached.");
+      if (snapshot.isStopped) lines.unshift("The look was stopped.");
+      this.list.append(...lines.map((line) => h("p", { class: "warning" }, line)));
     }
     if (snapshot.count === 0) {
       this.list.append(h("p", { class: "empty" }, snapshot.isStopped ? "No message was looked at." : "The queue has no visible message."));

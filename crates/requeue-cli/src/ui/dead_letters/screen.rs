@@ -215,7 +215,7 @@ impl Screen {
             .await;
         progress.step("making the messages visible again");
         let is_released = scan.release().await;
-        let not_reached = scan.unseen_count();
+        let broken_off = scan.broken_off();
         let looked = walked?;
         let mut state = self.state();
         state.looks += 1;
@@ -224,7 +224,8 @@ impl Screen {
         snapshot.is_complete = looked.is_complete() && bytes <= MAX_BYTES;
         snapshot.is_stopped = looked.end == ScanEnd::Interrupted;
         snapshot.is_released = is_released;
-        snapshot.not_reached = if snapshot.is_complete { 0 } else { not_reached };
+        let is_cut = snapshot.is_stopped || bytes > MAX_BYTES;
+        snapshot.not_reached = if is_cut { broken_off } else { looked.unseen };
         state.snapshot = Some(Arc::new(snapshot));
         state.selection = None;
         Ok(Value::Null)
