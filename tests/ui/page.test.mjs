@@ -279,6 +279,26 @@ test("the end of the command at once leaves on the page what stays, and the resu
   await tab.close();
 });
 
+test("a look says why it did not reach messages, and what to do", async () => {
+  const fifo = await world.serve("--queue", "f.fifo");
+  for (let number = 0; number < 12; number += 1) {
+    const id = String(number);
+    await world.call(fifo, "SendMessage", { QueueUrl: fifo.deadLetters, MessageBody: "{}", MessageGroupId: "acme", MessageDeduplicationId: id });
+  }
+  const standard = await world.serve();
+  await world.send(standard, standard.deadLetters, some(3));
+  await world.call(standard, "ReceiveMessage", { QueueUrl: standard.deadLetters, VisibilityTimeout: 600 });
+  for (const [sqs, told] of [
+    [fifo, "About 2 messages not reached: SQS hands out at most the first ten messages of a FIFO group; redrive or discard some of those below, then look again."],
+    [standard, "About 1 message not reached: another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over."],
+  ]) {
+    const tab = await open(await world.page(sqs, "--queue", sqs.deadLetters));
+    await look(tab);
+    await tab.getByText(told, { exact: true }).waitFor();
+    await tab.close();
+  }
+});
+
 test("an export has the chosen messages whole, and deletes nothing", async () => {
   const { sqs, ui } = await letters(some(40));
   const tab = await open(ui);

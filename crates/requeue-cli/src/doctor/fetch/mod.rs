@@ -251,9 +251,10 @@ impl Clients {
     fn failed(&self, permission: &str, resource: &str, error: &CallError) -> String {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);
-        let endpoint = set_endpoint(service, &self.sdk)
-            .map(|url| printable::url(&url))
-            .unwrap_or_else(|| format!("the endpoint of {service} in {}", self.region));
+        let endpoint = set_endpoint(service, &self.sdk).map_or_else(
+            || format!("the endpoint of {service} in {}", self.region),
+            |url| printable::url(&url),
+        );
         FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
     }
 }
