@@ -72,8 +72,7 @@ macro_rules! help {
     (import) => {
         "The command checks all lines before it sends the first message. It sends each body as the \
          file has it: as it was in the dead-letter queue, or as first delivered if the export was \
-         made with --unwrap. A message with Requeue's fields starts afresh like a redriven one. In \
-         a FIFO queue the id of the message is its deduplication id.\n\n\
+         made with --unwrap. A message with Requeue's fields starts afresh like a redriven one.\n\n\
          The report has a line of JSON for each message: its line in the file, its id, sent or \
          failed, and the code of the failure. Another run with the same report sends only the \
          messages that were not sent. If the command is killed during a request, it may send the \

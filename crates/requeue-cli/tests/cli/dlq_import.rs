@@ -56,6 +56,26 @@ async fn each_message_comes_back_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_fifo_queue_drops_what_one_report_sends_twice_and_nothing_else() {
+    let world = World::filled_with("direct", "orders.fifo", &crate::dlq_world::BODIES).await;
+    let file = exported(&world, "import-fifo.jsonl").await;
+    let import = async |options: &[&str]| {
+        import(&world, &file, &[&["--yes"], options].concat()).await.succeeded();
+        world.counts().1
+    };
+    assert_eq!(import(&[]).await, 5);
+    fs::remove_file(format!("{file}.report")).unwrap();
+    assert_eq!(import(&[]).await, 5, "as after a kill before the report had them");
+    let lines = fs::read_to_string(&file).unwrap();
+    fs::write(&file, lines.replace(r#""body":""#, r#""body":" "#)).unwrap();
+    fs::remove_file(format!("{file}.report")).unwrap();
+    assert_eq!(import(&[]).await, 10, "corrected");
+    let other = format!("{file}.other");
+    let _ = fs::remove_file(&other);
+    assert_eq!(import(&["--report", &other]).await, 15);
+}
+
+#[tokio::test]
 async fn a_second_run_sends_only_what_the_first_did_not() {
     let world = World::filled("annotate").await;
     let file = exported(&world, "import-resumed.jsonl").await;

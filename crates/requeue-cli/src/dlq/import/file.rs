@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -23,6 +24,8 @@ const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
 
 pub(super) struct ImportFile {
     path: PathBuf,
+    /// The path of its report.
+    pub(super) report: PathBuf,
 }
 
 /// A message of the file.
@@ -35,6 +38,8 @@ pub(super) struct Line {
     pub(super) group_id: Option<String>,
     attributes: BTreeMap<String, Attribute>,
     body: String,
+    /// Its deduplication id in a FIFO queue.
+    deduplication_id: String,
 }
 
 /// A line as an export writes it.
@@ -106,8 +111,9 @@ impl Summary {
 }
 
 impl ImportFile {
-    /// A pipe cannot be read twice, so only a regular file is accepted.
-    pub(super) fn at(path: &Path) -> Result<Self, Error> {
+    /// A pipe cannot be read twice, so only a regular file is accepted. The report is beside it, if no
+    /// other one is named.
+    pub(super) fn at(path: &Path, report: Option<&Path>) -> Result<Self, Error> {
         let shown = path.display();
         if path == Path::new("-") {
             return Err(
@@ -129,15 +135,8 @@ impl ImportFile {
             )
             .into());
         }
-        Ok(Self { path: path.to_owned() })
-    }
-
-    /// This path with another extension behind its own.
-    pub(super) fn beside(&self, extension: &str) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".");
-        path.push(extension);
-        path.into()
+        let report = report.map_or_else(|| beside(path, "report"), Path::to_owned);
+        Ok(Self { path: path.to_owned(), report })
     }
 
     /// Checks all lines, so that a mistake is found before the first message is sent.
@@ -202,13 +201,13 @@ impl ImportFile {
         let file = File::open(&self.path)
             .map_err(|error| format!("the export {shown} cannot be read: {error}"))?;
         let mut reader = BufReader::new(file);
-        let mut number = 0;
+        let (mut number, report) = (0, path::absolute(&self.report)?);
         Ok(std::iter::from_fn(move || {
             let mut text = String::new();
             number += 1;
             match reader.by_ref().take(MAX_LINE).read_line(&mut text) {
                 Ok(0) => None,
-                Ok(_) => Some(Line::read(number, &text).map_err(|problem| {
+                Ok(_) => Some(Line::read(number, &text, &report).map_err(|problem| {
                     format!("line {number} of {shown} {problem}; correct this line, or export the messages again").into()
                 })),
                 Err(error) => {
@@ -225,7 +224,7 @@ impl ImportFile {
 
 impl Line {
     /// The errors have no text of the line, since it may be confidential.
-    fn read(number: u64, text: &str) -> Result<Self, String> {
+    fn read(number: u64, text: &str, report: &Path) -> Result<Self, String> {
         if text.len() as u64 >= MAX_LINE {
             return Err(format!("is longer than {MAX_LINE} bytes"));
         }
@@ -240,8 +239,10 @@ impl Line {
             .into_iter()
             .map(|(name, attribute)| Some((name, attribute.read()?)))
             .collect();
+        let deduplication_id = deduplication_id(&line.message_id, text, report);
         let line = Self {
             number,
+            deduplication_id,
             message_id: line.message_id,
             class: line.class,
             moved_from: line.moved_from,
@@ -275,13 +276,28 @@ impl Line {
         let mut outgoing = Outgoing::new(&self.body, &self.attributes);
         if to.is_fifo() {
             outgoing.group_id = Some(self.group());
-            // SQS stores a message once if it is sent twice within five minutes.
-            outgoing.deduplication_id = Some(&self.message_id);
+            outgoing.deduplication_id = Some(&self.deduplication_id);
         } else {
             outgoing.group_id = self.group_id.as_deref();
         }
         outgoing
     }
+}
+
+/// SQS stores one message with such an id within five minutes. So another run with the same report
+/// doubles no line, while a corrected line, or the same one with another report, is a new message.
+fn deduplication_id(message_id: &str, text: &str, report: &Path) -> String {
+    let mut hash = DefaultHasher::new();
+    (text, report).hash(&mut hash);
+    format!("{message_id}-{:016x}", hash.finish())
+}
+
+/// This path with another extension behind its own.
+fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut path = path.to_owned().into_os_string();
+    path.push(".");
+    path.push(extension);
+    path.into()
 }
 
 impl ExportedAttribute {

@@ -84,14 +84,13 @@ struct Prepared {
     file: ImportFile,
     sqs: Sqs,
     to: QueueArn,
-    report: PathBuf,
     sent: Sent,
     summary: Summary,
 }
 
 impl Prepared {
     async fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let file = ImportFile::at(&arguments.file)?;
+        let file = ImportFile::at(&arguments.file, arguments.report.as_deref())?;
         let sdk = crate::sdk::config().await;
         let asking = progress();
         let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
@@ -101,10 +100,9 @@ impl Prepared {
         let sqs = Sqs::of(&sdk, found.endpoint);
         let to = sqs.describe(&found.arn).await?.arn;
         drop(asking);
-        let report = arguments.report.clone().unwrap_or_else(|| file.beside("report"));
-        let sent = Sent::read(&report, &to)?;
+        let sent = Sent::read(&file.report, &to)?;
         let summary = file.check(&sent)?;
-        Ok(Self { file, sqs, to, report, sent, summary })
+        Ok(Self { file, sqs, to, sent, summary })
     }
 }
 
@@ -116,7 +114,7 @@ const CAN_GO_ON: &str = "the report has each message that was sent, but for thos
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::end_at_once()?;
     let prepared = Prepared::of(arguments).await?;
-    let Prepared { file, sqs, to, report: path, sent, summary } = &prepared;
+    let Prepared { file, sqs, to, sent, summary } = &prepared;
     if let Some(text) = summary.lost_source(to) {
         note(&text);
     }
@@ -134,7 +132,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     stop.leaves(CAN_GO_ON);
-    let report = Report::append_to(path, to)?;
+    let report = Report::append_to(&file.report, to)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
     let mut importer =
         Importer { sqs, to, report, pace, counts: Counts::default(), unconfirmed: 0, fatal: None };
@@ -152,7 +150,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 to.name()
             )
         };
-        note(&format!("the report {} has each message that was sent; {next}", path.display()));
+        note(&format!(
+            "the report {} has each message that was sent; {next}",
+            file.report.display()
+        ));
     }
     walked?;
     match importer.fatal {
