@@ -27,6 +27,21 @@ pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
 /// The code of a call without credentials, in errors and logs.
 pub const NO_CREDENTIALS: &str = "NoCredentials";
 
+/// The code of a call that failed because no connection could be made: it never left.
+pub const NO_CONNECTION: &str = "NoConnection";
+
+/// The code of a call whose connection broke: it may have been carried out.
+pub const CONNECTION_LOST: &str = "ConnectionLost";
+
+/// [`NO_CONNECTION`] or [`CONNECTION_LOST`], for a call that the HTTP client could not complete.
+#[must_use]
+pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
+    let is_unmade = successors(Some(error), |error| Error::source(*error))
+        .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
+        .any(hyper_util::client::legacy::Error::is_connect);
+    if is_unmade { NO_CONNECTION } else { CONNECTION_LOST }
+}
+
 /// The configuration by AWS's standard environment variables and files.
 pub async fn config() -> SdkConfig {
     let http = aws_smithy_http_client::Builder::new()

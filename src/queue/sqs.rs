@@ -319,7 +319,7 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
         }
         SdkError::ConstructionFailure(_) => ("RequestNotBuilt", CallErrorKind::Refused),
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
-        SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),
+        SdkError::DispatchFailure(_) => (aws::connection_code(error), CallErrorKind::Ambiguous),
         SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
             let status = answer.raw().status().as_u16();
             return match answer.err().code() {

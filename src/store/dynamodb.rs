@@ -259,7 +259,7 @@ fn store_error(error: &CallError) -> StoreError {
         }
         SdkError::ConstructionFailure(_) => unavailable("RequestNotBuilt"),
         SdkError::TimeoutError(_) => unavailable("TimedOut"),
-        SdkError::DispatchFailure(_) => unavailable("NoConnection"),
+        SdkError::DispatchFailure(_) => unavailable(aws::connection_code(error)),
         SdkError::ServiceError(refusal) => {
             let code = refusal.err().code().unwrap_or("Unknown");
             let code = printable::start_of_line(code, MAX_CODE_LEN).into_owned();

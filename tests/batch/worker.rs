@@ -855,7 +855,7 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     world.sqs.set_faults(|_| Fault::LoseRequest);
     let begun = Instant::now();
     let error = ask(&world.queue, settings, refuse).await;
-    assert_eq!(error, Some(StartError::Unavailable { code: "NoConnection".to_owned() }));
+    assert_eq!(error, Some(StartError::Unavailable { code: "ConnectionLost".to_owned() }));
     assert_eq!(begun.elapsed(), millis(400 + 800), "after three attempts");
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::iter::successors;
 
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use requeue::aws::{self, NO_CREDENTIALS};
+use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
@@ -42,7 +42,7 @@ const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 /// The beginning of the code of a response without one, before its status: AWS always has one, a
 /// proxy or another server may not.
 const NO_CODE: &str = "HTTP ";
-const NO_RESPONSE: [&str; 3] = [CONNECTION_REFUSED, "NoConnection", "TimedOut"];
+const NO_RESPONSE: [&str; 4] = [CONNECTION_REFUSED, NO_CONNECTION, CONNECTION_LOST, "TimedOut"];
 
 /// Codes of an emulator for an operation that it lacks.
 const NOT_IMPLEMENTED: [&str; 3] = ["InvalidAction", "NotImplemented", "UnknownOperationException"];
@@ -145,7 +145,10 @@ impl FailedCall<'_> {
         }
         let fails = match code {
             CONNECTION_REFUSED => format!("{endpoint} refuses the connection"),
-            "NoConnection" => format!("there is no connection to {endpoint} ({code})"),
+            NO_CONNECTION => format!("there is no connection to {endpoint} ({code})"),
+            CONNECTION_LOST => {
+                format!("the connection to {endpoint} broke during {operation} ({code})")
+            }
             _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
         };
         match endpoint_variable(service) {
@@ -268,7 +271,7 @@ where
         SdkError::DispatchFailure(_) if is_refused(error) => {
             CallError::ambiguous(CONNECTION_REFUSED)
         }
-        SdkError::DispatchFailure(_) => CallError::ambiguous("NoConnection"),
+        SdkError::DispatchFailure(_) => CallError::ambiguous(aws::connection_code(error)),
         _ => CallError::ambiguous("UnreadableAnswer"),
     }
 }
@@ -324,7 +327,13 @@ mod tests {
             (500, "HTTP 500", "StartMessageMoveTask", "; --copy works without it"),
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
-            (0, "NoConnection", send, "there is no connection to https://sqs.eu-west-1"),
+            (0, NO_CONNECTION, send, "there is no connection to https://sqs.eu-west-1"),
+            (
+                0,
+                CONNECTION_LOST,
+                send,
+                "amazonaws.com broke during SendMessageBatch (ConnectionLost)",
+            ),
             (0, "TimedOut", send, "does not respond to SendMessageBatch (TimedOut)"),
             (400, "InvalidMessageContents", send, "SQS refuses SendMessageBatch on orders ("),
             (400, "UnsupportedOperation", "StartMessageMoveTask", "is already running; follow it"),

@@ -178,7 +178,7 @@ async fn silence_and_a_lost_connection_are_told_apart_after_one_try() {
     assert_eq!(silent.accepted(), 2);
 
     let (lost, requests) = broken().await;
-    assert_eq!(errors(&eager(&format!("http://{lost}"))).await, ["NoConnection"; 2]);
+    assert_eq!(errors(&eager(&format!("http://{lost}"))).await, ["ConnectionLost"; 2]);
     assert_eq!(*requests.lock().expect("no panic"), 2);
 
     // No server listens on the port of tcpmux.

@@ -17,7 +17,7 @@ use tracing::field::{Field, Visit};
 
 use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
-use super::sqs::is_without_response;
+use super::sqs::may_be_carried_out;
 use super::{Events, Sqs};
 
 /// The interval between lines about the same trouble.
@@ -143,7 +143,7 @@ impl LogLine {
     /// Whether SQS may have stored the copy of the message: it did not respond to the send.
     fn is_in_doubt(&self) -> bool {
         let is_unconfirmed = self.settlement.as_deref() == Some("unconfirmed");
-        is_unconfirmed && self.code.as_deref().is_some_and(is_without_response)
+        is_unconfirmed && self.code.as_deref().is_some_and(may_be_carried_out)
     }
 
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.

@@ -6,14 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::Clock;
-use requeue::aws::NO_CREDENTIALS;
 use requeue::queue::{
-    CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
-    ReceiveRequest, Record, Source,
+    CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest,
+    Record, Source,
 };
 
 use super::event::{Event, Ids, Kind};
-use super::sqs::{DELETE, RECEIVE};
+use super::sqs::{DELETE, RECEIVE, may_be_carried_out};
 use super::{Observer, of_body};
 
 /// The messages in flight that are remembered: many times those of a worker.
@@ -98,11 +97,6 @@ impl<Q> ObservedQueue<Q> {
     }
 }
 
-/// Whether SQS may have carried out a request that failed. Without credentials none was sent.
-fn may_be_carried_out(error: &CallError) -> bool {
-    error.kind == CallErrorKind::Ambiguous && error.code != NO_CREDENTIALS
-}
-
 impl InFlight {
     fn add(&mut self, handle: &str, ids: Ids) {
         if self.handles.len() >= MAX_IN_FLIGHT
@@ -126,7 +120,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         self.note(queue, SEND, &confirmed);
         self.observer.sqs().may_have_stored(match &confirmed {
             Ok(each) => each.iter().filter(|one| **one == Err(EntryError::unconfirmed())).count(),
-            Err(error) if may_be_carried_out(error) => entries.len(),
+            Err(error) if may_be_carried_out(&error.code) => entries.len(),
             Err(_) => 0,
         });
         let confirmed = confirmed?;

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
 use requeue::queue::Description;
 use tokio::time::Instant;
 
@@ -18,14 +19,13 @@ const TOLD: Duration = Duration::from_secs(30);
 
 /// The library's codes for a request without a response.
 const TIMED_OUT: &str = "TimedOut";
-const NO_CONNECTION: &str = "NoConnection";
 /// The library's code for an entry that a response does not mention.
 const UNCONFIRMED: &str = "Unconfirmed";
 
-/// Whether this code of the library is that of a request to which SQS did not respond, or not about
-/// each message. A gateway responds without a code of SQS.
-pub(super) fn is_without_response(code: &str) -> bool {
-    [TIMED_OUT, NO_CONNECTION, "UnreadableAnswer", UNCONFIRMED].contains(&code)
+/// Whether SQS may have carried out a request that failed with this code of the library: it did not
+/// respond, or not about each message. A gateway responds without a code of SQS.
+pub(super) fn may_be_carried_out(code: &str) -> bool {
+    [TIMED_OUT, CONNECTION_LOST, "UnreadableAnswer", UNCONFIRMED].contains(&code)
         || code.starts_with("HTTP 5")
 }
 
@@ -138,7 +138,7 @@ impl Sqs {
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
         let mut state = self.lock();
-        state.lost_receives += u64::from(is_without_response(code));
+        state.lost_receives += u64::from(may_be_carried_out(code));
         let failing = &mut state.failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
         let last = Instant::now();
@@ -215,11 +215,9 @@ impl Sqs {
         self.lock().lost_receives
     }
 
-    /// Whether SQS may carry out the receives that fail now. Most without a connection do not reach it.
+    /// Whether SQS may carry out the receives that fail now.
     pub(crate) fn may_lose_receives(&self) -> bool {
-        self.trouble().is_some_and(|trouble| {
-            is_without_response(&trouble.code) && trouble.code != NO_CONNECTION
-        })
+        self.trouble().is_some_and(|trouble| may_be_carried_out(&trouble.code))
     }
 
     /// Whether there was such a copy lately.
@@ -239,13 +237,13 @@ impl Sqs {
     }
 
     /// The trouble with receiving. Since the next receive may wait for messages, it is also over when
-    /// SQS is there again: if receives had no connection, with any later response while one waits; if
+    /// SQS is there again: if receives had no connection or lost it, with any later response while one waits; if
     /// they had no response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.lock();
         let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
         let is_back = match code.as_str() {
-            NO_CONNECTION => {
+            NO_CONNECTION | CONNECTION_LOST => {
                 state.requests.has_responded_since(*last)
                     && state.requests.has_waited(RECEIVE, CONNECTED)
             }
@@ -275,7 +273,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn receives_without_a_connection_are_no_trouble_after_a_response_while_one_waits() {
         for (code, late, is_over) in [
-            ("NoConnection", false, true),
+            (NO_CONNECTION, false, true),
+            (CONNECTION_LOST, false, true),
             ("TimedOut", false, false),
             ("TimedOut", true, true),
             ("AccessDenied", true, false),
@@ -289,11 +288,23 @@ mod tests {
             tokio::time::advance(Duration::from_secs(if late { 3 } else { 1 })).await;
             request.responded();
             // Responses to other requests say nothing while no receive waits.
-            assert_eq!(sqs.trouble().is_none(), is_over && code != NO_CONNECTION, "{code} {late}");
+            let has_to_wait = [NO_CONNECTION, CONNECTION_LOST].contains(&code);
+            assert_eq!(sqs.trouble().is_none(), is_over && !has_to_wait, "{code} {late}");
             let receive = sqs.request(RECEIVE, Duration::from_secs(20));
             tokio::time::advance(CONNECTED).await;
             assert_eq!(sqs.trouble().is_none(), is_over, "{code} {late}");
             drop(receive);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_receives_that_reached_sqs_may_be_lost() {
+        for (code, is_lost) in [(NO_CONNECTION, false), (CONNECTION_LOST, true), ("HTTP 503", true)]
+        {
+            let sqs = Sqs::default();
+            sqs.failed("http://mq:1", code, Duration::from_secs(1));
+            assert_eq!(sqs.may_lose_receives(), is_lost, "{code}");
+            assert_eq!(sqs.lost_receives(), u64::from(is_lost), "{code}");
         }
     }
 }

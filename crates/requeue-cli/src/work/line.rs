@@ -25,6 +25,8 @@ pub(super) struct Figures {
     pub(super) progress: Progress,
     /// The copies that SQS may have stored without a confirmation.
     pub(super) copies_in_doubt: u64,
+    /// The receives that SQS may have carried out without a response.
+    pub(super) lost_receives: u64,
     pub(super) mode: Mode,
     /// The handlers that run.
     pub(super) running: u64,
@@ -110,8 +112,11 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let counted =
-            [(not_deleted, ["delete", "deletes"]), (self.copies_in_doubt, ["copy", "copies"])];
+        let counted = [
+            (not_deleted, ["delete", "deletes"]),
+            (self.copies_in_doubt, ["copy", "copies"]),
+            (self.lost_receives, ["receive", "receives"]),
+        ];
         let counted =
             counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, [one, several])| {
                 format!("{} {}", thousands(count), if count == 1 { one } else { several })
@@ -224,6 +229,7 @@ mod tests {
             rate: Some(52),
             progress,
             copies_in_doubt: 0,
+            lost_receives: 0,
             mode: Mode::Requeue,
             hidden: 0,
             running: 8,
@@ -260,7 +266,8 @@ mod tests {
         let counts = "1,310 done 96 retried 4 dead (10 copies unconfirmed)";
         assert_eq!(doubtful.lines(60)[1], counts);
         doubtful.progress.not_deleted = 1;
-        let counts = counts.replace("(10", "(1 delete, 10");
+        doubtful.lost_receives = 6;
+        let counts = counts.replace("10 copies", "1 delete, 10 copies, 6 receives");
         assert!(doubtful.lines(120)[0].contains(&counts), "{:?}", doubtful.lines(120));
         let free = Figures { holds: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";

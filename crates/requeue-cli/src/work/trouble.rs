@@ -140,12 +140,14 @@ pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     if let Some(remedy) = remedy_of_credentials(code) {
         let credentials = "AWS credentials for";
         let action = action.unwrap_or("SQS");
+        let name = action.trim_start_matches("sqs:");
         return fitting(
             [
                 format!("{credentials} {action} on {queue}{counted}; {remedy}; {AGAIN}"),
                 format!("{credentials} {action} on {queue}{counted}; {remedy}"),
                 format!("{credentials} {action}{counted}; {remedy}"),
-                format!("AWS credentials{counted}; {remedy}"),
+                format!("{credentials} {name}{counted}; {remedy}"),
+                format!("{name}{counted}; {remedy}"),
             ],
             columns,
         );
@@ -495,6 +497,14 @@ mod tests {
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
                 "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again and restart",
+            ),
+            (
+                of_unsettled(&unsettled("ExpiredToken"), 79),
+                "AWS credentials for DeleteMessage: ExpiredToken ×4; log in again and restart",
+            ),
+            (
+                of_unsettled(&unsettled("ExpiredToken"), 60),
+                "DeleteMessage: ExpiredToken ×4; log in again and restart",
             ),
             (
                 of_unsettled(&unsettled("TimedOut"), 90),

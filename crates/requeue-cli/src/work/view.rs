@@ -281,6 +281,7 @@ impl View {
             rate,
             progress,
             copies_in_doubt: self.observer.sqs().copies_in_doubt(),
+            lost_receives: self.observer.sqs().lost_receives(),
             mode: started.mode,
             running: self.observer.running(),
             are_suspects: self.observer.runs_suspects(),

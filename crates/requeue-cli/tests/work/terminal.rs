@@ -173,7 +173,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             Some(("SendMessageBatch", Fault::LoseResponse, 2)),
             "the copy may exist",
             [
-                "left to SQS (the copy may exist: NoConnection; 503)",
+                "left to SQS (the copy may exist: ConnectionLost; 503)",
                 "0 done, 0 to retry, 0 given up, ",
                 "note: SQS did not confirm 2 copies; those that it stored are handled too",
             ],

@@ -74,12 +74,13 @@ pub(crate) async fn redrive(
     result.copies.beyond_limit = 0;
     let mut lines: Vec<String> = result.text(None, None).lines().map(str::to_owned).collect();
     if !not_deleted.is_empty() {
+        let ids: Vec<String> = not_deleted.iter().map(|id| format!("--id {id}")).collect();
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
              of this page only deletes them. Once this command has ended, a redrive copies them \
-             twice: discard them first, on the page or with `requeue dlq discard FILE --id ID`: {}",
+             twice: discard them first, on the page or with `requeue dlq discard FILE {}`",
             messages(not_deleted.len()),
-            not_deleted.join(", ")
+            ids.join(" ")
         ));
     }
     if left > 0 {

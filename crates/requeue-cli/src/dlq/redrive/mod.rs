@@ -56,6 +56,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         refuse_a_second_task(&dead_letters).await?;
     }
     drop(asking);
+    dead_letters.warn().await;
     let mut redrive = RedriveResult::default();
     if !arguments.yes {
         confirm::require_terminal(&route.words(arguments, &dead_letters))?;
@@ -75,7 +76,6 @@ async fn ask(
     route: &RedriveRoute,
     stop: &Stop,
 ) -> Result<ControlFlow<ExitCode, u64>, Error> {
-    dead_letters.warn().await;
     let progress = progress();
     let plan = Plan::make(arguments, dead_letters, route, stop, &progress).await?;
     drop(progress);

@@ -82,16 +82,16 @@ impl RedriveResult {
             remaining_chosen: self.remaining.and(self.remaining_chosen()),
         });
         if json.is_some() && !copies.not_deleted.is_empty() {
-            note(&self.not_deleted());
+            note(&self.not_deleted("--id ID"));
         }
         output::result(&text, json.as_ref())
     }
 
-    /// What to do with messages that are in both queues.
-    fn not_deleted(&self) -> String {
+    /// What to do with messages that are in both queues, which these options choose.
+    fn not_deleted(&self, ids: &str) -> String {
         format!(
             "{} copied, but SQS did not confirm the deletes; when the hidden messages are visible \
-             again, delete what is still here with `requeue dlq discard FILE --id ID`, before \
+             again, delete what is still here with `requeue dlq discard FILE {ids}`, before \
              another redrive, which copies it twice",
             messages(self.copies.not_deleted.len())
         )
@@ -146,7 +146,8 @@ impl RedriveResult {
         }
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.
-            line(format!("{}: {}", self.not_deleted(), copies.not_deleted.join(", ")));
+            let ids = copies.not_deleted.iter().map(|id| format!("--id {id}"));
+            line(self.not_deleted(&ids.collect::<Vec<_>>().join(" ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
