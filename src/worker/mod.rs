@@ -16,7 +16,9 @@ use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, Stop};
-use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source};
+use crate::queue::{
+    CallError, Description, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source,
+};
 use crate::report::Report;
 use crate::settings::{Limits, Mode, RecursiveLoop, Settings};
 
@@ -387,7 +389,11 @@ where
     async fn is_empty(&self) -> bool {
         let described = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
         match described.unwrap_or_else(|_| Err(CallError::timed_out())) {
-            Ok(description) => description.messages == 0,
+            Ok(Description { messages: 0, .. }) => true,
+            Ok(Description { messages, in_flight, .. }) => {
+                self.trouble.not_empty(messages, in_flight);
+                false
+            }
             Err(error) => {
                 self.trouble.unknown_count(&error);
                 false

@@ -20,8 +20,8 @@ const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two receives that do not wait and return no message.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The interval between two lines that the number of messages is not known.
-const UNKNOWN_LINES: Duration = Duration::from_secs(30);
+/// The interval between two lines about the messages of a queue that is being drained.
+const COUNT_LINES: Duration = Duration::from_secs(30);
 
 /// How long a receive waits for a message: whole seconds, as SQS counts them. It does not wait if
 /// the visibility timeout is shorter than 3 s.
@@ -38,13 +38,13 @@ pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
     since: Mutex<Option<Instant>>,
-    /// When the last line was written that the number of messages is not known.
-    told_unknown: Mutex<Option<Instant>>,
+    /// When the last line was written about the messages of a queue that is being drained.
+    told_count: Mutex<Option<Instant>>,
 }
 
 impl Trouble {
     pub(super) fn none(queue: QueueArn, endpoint: Option<String>) -> Self {
-        Self { queue, endpoint, since: Mutex::default(), told_unknown: Mutex::default() }
+        Self { queue, endpoint, since: Mutex::default(), told_count: Mutex::default() }
     }
 
     fn begin(&self) {
@@ -53,9 +53,7 @@ impl Trouble {
 
     /// SQS does not tell how many messages a queue has that is being drained.
     pub(super) fn unknown_count(&self, error: &CallError) {
-        let mut told = self.told_unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() >= UNKNOWN_LINES) {
-            *told = Some(Instant::now());
+        if self.is_count_due() {
             tracing::warn!(
                 action = "sqs:GetQueueAttributes",
                 queue = %self.queue,
@@ -64,6 +62,27 @@ impl Trouble {
                 "not known whether the queue is empty, so the worker goes on"
             );
         }
+    }
+
+    /// A queue that is being drained has messages, and a receive got none.
+    pub(super) fn not_empty(&self, messages: u64, in_flight: u64) {
+        if self.is_count_due() {
+            tracing::info!(
+                queue = %self.queue,
+                messages,
+                inFlight = in_flight,
+                "not empty: waiting for messages that are in flight or delayed"
+            );
+        }
+    }
+
+    fn is_count_due(&self) -> bool {
+        let mut told = self.told_count.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|told| told.elapsed() >= COUNT_LINES);
+        if is_due {
+            *told = Some(Instant::now());
+        }
+        is_due
     }
 
     /// A receive has worked.

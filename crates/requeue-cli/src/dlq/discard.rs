@@ -153,22 +153,22 @@ async fn export(
                 if !arguments.filter.chooses(letter, &dead) {
                     continue;
                 }
-                if limit.is_some_and(|limit| exported.ids.len() == limit) {
-                    return Ok(ControlFlow::Break(()));
-                }
                 if let Some(file) = &mut file {
                     file.write(&line(letter, false)?)?;
                 }
                 unreadable += u64::from(letter.record.attributes.is_none());
                 exported.groups.add(letter, &dead);
                 exported.ids.insert(letter.id.clone());
+                if limit.is_some_and(|limit| exported.ids.len() == limit) {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
             Ok(ControlFlow::Continue(()))
         })
         .await;
     let is_released = scan.release().await;
     let looked = walked?;
-    let is_complete = scan.tell(&looked);
+    let is_complete = scan.tell(&looked) || arguments.filter.has_found_ids();
     if looked.end == ScanEnd::Interrupted {
         return Ok(None);
     }

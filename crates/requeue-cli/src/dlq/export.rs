@@ -59,12 +59,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             for letter in
                 letters.iter().filter(|letter| arguments.filter.chooses(letter, &letter.read()))
             {
-                if written == limit {
-                    return Ok(ControlFlow::Break(()));
-                }
                 target.write(&line(letter, arguments.unwrap)?)?;
                 written += 1;
                 unreadable += u64::from(letter.record.attributes.is_none());
+                if written == limit {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
             Ok(ControlFlow::Continue(()))
         })
@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let is_complete = told?;
+    let is_complete = told? || arguments.filter.has_found_ids();
     if written == 0 && !is_complete && matches!(target, Target::Beside { .. }) {
         return Err("no message was reached, so no file was written".into());
     }

@@ -1,6 +1,6 @@
 //! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -116,9 +116,9 @@ pub(crate) struct Filter {
     /// Exactly these messages, by their own ids.
     #[arg(skip)]
     chosen: Option<HashSet<String>>,
-    /// Those of `id` that a message had.
+    /// Those of `id` that a message had, and whether it was its own id.
     #[arg(skip)]
-    found: Mutex<HashSet<String>>,
+    found: Mutex<HashMap<String, bool>>,
 }
 
 impl Filter {
@@ -173,13 +173,20 @@ impl Filter {
     }
 
     fn note_found(&self, ids: &[&str]) {
-        if !self.id.is_empty() {
-            let named = ids.iter().filter(|id| self.id.iter().any(|wanted| wanted == **id));
-            self.found().extend(named.map(|id| (*id).to_owned()));
+        for (at, id) in ids.iter().enumerate() {
+            if self.id.iter().any(|wanted| wanted == id) {
+                *self.found().entry((*id).to_owned()).or_default() |= at == 0;
+            }
         }
     }
 
-    fn found(&self) -> MutexGuard<'_, HashSet<String>> {
+    /// Whether each of the ids was a message's own, so that no message is missing.
+    pub(crate) fn has_found_ids(&self) -> bool {
+        let found = self.found();
+        !self.id.is_empty() && self.id.iter().all(|id| found.get(id) == Some(&true))
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<String, bool>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,7 +194,7 @@ impl Filter {
     /// ids. Returns whether a message has each of the ids, as far as no limit ended the search.
     pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
         let found = self.found();
-        let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains(*id));
+        let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
         let missing: Vec<&str> = missing.filter(|_| self.limit.is_none()).collect();
         if !has_chosen_any {
             note(&format!("no message{} in {queue}", self.words()));

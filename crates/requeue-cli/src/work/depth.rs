@@ -1,17 +1,18 @@
 //! The approximate depth of the queue, as SQS counts it.
 
-use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use requeue::queue::{QueueArn, Source};
+use requeue::queue::{Description, QueueArn, Source};
 use tokio::time::{sleep, timeout};
 
 /// The interval between requests.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Without a response after this time, the last one is too old.
+/// Without a response after this time, the last one is too old, and the worker asks again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an ending worker waits for the depth.
+const LAST: Duration = Duration::from_secs(1);
 
 /// The depth; `None` if SQS has not told it.
 #[derive(Default)]
@@ -38,24 +39,24 @@ impl Depth {
         done: impl Fn() -> u64,
     ) {
         loop {
-            let mut asking = pin!(source.describe(queue));
-            let in_time = timeout(PATIENCE, &mut asking).await;
-            let response = if let Ok(response) = in_time {
-                response
-            } else {
-                self.set(None);
-                asking.await
-            };
-            self.set(response.ok().map(|told| Known {
-                messages: told.messages,
-                hidden: told.in_flight.saturating_sub(held()),
-                done: done(),
-            }));
+            let asked = timeout(PATIENCE, source.describe(queue)).await;
+            self.set(asked.ok().and_then(Result::ok), held(), done());
             sleep(INTERVAL).await;
         }
     }
 
-    fn set(&self, known: Option<Known>) {
+    /// Asks once, at the end of a worker.
+    pub(super) async fn ask_at_end(&self, source: &impl Source, queue: &QueueArn, done: u64) {
+        let asked = timeout(LAST, source.describe(queue)).await;
+        self.set(asked.ok().and_then(Result::ok), 0, done);
+    }
+
+    fn set(&self, told: Option<Description>, held: u64, done: u64) {
+        let known = told.map(|told| Known {
+            messages: told.messages,
+            hidden: told.in_flight.saturating_sub(held),
+            done,
+        });
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
@@ -70,5 +71,30 @@ impl Depth {
     pub(super) fn waiting(&self, in_hand: u64, done: u64) -> Option<u64> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.map(|known| known.messages.saturating_sub(in_hand + done.saturating_sub(known.done)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use requeue::Clock;
+    use requeue::embedded::{EmbeddedSqs, Fault};
+    use requeue::queue::SqsQueue;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_response_is_asked_for_again() {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let queue = sqs.create_queue("orders", []).expect("a name");
+        let send = sqs.client().send_message().queue_url(queue.url()).message_body("{}");
+        send.send().await.expect("sent");
+        sqs.set_faults(|call| match (call.operation.as_str(), call.of_operation) {
+            ("GetQueueAttributes", 1) => Fault::Hang,
+            _ => Fault::None,
+        });
+        let (depth, source) = (Depth::default(), SqsQueue::new(&sqs.client()));
+        let asking = depth.keep_asking(&source, &queue, || 0, || 0);
+        let _ = timeout(PATIENCE + INTERVAL + LAST, asking).await;
+        assert_eq!(depth.waiting(0, 0), Some(1));
     }
 }

@@ -247,9 +247,8 @@ impl Started {
         // A redrive of the page makes its messages visible again.
         let is_drained = arguments.drain && !stop.is_told();
         let on_the_way = self.note_on_the_way(ended).filter(|_| !is_drained);
-        let left = view
-            .left()
-            .filter(|_| !is_drained)
+        let left = if is_drained { None } else { view.left(&self).await };
+        let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
         let lost = lost(view.observer.sqs().lost_receives());

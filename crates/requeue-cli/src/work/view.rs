@@ -124,14 +124,18 @@ impl View {
     /// Shows the worker until it ends.
     pub(super) async fn show(&self, started: &Started, stop: &Stop) {
         let asking = async {
-            // The log does not show the depth.
-            if self.screen.is_some() || self.page.is_some() {
+            if self.shows_depth() {
                 let held = || started.worker.progress().not_settled();
                 let done = || self.observer.succeeded();
                 self.depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
         };
         tokio::join!(self.show_messages(started.mode), self.show_state(started, stop), asking);
+    }
+
+    /// Whether the depth of the queue is shown while the worker runs. The log does not show it.
+    fn shows_depth(&self) -> bool {
+        self.screen.is_some() || self.page.is_some()
     }
 
     /// The last state for the page, with the notes of the end. The depth of the queue would be an old
@@ -147,8 +151,12 @@ impl View {
         }
     }
 
-    /// The messages that the worker leaves in the queue, by the last count of SQS.
-    pub(super) fn left(&self) -> Option<u64> {
+    /// The messages that the worker leaves in the queue, by the last count of SQS. The log has none.
+    pub(super) async fn left(&self, started: &Started) -> Option<u64> {
+        if !self.shows_depth() && self.observer.sqs().silence().is_none() {
+            let done = self.observer.succeeded();
+            self.depth.ask_at_end(&started.sqs, &started.queue, done).await;
+        }
         self.depth.waiting(0, self.observer.succeeded()).filter(|left| *left > 0)
     }
 

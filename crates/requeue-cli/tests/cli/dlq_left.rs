@@ -359,6 +359,31 @@ async fn of_two_commands_at_once_none_claims_more_than_is_true() {
 }
 
 #[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+async fn messages_that_are_named_or_counted_need_no_others() {
+    for (suffix, held) in [(".fifo", 0), ("", 1)] {
+        let messages = (0..13).map(|_| ("a", "quota"));
+        let world = world(suffix, messages).await;
+        world.hold(held).await;
+        let peeked = world.dlq(&["peek", "--json", "--limit", "2"]).await.stdout;
+        let peeked = lines(&peeked);
+        let id = peeked[1]["messageId"].as_str().unwrap();
+        let file = scratch(&format!("named{suffix}.jsonl"));
+        let gone = scratch(&format!("gone{suffix}.jsonl"));
+        for (options, left) in [(&["--id", id][..], 12), (&["--limit", "2"], 10)] {
+            let (file, _) = (file.to_str().unwrap(), std::fs::remove_file(&gone));
+            let export = [&["export", file, "--force"], options].concat();
+            let discard = [&["discard", gone.to_str().unwrap(), "--yes"], options].concat();
+            for command in [export, discard] {
+                let run = world.dlq(&command).await;
+                assert_eq!(run.status, 0, "{command:?}: {run:?}");
+            }
+            assert_eq!(world.counts().0, left);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_missing_reason_has_a_cause_that_fits_the_queue() {
     for (suffix, mode) in [("", "redrive"), (".fifo", "not direct")] {
         let world = world(suffix, []).await;

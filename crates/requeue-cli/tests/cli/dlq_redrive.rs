@@ -275,7 +275,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(DELETE, refused(true))),
             (1, 5),
-            "1 message copied, but SQS did not confirm the deletes; when the hidden messages are",
+            "1 message copied, but SQS did not confirm the deletes; before another redrive, which copies",
         ),
         (
             always(SEND, Fault::refuse(403, "AccessDenied")),

@@ -27,6 +27,24 @@ async fn it_drains_a_queue_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_a_drain_says_what_it_waits_for_and_what_a_signal_leaves() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let server = sqs.serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "waiting").await;
+    shop.send(vec![working(0, 1)]).await;
+    let queue = "arn:aws:sqs:us-east-1:000000000000:waiting".parse().unwrap();
+    assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.unwrap().len(), 1);
+    let worker = shop.worker(&["--drain"], &[]);
+    sleep(Duration::from_millis(2_500)).await;
+    worker.signal("-TERM");
+    let (status, said) = worker.ended().await;
+    let waiting = "not empty: waiting for messages that are in flight or delayed";
+    assert!(status == Some(0) && said.contains(waiting), "{said}");
+    assert!(said.contains("messages=1 inFlight=1"), "{said}");
+    assert!(said.contains("note: still in waiting: about 1 message"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn its_log_has_the_settings_each_message_if_asked_and_a_silent_target_once() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "logged").await;

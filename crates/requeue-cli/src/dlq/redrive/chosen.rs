@@ -72,14 +72,16 @@ pub(crate) async fn redrive(
     // The messages that were not chosen are known to the page.
     result.copies.not_chosen = 0;
     result.copies.beyond_limit = 0;
-    let mut lines: Vec<String> = result.text(None, None).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> =
+        result.text(dead_letters.name(), None, None).lines().map(str::to_owned).collect();
     if !not_deleted.is_empty() {
         let ids: Vec<String> = not_deleted.iter().map(|id| format!("--id {id}")).collect();
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
              of this page only deletes them. Once this command has ended, a redrive copies them \
-             twice: discard them first, on the page or with `requeue dlq discard FILE {}`",
+             twice: discard them first, on the page or with `requeue dlq discard FILE --queue {} {}`",
             messages(not_deleted.len()),
+            dead_letters.name(),
             ids.join(" ")
         ));
     }

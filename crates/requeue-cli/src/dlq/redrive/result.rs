@@ -65,7 +65,7 @@ impl RedriveResult {
         moved: Option<&RedriveRoute>,
     ) -> Result<(), Error> {
         let Self { copies, .. } = self;
-        let text = self.text(moved, arguments.filter.limit);
+        let text = self.text(dead_letters.name(), moved, arguments.filter.limit);
         let json = arguments.json.then(|| RedriveJson {
             queue: dead_letters.queue.arn.to_string(),
             moved: self.moved,
@@ -82,22 +82,27 @@ impl RedriveResult {
             remaining_chosen: self.remaining.and(self.remaining_chosen()),
         });
         if json.is_some() && !copies.not_deleted.is_empty() {
-            note(&self.not_deleted("--id ID"));
+            note(&self.not_deleted(dead_letters.name(), "--id ID"));
         }
         output::result(&text, json.as_ref())
     }
 
     /// What to do with messages that are in both queues, which these options choose.
-    fn not_deleted(&self, ids: &str) -> String {
+    fn not_deleted(&self, queue: &str, ids: &str) -> String {
         format!(
-            "{} copied, but SQS did not confirm the deletes; when the hidden messages are visible \
-             again, delete what is still here with `requeue dlq discard FILE {ids}`, before \
-             another redrive, which copies it twice",
+            "{} copied, but SQS did not confirm the deletes; before another redrive, which copies \
+             twice what is still here, delete it as soon as it is visible, with `requeue dlq discard \
+             FILE --queue {queue} {ids}`",
             messages(self.copies.not_deleted.len())
         )
     }
 
-    pub(super) fn text(&self, moved: Option<&RedriveRoute>, limit: Option<u64>) -> String {
+    pub(super) fn text(
+        &self,
+        queue: &str,
+        moved: Option<&RedriveRoute>,
+        limit: Option<u64>,
+    ) -> String {
         let Self { copies, .. } = self;
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
@@ -147,7 +152,7 @@ impl RedriveResult {
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.
             let ids = copies.not_deleted.iter().map(|id| format!("--id {id}"));
-            line(self.not_deleted(&ids.collect::<Vec<_>>().join(" ")));
+            line(self.not_deleted(queue, &ids.collect::<Vec<_>>().join(" ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);

@@ -171,6 +171,6 @@ async fn messages_beyond_the_limit_are_counted_though_not_looked_at() {
         ("95", "95 messages copied to orders\n"),
     ] {
         let line = ["redrive", "--queue", &from, "--to", &to, "--limit", limit];
-        assert_eq!(copied(&sqs, &dead_letters, &line).await.text(None, None), said);
+        assert_eq!(copied(&sqs, &dead_letters, &line).await.text("orders-dlq", None, None), said);
     }
 }
