@@ -327,6 +327,8 @@ impl Started {
         }
         let what = match self.dead_letter {
             DeadLetterMode::Redrive => "messages",
+            // On a FIFO queue, `annotate` acts as `redrive`.
+            DeadLetterMode::Annotate if self.queue.is_fifo() => "messages",
             DeadLetterMode::Annotate => "copies of messages",
             _ => return None,
         };

@@ -28,7 +28,7 @@ impl Screen {
     /// terminal.
     pub(super) fn draw(&self, lines: Vec<String>) {
         let mut drawn = self.drawn();
-        let cleared = cleared(drawn.len());
+        let cleared = cleared(&drawn, width());
         *drawn = lines;
         say(&format!("{cleared}{}", drawn.join("\n")));
     }
@@ -36,7 +36,7 @@ impl Screen {
     /// Writes a text above the lines, which then appear again.
     pub(super) fn above(&self, text: &str) -> io::Result<()> {
         let drawn = self.drawn();
-        stdout().write_all(format!("{}{text}", cleared(drawn.len())).as_bytes())?;
+        stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
         stdout().flush()?;
         say(&drawn.join("\n"));
         Ok(())
@@ -53,15 +53,22 @@ impl Screen {
     }
 }
 
-fn cleared(lines: usize) -> String {
-    format!("{CLEARED}{}", CLEARED_ABOVE.repeat(lines.saturating_sub(1)))
+/// Clears these lines. A terminal that was made narrower has broken them into several rows.
+fn cleared(lines: &[String], width: usize) -> String {
+    let rows = |line: &String| line.chars().count().div_ceil(width.max(1)).max(1);
+    let rows: usize = lines.iter().map(rows).sum();
+    format!("{CLEARED}{}", CLEARED_ABOVE.repeat(rows.saturating_sub(1)))
+}
+
+fn width() -> usize {
+    let size = terminal_size::terminal_size_of(stderr());
+    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0))
 }
 
 /// The columns for a line. One that reaches the margin, alone or with the `^C` that the terminal
 /// shows, would continue in the next line, and that is never cleared.
 pub(super) fn columns() -> usize {
-    let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0)).saturating_sub(3)
+    width().saturating_sub(3)
 }
 
 /// Whether the terminal cannot clear a line, as inside an editor.
@@ -83,4 +90,18 @@ pub(super) fn leave() {
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_a_narrower_terminal_broke_are_cleared_whole() {
+        let lines = ["a".repeat(77), String::new(), "b".repeat(40)];
+        for (width, rows) in [(80, 3), (77, 3), (60, 4), (30, 6)] {
+            assert_eq!(cleared(&lines, width).matches(CLEARED_ABOVE).count(), rows - 1, "{width}");
+        }
+        assert_eq!(cleared(&[], 80), CLEARED);
+    }
 }
