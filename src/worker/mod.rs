@@ -16,9 +16,7 @@ use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, Stop};
-use crate::queue::{
-    CallError, Description, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source,
-};
+use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{Limits, Mode, RecursiveLoop, Settings};
 
@@ -31,7 +29,7 @@ mod progress;
 
 pub use check::StartError;
 use lease::{InHand, Leased};
-use poll::{PAUSE, ReceiveFailures, Trouble, Undeleted};
+use poll::{PAUSE, ReceiveFailures, Received, Trouble, Undeleted};
 pub use progress::{Progress, ScopeHold};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
@@ -388,22 +386,6 @@ where
     /// Whether the queue is empty. If SQS does not tell, it counts as not empty.
     async fn is_empty(&self) -> bool {
         let described = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
-        match described.unwrap_or_else(|_| Err(CallError::timed_out())) {
-            Ok(Description { messages: 0, .. }) => true,
-            Ok(Description { messages, in_flight, .. }) => {
-                self.trouble.not_empty(messages, in_flight);
-                false
-            }
-            Err(error) => {
-                self.trouble.unknown_count(&error);
-                false
-            }
-        }
+        self.trouble.is_empty(described.unwrap_or_else(|_| Err(CallError::timed_out())))
     }
-}
-
-/// Messages, and the time before the request for them: none of them was hidden earlier.
-struct Received {
-    records: Vec<Record>,
-    asked: Instant,
 }

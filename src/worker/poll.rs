@@ -10,7 +10,7 @@ use super::settings::Until;
 use crate::clock::Sampler;
 use crate::policy::CallPolicy;
 use crate::processor::Deletes;
-use crate::queue::{CallError, CallErrorKind, MAX_WAIT, QueueArn};
+use crate::queue::{CallError, CallErrorKind, Description, MAX_WAIT, QueueArn, Record};
 
 /// The longest receive is this part of the visibility timeout. A message counts as hidden from the
 /// request for it, so the rest of the time is left for the work.
@@ -33,7 +33,14 @@ pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     longest.min(Duration::from_secs((visibility / PART).as_secs()))
 }
 
-/// The failures to receive from a queue, shared by the receivers of a worker.
+/// Messages, and the time before the request for them: none of them was hidden earlier.
+pub(super) struct Received {
+    pub(super) records: Vec<Record>,
+    pub(super) asked: Instant,
+}
+
+/// The failures to receive from a queue, and the lines about its drain, shared by the receivers of a
+/// worker.
 pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
@@ -51,29 +58,31 @@ impl Trouble {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
     }
 
-    /// SQS does not tell how many messages a queue has that is being drained.
-    pub(super) fn unknown_count(&self, error: &CallError) {
-        if self.is_count_due() {
-            tracing::warn!(
-                action = "sqs:GetQueueAttributes",
-                queue = %self.queue,
-                endpoint = self.endpoint,
-                code = error.code,
-                "not known whether the queue is empty, so the worker goes on"
-            );
+    /// Whether a queue that is being drained has no message. If SQS does not tell, it counts as not
+    /// empty.
+    pub(super) fn is_empty(&self, described: Result<Description, CallError>) -> bool {
+        match described {
+            Ok(description) if description.messages == 0 => return true,
+            Ok(Description { messages, in_flight, .. }) if self.is_count_due() => {
+                tracing::info!(
+                    queue = %self.queue,
+                    messages,
+                    inFlight = in_flight,
+                    "not empty: waiting for messages that are in flight or delayed"
+                );
+            }
+            Err(error) if self.is_count_due() => {
+                tracing::warn!(
+                    action = "sqs:GetQueueAttributes",
+                    queue = %self.queue,
+                    endpoint = self.endpoint,
+                    code = error.code,
+                    "not known whether the queue is empty, so the worker goes on"
+                );
+            }
+            _ => {}
         }
-    }
-
-    /// A queue that is being drained has messages, and a receive got none.
-    pub(super) fn not_empty(&self, messages: u64, in_flight: u64) {
-        if self.is_count_due() {
-            tracing::info!(
-                queue = %self.queue,
-                messages,
-                inFlight = in_flight,
-                "not empty: waiting for messages that are in flight or delayed"
-            );
-        }
+        false
     }
 
     fn is_count_due(&self) -> bool {

@@ -59,6 +59,12 @@ pub(crate) fn is_of_credentials(code: &str) -> bool {
     code == NO_CREDENTIALS || EXPIRED.contains(&code) || UNKNOWN.contains(&code)
 }
 
+/// Whether AWS may have carried out a request that failed: it was sent, and its effect is unknown.
+pub(crate) fn may_be_carried_out(error: &CallError) -> bool {
+    let code = error.code.as_str();
+    error.kind == CallErrorKind::Ambiguous && ![NO_CREDENTIALS, NO_CONNECTION].contains(&code)
+}
+
 /// A request to AWS that failed.
 pub(crate) struct FailedCall<'a> {
     /// As in `SQS` or `CloudWatch Logs`.

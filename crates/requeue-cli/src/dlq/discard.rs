@@ -181,7 +181,9 @@ async fn export(
         .into());
     }
     if !arguments.dry_run && is_complete && !is_released {
-        return Err("the messages could not be made visible again, which a discard needs before it                     deletes them, for the reason in the note above; nothing was written and nothing                     was deleted; remove the reason, and run this again when they are visible"
+        return Err("the messages could not be made visible again, which a discard needs before it \
+                    deletes them, for the reason in the note above; nothing was written and nothing \
+                    was deleted; remove the reason, and run this again when they are visible"
             .into());
     }
     if !(arguments.dry_run || is_complete) {

@@ -18,6 +18,7 @@ use report::{Report, Sent, may_exist};
 use super::pace::{CopyPace, MAX_UNCONFIRMED};
 use super::sqs::Sqs;
 use super::{confirm, messages, note, progress};
+use crate::failed_call::may_be_carried_out;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
@@ -231,12 +232,11 @@ impl Importer<'_> {
                             .into(),
                     );
                 }
-                let code = match error.kind {
-                    CallErrorKind::Ambiguous => {
-                        self.counts.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
-                        may_exist(&error.code)
-                    }
-                    _ => error.code,
+                let code = if may_be_carried_out(&error) {
+                    self.counts.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
+                    may_exist(&error.code)
+                } else {
+                    error.code
                 };
                 return self.note_failed(batch, &code);
             }

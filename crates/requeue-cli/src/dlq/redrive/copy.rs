@@ -20,6 +20,7 @@ use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::outcome::{Outcome, Outcomes};
 use crate::dlq::pace::{CopyPace, MAX_UNCONFIRMED};
 use crate::dlq::sqs::Sqs;
+use crate::failed_call::may_be_carried_out;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::thousands;
@@ -315,9 +316,10 @@ impl<'a> Copier<'a> {
         let confirmations = match self.sqs.send(to, &entries).await {
             Ok(confirmations) => confirmations,
             Err(error) => {
-                let code = match error.kind {
-                    CallErrorKind::Ambiguous => may_exist(&error.code),
-                    _ => error.code.clone(),
+                let code = if may_be_carried_out(&error) {
+                    may_exist(&error.code)
+                } else {
+                    error.code.clone()
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
                 let refusal = self.sqs.refusal("SendMessageBatch", to, &error);
