@@ -252,16 +252,18 @@ impl Started {
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
         let lost = lost(view.observer.sqs().lost_receives());
-        let notes = [not_deleted(ended), in_doubt(doubt), cut_off(cut), lost, on_the_way, left];
+        let doubts = [not_deleted(ended), in_doubt(doubt), cut_off(cut), lost];
+        let doubts: Vec<String> = doubts.into_iter().flatten().collect();
+        let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode, usize::MAX);
         let causes = causes.chain(view.last_troubles(self.queue.name()));
-        let mut notes: Vec<String> = causes.chain(notes.into_iter().flatten()).collect();
+        let mut notes: Vec<String> = causes.chain(notes).collect();
         view.end_state(ended, self.mode, &notes);
         end.send_replace(true);
         let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
         view.waiting(waiting, page.as_mut()).await;
         notes.extend(page.as_mut().take_output().unwrap_or_default());
-        view.end(ended, self.mode, &notes);
+        view.end(ended, self.mode, &notes, &doubts);
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -170,8 +170,8 @@ impl View {
         progress
     }
 
-    /// The last line, and notes below it.
-    pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String]) {
+    /// The last line, and notes below it. In the log, those about `doubts` are warnings.
+    pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String], doubts: &[String]) {
         if let Some(screen) = &self.screen {
             let columns = Some(screen::columns());
             let closing = closing(&progress, mode);
@@ -180,7 +180,11 @@ impl View {
             screen.draw(vec![lines.concat()]);
         } else {
             for note in notes {
-                tracing::info!("{note}");
+                if doubts.contains(note) {
+                    tracing::warn!("{note}");
+                } else {
+                    tracing::info!("{note}");
+                }
             }
         }
     }

@@ -300,3 +300,24 @@ async fn a_move_task_that_cannot_be_cancelled_is_told_to_go_on() {
     assert!(!said.contains("--copy"), "it does not end the task: {said}");
     until(|| world.counts() == (0, 5)).await;
 }
+
+#[tokio::test]
+async fn a_move_task_that_another_command_cancels_says_so_and_what_remains() {
+    let world = World::filled("annotate").await;
+    let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
+    until(|| world.back().len() == 1).await;
+    let other = world.spawn(&["redrive", "--follow"]);
+    until(|| world.back().len() == 2).await;
+    signal(&other, "-INT");
+    assert_eq!(ended(other).await.0, Some(130));
+    let (code, said) = ended(child).await;
+    let left = 5 - world.back().len();
+    assert_eq!(code, Some(1), "{said}");
+    for words in [
+        "note: another command cancelled the move task".to_owned(),
+        format!("about {left} messages remain here after the interruption"),
+        "to go on, give the same command again".to_owned(),
+    ] {
+        assert!(said.contains(&words), "{said}");
+    }
+}

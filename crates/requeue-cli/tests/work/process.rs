@@ -45,6 +45,19 @@ async fn the_log_of_a_drain_says_what_it_waits_for_and_what_a_signal_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_log_of_warnings_has_what_may_be_handled_twice() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "warned").await;
+    shop.send(vec![working(0, 60_000)]).await;
+    let worker = shop.worker(&["--shutdown-timeout", "1s"], &[("AWS_LAMBDA_LOG_LEVEL", "WARN")]);
+    shop.begun(1).await;
+    worker.signal("-TERM");
+    let (status, said) = worker.ended().await;
+    let note = "WARN note: 1 call was cut off at the end and may have worked";
+    assert!(status == Some(0) && said.contains(note), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn its_log_has_the_settings_each_message_if_asked_and_a_silent_target_once() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "logged").await;

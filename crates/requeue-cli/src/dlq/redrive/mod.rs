@@ -122,7 +122,7 @@ async fn carry_out(
 ) -> Result<ExitCode, Error> {
     stop.defer_end();
     let progress = CommandProgress::shown(format!("redriving {}", dead_letters.name()));
-    let mut failure = None;
+    let (mut failure, mut is_cut) = (None, false);
     let mut has_to_copy = !route.by_move_task;
     if route.by_move_task {
         let DeadLetters { sqs, queue, .. } = dead_letters;
@@ -146,7 +146,11 @@ async fn carry_out(
                 }
                 redrive.unseen.tell(dead_letters.name());
             }
-            MoveEnd::Cancelled => {}
+            MoveEnd::Cancelled if stop.is_told() => {}
+            MoveEnd::Cancelled => {
+                note("another command cancelled the move task");
+                is_cut = true;
+            }
             MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note(
@@ -165,7 +169,7 @@ async fn carry_out(
         }
     }
     redrive.is_complete &= !stop.is_told();
-    redrive.remaining = remaining(dead_letters, stop).await;
+    redrive.remaining = remaining(dead_letters, is_cut || stop.is_told()).await;
     drop(progress);
     let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
     let finds_all = !redrive.is_complete
@@ -181,9 +185,9 @@ async fn carry_out(
     Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// The messages that a signal left in the queue.
-async fn remaining(dead_letters: &DeadLetters, stop: &Stop) -> Option<u64> {
-    if !stop.is_told() {
+/// The messages in the queue, if a signal or another command cut the redrive off.
+async fn remaining(dead_letters: &DeadLetters, is_cut: bool) -> Option<u64> {
+    if !is_cut {
         return None;
     }
     let now = dead_letters.sqs.describe(&dead_letters.queue.arn).await;
@@ -274,7 +278,8 @@ async fn follow(
         unseen.tell(dead_letters.name());
     }
     let is_complete = moved.end == MoveEnd::Completed && unseen.is_empty() && !stop.is_told();
-    let remaining = remaining(dead_letters, stop).await;
+    let is_cut = moved.end == MoveEnd::Cancelled || stop.is_told();
+    let remaining = remaining(dead_letters, is_cut).await;
     drop(progress);
     if arguments.json {
         let redrive = RedriveResult {
