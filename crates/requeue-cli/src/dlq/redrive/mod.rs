@@ -146,12 +146,11 @@ async fn carry_out(
                 }
                 redrive.unseen.tell(dead_letters.name());
             }
-            MoveEnd::Cancelled if stop.is_told() => {}
+            MoveEnd::Cancelled | MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::Cancelled => {
                 note("another command cancelled the move task");
                 is_cut = true;
             }
-            MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note(
                     "SQS stopped at a message that was sent here, since it does not know its source; \
