@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::arguments::Arguments;
 use super::dry_run::PlannedRoutes;
-use super::result::RedriveResult;
+use super::result::{RedriveResult, id_options};
 use super::route::RedriveRoute;
 use crate::Error;
 use crate::dlq::letter::Letter;
@@ -75,14 +75,13 @@ pub(crate) async fn redrive(
     let mut lines: Vec<String> =
         result.text(dead_letters.name(), None, None).lines().map(str::to_owned).collect();
     if !not_deleted.is_empty() {
-        let ids: Vec<String> = not_deleted.iter().map(|id| format!("--id {id}")).collect();
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
              of this page only deletes them. Once this command has ended, a redrive copies them \
              twice: discard them first, on the page or with `requeue dlq discard FILE --queue {} {}`",
             messages(not_deleted.len()),
             dead_letters.name(),
-            ids.join(" ")
+            id_options(&not_deleted)
         ));
     }
     if left > 0 {

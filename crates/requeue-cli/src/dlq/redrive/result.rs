@@ -151,8 +151,7 @@ impl RedriveResult {
         }
         if !copies.not_deleted.is_empty() {
             // A later command cannot name them.
-            let ids = copies.not_deleted.iter().map(|id| format!("--id {id}"));
-            line(self.not_deleted(queue, &ids.collect::<Vec<_>>().join(" ")));
+            line(self.not_deleted(queue, &id_options(&copies.not_deleted)));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
@@ -169,4 +168,9 @@ impl RedriveResult {
         }
         text + &copies.left.lines("left here")
     }
+}
+
+/// The options that choose the messages with these ids: `--id A --id B`.
+pub(super) fn id_options(ids: &[String]) -> String {
+    ids.iter().map(|id| format!("--id {id}")).collect::<Vec<_>>().join(" ")
 }
