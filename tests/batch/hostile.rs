@@ -30,8 +30,8 @@ fn threads(count: usize) -> Runtime {
 fn world(threads: &Runtime) -> World {
     let mut world = World::new();
     world.settings.handlers = Some(threads.handle().clone());
-    world.settings.limits.timeout = millis(100);
-    world.function_timeout = secs(2);
+    world.settings.limits.timeout = millis(300);
+    world.function_timeout = secs(6);
     world
 }
 
@@ -139,7 +139,7 @@ impl Handler for Hostile {
                     block(&released);
                     panic!("as scripted");
                 }
-                "blocks too long and is done" => std::thread::sleep(millis(150)),
+                "blocks too long and is done" => std::thread::sleep(millis(450)),
                 _ => {}
             }
             Ok(())
@@ -264,7 +264,7 @@ async fn after_its_end_an_invocation_that_is_dropped_begins_nothing_though_a_thr
         }
     });
     let event = world.receive().await;
-    assert!(timeout(millis(500), world.report(&processor, &event)).await.is_err());
+    assert!(timeout(millis(1_500), world.report(&processor, &event)).await.is_err());
     drop(release);
     until_tasks_are(0, &threads).await;
     threads.shutdown_background();
