@@ -34,6 +34,7 @@ mod line;
 mod log;
 mod screen;
 mod trouble;
+mod trouble_log;
 mod verbose;
 mod view;
 

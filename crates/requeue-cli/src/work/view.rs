@@ -16,7 +16,8 @@ use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
-use super::trouble::{self, CredentialsLog, SilenceLog, TargetLog};
+use super::trouble;
+use super::trouble_log::{CredentialsLog, SilenceLog, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{
     self, Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines,

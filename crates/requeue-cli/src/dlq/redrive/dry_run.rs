@@ -241,16 +241,19 @@ impl Plan {
             let count = messages(*count);
             actions.push(format!("{count} will be copied to {to} and then deleted here"));
         }
-        if !self.looked.unseen.is_empty() {
-            let count = messages(self.looked.unseen.count());
-            actions.push(format!("about {count} more may follow, which this plan did not reach"));
-        }
         let classes = match self.groups.by_class() {
             classes if classes.is_empty() => String::new(),
             classes => format!(" ({classes})"),
         };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-        format!("{}{fresh}{classes}", actions.join("; "))
+        let unseen = match self.looked.unseen.count() {
+            0 => String::new(),
+            count => format!(
+                "; about {} more may follow, which this plan did not reach",
+                messages(count)
+            ),
+        };
+        format!("{}{fresh}{classes}{unseen}", actions.join("; "))
     }
 
     fn json<'a>(&'a self, dead_letters: &DeadLetters) -> DryRunJson<'a> {
