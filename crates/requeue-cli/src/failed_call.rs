@@ -42,6 +42,8 @@ const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 /// The beginning of the code of a response without one, before its status: AWS always has one, a
 /// proxy or another server may not.
 const NO_CODE: &str = "HTTP ";
+/// The code of a response that is not one of AWS, such as a page of HTML.
+const UNREADABLE: &str = "UnreadableAnswer";
 const NO_RESPONSE: [&str; 4] = [CONNECTION_REFUSED, NO_CONNECTION, CONNECTION_LOST, "TimedOut"];
 
 /// Codes of an emulator for an operation that it lacks.
@@ -197,7 +199,7 @@ impl FailedCall<'_> {
             "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
             _ => "",
         };
-        if has_no_code && remedy.is_empty() {
+        if (has_no_code || code == UNREADABLE) && remedy.is_empty() {
             let does =
                 format!("{endpoint} does not respond to {operation} as {service} does ({code})");
             return match endpoint_variable(service) {
@@ -278,7 +280,7 @@ where
             CallError::ambiguous(CONNECTION_REFUSED)
         }
         SdkError::DispatchFailure(_) => CallError::ambiguous(aws::connection_code(error)),
-        _ => CallError::ambiguous("UnreadableAnswer"),
+        _ => CallError::ambiguous(UNREADABLE),
     }
 }
 
@@ -330,6 +332,7 @@ mod tests {
                 send,
                 "does not respond to SendMessageBatch as SQS does (HTTP 502); ",
             ),
+            (0, UNREADABLE, send, "to SendMessageBatch as SQS does (UnreadableAnswer); "),
             (500, "HTTP 500", "StartMessageMoveTask", "; --copy works without it"),
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),

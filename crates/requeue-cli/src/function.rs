@@ -5,6 +5,7 @@ use requeue::aws::SdkConfig;
 
 use crate::Error;
 use crate::doctor::calls::lambda::{self, FunctionConfiguration};
+use crate::doctor::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::RegionArgument;
@@ -36,7 +37,7 @@ impl DeployedFunction {
                 service: "Lambda",
                 operation: "GetFunctionConfiguration",
                 resource: name,
-                endpoint: &format!("the endpoint of Lambda in {region}"),
+                endpoint: &shown_endpoint("Lambda", &sdk),
                 error: &error,
             }
             .to_string()

@@ -23,6 +23,15 @@ pub(super) fn service(prefix: &str) -> &'static str {
     SERVICES.iter().find(|(name, _)| *name == prefix).map_or("AWS", |(_, id)| id)
 }
 
+/// The endpoint of a service in an error: its URL, if the environment or AWS's files set one.
+pub(crate) fn shown_endpoint(service: &'static str, sdk: &SdkConfig) -> String {
+    let region = sdk.region().map(AsRef::as_ref).unwrap_or_default();
+    set_endpoint(service, sdk).map_or_else(
+        || format!("the endpoint of {service} in {region}"),
+        |url| printable::url(&url),
+    )
+}
+
 /// The endpoints that the environment or AWS's files name.
 pub(crate) struct Endpoints(Vec<(&'static str, String)>);
 

@@ -17,7 +17,7 @@ mod facts;
 mod fetch;
 mod first_hour;
 mod diagnosis;
-mod endpoints;
+pub(crate) mod endpoints;
 mod remedy;
 mod show;
 

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::live::{LiveCounts, LiveState, live_routes};
 use crate::Error;
 use crate::doctor::calls::logs::{LogEvent, log_events};
+use crate::doctor::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::function::DeployedFunction;
 use crate::observe::{Event, Events, Kind, LogLine, epoch_millis};
@@ -106,11 +107,10 @@ impl FunctionLog {
         if error.code == "ResourceNotFoundException" {
             return format!("there is no log group {}: the function wrote nothing yet", self.group);
         }
-        let region = self.function.sdk.region().map(AsRef::as_ref).unwrap_or_default();
-        let endpoint = &format!("the endpoint of CloudWatch Logs in {region}");
+        let service = "CloudWatch Logs";
+        let endpoint = &shown_endpoint(service, &self.function.sdk);
         let resource = &self.group;
-        FailedCall { service: "Logs", operation: "FilterLogEvents", resource, endpoint, error }
-            .to_string()
+        FailedCall { service, operation: "FilterLogEvents", resource, endpoint, error }.to_string()
     }
 
     fn take(&mut self, line: &LogEvent) {

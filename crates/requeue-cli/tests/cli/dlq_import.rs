@@ -1,6 +1,7 @@
 //! `requeue dlq import`: the way back of an export.
 
 use std::fs;
+use std::time::Duration;
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault};
 use serde_json::{Value, json};
@@ -53,6 +54,26 @@ async fn each_message_comes_back_as_it_was() {
             format!("no message left to send to {name}\n5 messages sent before, by the report\n");
         assert_eq!((again, world.counts()), (nothing, (0, 5)));
     }
+}
+
+#[tokio::test]
+async fn two_imports_of_one_file_at_once_send_each_message_once() {
+    let world = World::filled_with("annotate", "orders", &crate::dlq_world::BODIES).await;
+    let file = exported(&world, "import-twice.jsonl").await;
+    // Each sees an empty report before the other one sends, which takes a while.
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        SEND => Fault::RespondAfter(Duration::from_secs(2)),
+        _ => Fault::None,
+    });
+    let (one, other) = tokio::join!(import(&world, &file, &["--yes"]), async {
+        import(&world, &file, &["--yes"]).await
+    });
+    let refused = if one.status == 0 { other } else { one };
+    assert_eq!((refused.status, world.counts()), (1, (0, 5)), "{refused:?}");
+    let words = "another import writes the report ";
+    assert!(refused.stderr.contains(words), "{refused:?}");
+    let again = import(&world, &file, &["--yes"]).await.succeeded();
+    assert!(again.starts_with("no message left to send"), "{again}");
 }
 
 #[tokio::test]

@@ -133,7 +133,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     stop.leaves(CAN_GO_ON);
-    let report = Report::append_to(&file.report, to)?;
+    let report = Report::append_to(&file.report, to, sent)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
     let mut importer =
         Importer { sqs, to, report, pace, counts: Counts::default(), unconfirmed: 0, fatal: None };

@@ -2,7 +2,7 @@
 //! The last line about a message counts.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -38,6 +38,8 @@ pub(super) struct Sent {
     ids: HashMap<u64, String>,
     /// The numbers of the lines that SQS may have stored.
     in_doubt: HashSet<u64>,
+    /// The bytes of the report.
+    length: u64,
     path: String,
 }
 
@@ -74,7 +76,7 @@ impl Sent {
             .into());
         }
         let file = File::open(path).map_err(|error| unreadable(&shown, &error))?;
-        let (mut ids, mut in_doubt) = (HashMap::new(), HashSet::new());
+        let (mut ids, mut in_doubt, mut length) = (HashMap::new(), HashSet::new(), 0);
         let mut reader = BufReader::new(file);
         for at in 1_u64.. {
             let mut text = Vec::new();
@@ -82,6 +84,7 @@ impl Sent {
             if read.map_err(|error| unreadable(&shown, &error))? == 0 {
                 break;
             }
+            length += u64::try_from(text.len()).unwrap_or(u64::MAX);
             let Ok(line) = serde_json::from_slice::<ReportLine>(&text) else {
                 if !is_incomplete(text.trim_ascii_end()) {
                     return Err(format!(
@@ -112,7 +115,7 @@ impl Sent {
                 Status::Failed => ids.remove(&line.line),
             };
         }
-        Ok(Self { ids, in_doubt, path: shown })
+        Ok(Self { ids, in_doubt, length, path: shown })
     }
 
     /// Whether SQS may have stored this line in an earlier run.
@@ -144,7 +147,9 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn append_to(path: &Path, to: &QueueArn) -> Result<Self, Error> {
+    /// Locks the report to the end of this value, since two imports at once would each send what
+    /// the other one has sent.
+    pub(super) fn append_to(path: &Path, to: &QueueArn, sent: &Sent) -> Result<Self, Error> {
         let shown = path.display().to_string();
         let mut file = OpenOptions::new()
             .create(true)
@@ -153,6 +158,25 @@ impl Report {
             .mode(0o600)
             .open(path)
             .map_err(|error| unwritable(&shown, &error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!(
+                    "another import writes the report {shown}; wait until it has ended, and run this \
+                     command again: it sends what the other one did not send"
+                )
+                .into());
+            }
+            Err(TryLockError::Error(error)) => return Err(unwritable(&shown, &error).into()),
+        }
+        let length = file.metadata().map_err(|error| unwritable(&shown, &error))?.len();
+        if length != sent.length {
+            return Err(format!(
+                "another import has changed the report {shown} meanwhile; nothing was sent; run this \
+                 command again: it sends what the other one did not send"
+            )
+            .into());
+        }
         // After an incomplete line, a new one begins.
         let mut last = [b'\n'];
         if file.seek(SeekFrom::End(-1)).is_ok() {

@@ -9,8 +9,7 @@ use futures_util::future::join_all;
 use requeue::aws::SdkConfig;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{CallError, QueueArn};
-use requeue::{QueueConfig, Variables, printable};
-use requeue_aws::set_endpoint;
+use requeue::{QueueConfig, Variables};
 use requeue_lambda::Config;
 
 use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
@@ -251,10 +250,7 @@ impl Clients {
     fn failed(&self, permission: &str, resource: &str, error: &CallError) -> String {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);
-        let endpoint = set_endpoint(service, &self.sdk).map_or_else(
-            || format!("the endpoint of {service} in {}", self.region),
-            |url| printable::url(&url),
-        );
+        let endpoint = endpoints::shown_endpoint(service, &self.sdk);
         FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
     }
 }
