@@ -302,6 +302,23 @@ async fn a_move_task_that_cannot_be_cancelled_is_told_to_go_on() {
 }
 
 #[tokio::test]
+async fn a_move_task_that_can_no_longer_be_followed_says_how_many_it_had_moved() {
+    let world = World::filled("annotate").await;
+    let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
+    until(|| world.back().len() == 2).await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "ListMessageMoveTasks" => Fault::refuse(403, "ExpiredToken"),
+        _ => Fault::None,
+    });
+    let (code, said) = ended(child).await;
+    assert_eq!(code, Some(1), "{said}");
+    for words in ["credentials have expired", "or cancel it, with --follow; ", " moved so far"] {
+        assert!(said.contains(words), "{said}");
+    }
+    until(|| world.counts() == (0, 5)).await;
+}
+
+#[tokio::test]
 async fn a_move_task_that_another_command_cancels_says_so_and_what_remains() {
     let world = World::filled("annotate").await;
     let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);

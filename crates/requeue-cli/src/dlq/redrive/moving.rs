@@ -71,9 +71,10 @@ pub(crate) async fn follow(
 ) -> Result<Moved, Error> {
     progress.step(format!("moving from {}", queue.name()));
     let mut is_cancelled = false;
+    let mut moved = None;
     loop {
         let task = sqs.latest_move(queue).await;
-        let task = task.map_err(|error| goes_on(&error))?;
+        let task = task.map_err(|error| goes_on(&error, moved))?;
         let Some(task) = task else {
             return Err(format!(
                 "SQS no longer lists the move task of {}; see the queue's message counts",
@@ -86,6 +87,7 @@ pub(crate) async fn follow(
         }
         progress.count("messages", task.to_move);
         progress.done(task.moved);
+        moved = Some(task.moved);
         if is_cancelled {
             // The cancelled task takes a moment to end.
             sleep(LOOK).await;
@@ -102,10 +104,9 @@ pub(crate) async fn follow(
                 };
                 match sqs.latest_move(queue).await {
                     Ok(Some(task)) if task.is_running() => {
-                        let moved = messages(task.moved);
-                        return Err(format!("{}; {moved} moved so far", goes_on(&error)).into());
+                        return Err(goes_on(&error, Some(task.moved)).into());
                     }
-                    Err(_) => return Err(goes_on(&error).into()),
+                    Err(_) => return Err(goes_on(&error, moved).into()),
                     // The task has ended in the meantime.
                     Ok(_) => {}
                 }
@@ -114,8 +115,10 @@ pub(crate) async fn follow(
     }
 }
 
-fn goes_on(error: &Error) -> String {
-    format!("{error}; {GOES_ON}")
+/// With the number of moved messages, as far as SQS told it.
+fn goes_on(error: &Error, moved: Option<u64>) -> String {
+    let moved = moved.map(|count| format!("; {} moved so far", messages(count)));
+    format!("{error}; {GOES_ON}{}", moved.unwrap_or_default())
 }
 
 /// The messages that a completed task left, compared with the earlier description of the queue. A
