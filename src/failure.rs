@@ -121,6 +121,8 @@ pub enum Evidence {
 pub struct Failure {
     class: FailureClass,
     delay: Option<Duration>,
+    /// A rule of the user's own set the delay.
+    is_delay_ruled: bool,
     postponed: bool,
     /// A response says that the service works, and this message has to wait.
     is_service_up: bool,
@@ -185,11 +187,20 @@ impl Failure {
     /// ```
     pub fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
         let reason = Reason::new(reason);
-        Self { class, delay: None, postponed: false, is_service_up: false, evidence, reason }
+        Self {
+            class,
+            delay: None,
+            is_delay_ruled: false,
+            postponed: false,
+            is_service_up: false,
+            evidence,
+            reason,
+        }
     }
 
-    /// Sets the delay that the downstream service named, as with `Retry-After`. It overrides the
-    /// policy's curve.
+    /// Sets the delay that the downstream service named, as with `Retry-After`. At the message's
+    /// first failure of this class it overrides the policy's curve. Later the message waits for the
+    /// longer of both.
     ///
     /// Requeue cuts a longer delay to the policy's
     /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default. If it
@@ -198,7 +209,17 @@ impl Failure {
     /// waits for at most 41,940 s.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
-        Self { delay: Some(delay), ..self }
+        Self { delay: Some(delay), is_delay_ruled: false, ..self }
+    }
+
+    /// Sets the delay of a user's own rule, which overrides the policy's curve each time.
+    pub(crate) fn ruled_delay(self, delay: Duration) -> Self {
+        Self { delay: Some(delay), is_delay_ruled: true, ..self }
+    }
+
+    /// Whether a rule of the user's own set the delay.
+    pub(crate) fn is_delay_ruled(&self) -> bool {
+        self.is_delay_ruled
     }
 
     /// The class.

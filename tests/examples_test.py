@@ -118,7 +118,7 @@ class OwnHandler(unittest.TestCase):
         self.addCleanup(served.close)
         wait_for("a queue", lambda: "function started" in served.text())
         run(command, "send", "--sqs-port", port, '{"id":"o-busy","cents":500,"card":"busy"}')
-        wait_for("two copies", lambda: served.text().count("1 copy in") == 2)
+        wait_for("a copy", lambda: "1 copy in" in served.text())
 
     def test_what_fails_is_retried_and_what_is_declined_is_dead_lettered_when_it_is_deployed(self):
         binaries = PROJECTS / "bin"
@@ -152,7 +152,7 @@ class OwnHandler(unittest.TestCase):
         queue.wait_for_counts((0, 0, 0))
 
         (busy,) = queue.send(order("busy"))
-        # Each copy waits for the two seconds that the bank names.
+        # The copy waits for the two seconds that the bank names.
         wait_for("a retry that waits", lambda: queue.counts()[2] == 1)
         queue.polled(False)
         copy = queue.copy("o-busy")

@@ -20,7 +20,7 @@ function respond(headers, body) {
   if (wait > 0) return [429, { 'Retry-After': wait, 'Requeue-Scope': 'message' }];
   if (order.card === 'declined') return [422];
   const retries = Number(headers['x-requeue-retry-count']);
-  if (order.card === 'busy' && retries < 2) return [429, { 'Retry-After': 2 }];
+  if (order.card === 'busy' && retries < 1) return [429, { 'Retry-After': 2 }];
   charged.add(key);
   return [200];
 }

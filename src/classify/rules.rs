@@ -284,7 +284,7 @@ impl Effect {
         };
         let failure = Failure::new(self.class, Evidence::Rule, reason);
         match self.delay {
-            Some(delay) => failure.retry_after(delay),
+            Some(delay) => failure.ruled_delay(delay),
             None => failure,
         }
     }

@@ -23,8 +23,9 @@ impl RetryPolicy {
     /// 300 s of that.
     ///
     /// The function is pure: `now` is the time of the decision, and `sample`, uniform in
-    /// `0.0..1.0`, its only random number. The delay is the one that the failure names, or else the
-    /// [curve](ClassPolicy::delay) of its class. A named delay is cut to
+    /// `0.0..1.0`, its only random number. The delay is the [curve](ClassPolicy::delay) of its
+    /// class, or the delay that the failure names: at the first failure of the class the named one,
+    /// later the longer of both. A named delay is cut to
     /// [`max_retry_after`](Self::max_retry_after). If it then exceeds the rest of the age budget,
     /// the message is dead-lettered. A delay of the curve is cut to that rest. A time before the
     /// first receive counts as the first receive, since clocks differ.
@@ -61,7 +62,7 @@ impl RetryPolicy {
         }
         match self.class(failure.class()) {
             None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
-            Some(class) => retry(self, class, history, failure.delay(), now, sample),
+            Some(class) => retry(self, class, history, failure, now, sample),
         }
     }
 }
@@ -70,7 +71,7 @@ fn retry(
     policy: &RetryPolicy,
     class: &ClassPolicy,
     history: &History,
-    named: Option<Duration>,
+    failure: &Failure,
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
@@ -81,28 +82,40 @@ fn retry(
     if left.is_zero() {
         return Disposition::DeadLetter(DeadLetterReason::TooOld);
     }
-    match named {
-        Some(named) if named.min(policy.max_retry_after) > left => {
-            Disposition::DeadLetter(DeadLetterReason::TooOld)
-        }
-        Some(named) => {
-            let wait = spread_named(policy, named, sample).min(left);
-            Disposition::Requeue { wait: Wait::from(wait, now), hidden_if_unsent: wait }
-        }
-        None => {
-            let curve = |retries| class.delay(retries, history.previous, sample).min(left);
-            // A message that cannot be re-sent keeps its counts, so its receives count instead.
-            // Each of them may have failed by another class.
-            let failures = history.retries.max(history.receives.saturating_sub(1));
-            Disposition::Requeue {
-                wait: Wait::from(curve(history.class_retries), now),
-                hidden_if_unsent: curve(failures),
-            }
-        }
+    if failure.delay().is_some_and(|named| named.min(policy.max_retry_after) > left) {
+        return Disposition::DeadLetter(DeadLetterReason::TooOld);
+    }
+    let wait = |retries| {
+        let named = failure.delay().map(|named| spread_named(policy, named, sample));
+        let curve = || class.delay(retries, history.previous, sample);
+        longer(failure, named, retries, curve).min(left)
+    };
+    // A message that cannot be re-sent keeps its counts, so its receives count instead. Each of them
+    // may have failed by another class.
+    let failures = history.retries.max(history.receives.saturating_sub(1));
+    Disposition::Requeue {
+        wait: Wait::from(wait(history.class_retries), now),
+        hidden_if_unsent: wait(failures),
     }
 }
 
-/// A named delay is a lower bound: the spread comes on top.
+/// The wait after so many retries of the class. A delay that the service names replaces the curve at
+/// the class's first failure. Later it is a lower bound: a short one, named again and again, would
+/// use up all retries within a minute. The delay of a user's own rule always replaces the curve.
+fn longer(
+    failure: &Failure,
+    named: Option<Duration>,
+    retries: u32,
+    curve: impl FnOnce() -> Duration,
+) -> Duration {
+    match named {
+        Some(named) if retries == 0 || failure.is_delay_ruled() => named,
+        Some(named) => named.max(curve()),
+        None => curve(),
+    }
+}
+
+/// No message waits for less than its named delay: the spread comes on top.
 fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration {
     let named = named.min(policy.max_retry_after);
     named.saturating_add(jitter::part((named / 10).min(MAX_SPREAD), sample))
@@ -152,10 +165,10 @@ pub(crate) fn next_retry(
     let budgets = [Some((retries, max_retries(policy, usage))), by_class];
     let (used, max) =
         budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
-    let delay_before_jitter = match failure.delay() {
-        Some(named) => named.min(policy.max_retry_after),
-        None => class.backoff.delay(class_retries).min(class.max_delay),
-    };
-    let cut_from = failure.delay().filter(|named| *named > policy.max_retry_after);
+    let named = failure.delay().map(|named| named.min(policy.max_retry_after));
+    let curve = || class.backoff.delay(class_retries).min(class.max_delay);
+    let delay_before_jitter = longer(failure, named, class_retries, curve);
+    let cut_from =
+        failure.delay().filter(|named| *named > policy.max_retry_after.max(delay_before_jitter));
     Some(Retry { number: used.saturating_add(1), max, delay_before_jitter, cut_from })
 }

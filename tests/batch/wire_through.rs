@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::world::{Act, SEND, Script, World, records, secs, state};
 
 fn failing_thrice() -> Script {
-    Script::failing_first(3, Failure::temporary("no").retry_after(secs(2)))
+    Script::failing_first(3, Failure::temporary("no"))
 }
 
 /// Bodies that a producer may send.
@@ -78,7 +78,7 @@ async fn a_body_is_the_same_byte_for_byte_on_every_attempt() {
             let copy = state(&world.only_message());
             assert_eq!(copy["retryCount"], retries, "{body}: a clean integer");
             assert_eq!(copy["originalMessageId"], id.as_str(), "{body}: written once");
-            tokio::time::sleep(secs(2)).await;
+            tokio::time::sleep(secs(18)).await;
         }
         world.run(&processor).await;
         let calls = script.calls();
@@ -237,7 +237,7 @@ async fn attributes_and_group_id_survive_three_retries() {
                 world.invoke(&processor).await.unwrap();
                 let copy = world.only_message();
                 assert_eq!((&*copy.attributes, copy.group_id.as_deref()), (&attributes, group));
-                tokio::time::sleep(secs(2)).await;
+                tokio::time::sleep(secs(18)).await;
             }
             world.run(&processor).await;
             assert_eq!(script.calls().len(), 4);

@@ -273,17 +273,16 @@ fn failed(
         expect(delay <= budget.max_delay.as_secs(), || format!("delay {delay} beyond the cap"))?;
     }
     let Some(sample) = plan.sample else { return Ok(()) };
+    let retries = counts[name] - 1 + unnoted(plan, member);
+    let curve = spread(budget, retries, previous(plan, member, budget, name), sample);
+    let named = named.map(|named| {
+        let named = named.min(plan.policy.max_retry_after).as_secs_f64();
+        named + (named / 10.0).min(60.0) * sample
+    });
     let wanted = match named {
-        Some(named) => {
-            let named = named.min(plan.policy.max_retry_after).as_secs_f64();
-            named + (named / 10.0).min(60.0) * sample
-        }
-        None => spread(
-            budget,
-            counts[name] - 1 + unnoted(plan, member),
-            previous(plan, member, budget, name),
-            sample,
-        ),
+        Some(named) if retries == 0 => named,
+        Some(named) => named.max(curve),
+        None => curve,
     };
     let wanted = whole(wanted);
     let is_right = if wanted <= left { delay == wanted } else { delay <= wanted };

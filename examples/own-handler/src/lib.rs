@@ -57,7 +57,7 @@ impl From<BankError> for Failure {
 }
 
 /// A bank that responds by the card, like the test cards of payment services. It declines
-/// `declined`, accepts `busy` at the third call, and any other card at the first.
+/// `declined`, accepts `busy` at the second call, and any other card at the first.
 #[derive(Default)]
 pub struct Sandbox {
     calls: Mutex<HashMap<String, u32>>,
@@ -70,7 +70,7 @@ impl Bank for Sandbox {
         *call += 1;
         match order.card.as_str() {
             "declined" => Err(BankError::Declined),
-            "busy" if *call < 3 => {
+            "busy" if *call < 2 => {
                 Err(BankError::TooManyRequests { retry_after: Duration::from_secs(2) })
             }
             _ => Ok(()),

@@ -10,7 +10,7 @@ async fn a_busy_bank_is_asked_again_until_it_accepts() {
     let mut world = World::new(Charge(Sandbox::default()));
     let id = world.send(order("busy")).await;
     world.run_until_empty().await;
-    assert_eq!(world.attempts(&id), 3);
+    assert_eq!(world.attempts(&id), 2);
     world.assert_done(&id);
 }
 

@@ -1,6 +1,7 @@
 //! Delays that the failure or the handler names.
 
 use super::*;
+use crate::disposition::Strategy;
 
 #[test]
 fn a_named_delay_is_a_lower_bound_with_little_on_top() {
@@ -23,9 +24,80 @@ fn a_named_delay_is_a_lower_bound_with_little_on_top() {
     ] {
         let failure = Failure::temporary("away").retry_after(secs(named));
         for (sample, expected) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(at_samples) {
-            let decided = policy.decide(&after_retries(9), &failure, received(), sample);
+            let decided = policy.decide(&after_retries(0), &failure, received(), sample);
             assert_eq!(delay_secs(decided), Some(expected), "{named} at {sample}");
         }
+    }
+}
+
+#[test]
+fn from_the_second_failure_of_a_class_on_a_named_delay_shortens_no_wait_of_the_curve() {
+    // 10, 20, 40, … s
+    let policy = policy(plain());
+    let named = |secs_| Failure::temporary("away").retry_after(secs(secs_));
+    let ruled = Failure::temporary("away").ruled_delay(secs(5));
+    // retries, of this class, receives → wait, hidden_if_unsent
+    for (failure, retries, class_retries, receives, wait, hidden_if_unsent) in [
+        (named(5), 0, 0, 1, 5, 5),
+        (named(5), 1, 1, 1, 20, 20),
+        (named(5), 6, 6, 1, 640, 640),
+        (named(700), 6, 6, 1, 700, 700),
+        // The first failure of another class, and a message that cannot note its retries.
+        (named(5), 6, 0, 1, 5, 640),
+        (named(5), 0, 0, 4, 5, 80),
+        // A rule is the user's own word.
+        (ruled.clone(), 6, 6, 1, 5, 5),
+        // The handler's word replaces that of a rule.
+        (ruled.retry_after(secs(5)), 1, 1, 1, 20, 20),
+    ] {
+        let history = History { retries, class_retries, receives, ..after_retries(0) };
+        let decided = policy.decide(&history, &failure, received(), 0.0);
+        assert_eq!(decided, requeued(wait, hidden_if_unsent), "{failure} {history:?}");
+    }
+}
+
+#[test]
+fn a_short_delay_named_each_time_leaves_count_and_age_as_they_are_without_it() {
+    for class in [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary] {
+        for strategy in [Strategy::Copy, Strategy::Visibility] {
+            for sample in [0.0, 0.5, ALMOST_ONE] {
+                let follow = |failure: &Failure| ages(failure, strategy, sample);
+                let plain = follow(&failure(class));
+                let named = follow(&failure(class).retry_after(secs(1)));
+                assert_eq!(plain.len(), named.len(), "{class} {strategy:?}");
+                // Only the first wait is the service's.
+                let (last, first) = (plain.len() - 1, plain[0].max(secs(1)));
+                assert!(named[last] + first > plain[last], "{class} {strategy:?}: {named:?}");
+            }
+        }
+    }
+}
+
+/// The ages at which a message that always fails is called again.
+fn ages(failure: &Failure, strategy: Strategy, sample: f64) -> Vec<Duration> {
+    let policy = RetryPolicy::default();
+    let (mut state, mut receive_count, mut now) = (RetryState::default(), 1, received());
+    let mut ages = Vec::new();
+    loop {
+        let usage = Usage {
+            state: &state,
+            first_received: received(),
+            receive_count,
+            counted: None,
+            strategy,
+            receives_are_retries: strategy == Strategy::Visibility,
+            max_retries: u32::MAX,
+        };
+        let Some(wait) = decide(&policy, &usage, failure, now, sample).wait() else {
+            return ages;
+        };
+        let retries = usage.retries();
+        match strategy {
+            Strategy::Copy => state.note_retry(retries, Some(failure.class()), wait.total()),
+            Strategy::Visibility => receive_count += 1,
+        }
+        now += wait.total();
+        ages.push(now.duration_since(received()).expect("time goes on"));
     }
 }
 
