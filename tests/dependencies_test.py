@@ -38,6 +38,13 @@ class Walls(unittest.TestCase):
         self.assertEqual(laptop - linked("requeue-cli"), set(), "the names are no longer those of crates")
         self.assertEqual(laptop & linked("requeue-lambda"), set())
 
+    def test_only_the_command_line_knows_sso_and_programs_for_credentials(self):
+        for package, knows in [("requeue-cli", True), ("requeue-lambda", False), ("requeue", False)]:
+            command = ["cargo", "tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{lib} {f}"]
+            tree = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+            for name in ["aws_sdk_sso ", "aws_sdk_ssooidc ", "credentials-process"]:
+                self.assertEqual(name in tree, knows, f"{package}: {name}")
+
     def test_the_library_links_nothing_of_the_other_packages(self):
         others = {"requeue_embedded", "requeue_lambda", "requeue_aws", "clap"}
         self.assertEqual(others - linked("requeue-cli"), set(), "the names are no longer those of crates")

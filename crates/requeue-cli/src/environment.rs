@@ -4,7 +4,9 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// All arguments, the program's name first.
 pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
@@ -29,4 +31,23 @@ pub(crate) fn directory() -> io::Result<PathBuf> {
 pub(crate) fn value(name: &str) -> Option<String> {
     let value = env::var_os(name)?.to_string_lossy().into_owned();
     Some(value).filter(|value| !value.is_empty())
+}
+
+/// Replaces this process by the same program with the same arguments, with one variable set and
+/// these removed. Returns only the error.
+pub(crate) fn begin_anew((name, value): (&str, &str), removed: &[&str]) -> io::Error {
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut arguments = arguments();
+    let mut anew = Command::new(program);
+    if let Some(shown) = arguments.next() {
+        anew.arg0(shown);
+    }
+    anew.args(arguments).env(name, value);
+    for name in removed {
+        anew.env_remove(name);
+    }
+    anew.exec()
 }

@@ -9,10 +9,15 @@ use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
-use crate::environment;
+use crate::{environment, profile};
 
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
+
+/// Codes of this command line for a profile whose credentials are not in AWS's files: nobody is
+/// signed in, or the profile's program failed. The SDK says so only in words.
+const SIGNED_OUT: &str = "SignedOut";
+const PROCESS_FAILED: &str = "CredentialProcess";
 
 /// Codes of credentials whose time is over. Source: the SDKs' lists of errors of expired
 /// credentials; IAM user guide, "Troubleshoot".
@@ -58,13 +63,15 @@ pub(crate) fn is_denied(code: &str) -> bool {
 
 /// Whether the code tells of credentials that AWS does not accept, or of none.
 pub(crate) fn is_of_credentials(code: &str) -> bool {
-    code == NO_CREDENTIALS || EXPIRED.contains(&code) || UNKNOWN.contains(&code)
+    [NO_CREDENTIALS, SIGNED_OUT, PROCESS_FAILED].contains(&code)
+        || EXPIRED.contains(&code)
+        || UNKNOWN.contains(&code)
 }
 
 /// Whether AWS may have carried out a request that failed: it was sent, and its effect is unknown.
 pub(crate) fn may_be_carried_out(error: &CallError) -> bool {
     let code = error.code.as_str();
-    error.kind == CallErrorKind::Ambiguous && ![NO_CREDENTIALS, NO_CONNECTION].contains(&code)
+    error.kind == CallErrorKind::Ambiguous && code != NO_CONNECTION && !is_of_credentials(code)
 }
 
 /// A request to AWS that failed.
@@ -85,7 +92,7 @@ impl fmt::Display for FailedCall<'_> {
         let code = error.code.as_str();
         let name = resource.rsplit([':', '/']).next().unwrap_or(resource);
         match code {
-            NO_CREDENTIALS => f.write_str(&without_credentials()),
+            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED => f.write_str(&without_credentials(code)),
             _ if EXPIRED.contains(&code) => {
                 write!(f, "the AWS credentials have expired ({code}); {LOG_IN}; {KEEPS_THEM}")
             }
@@ -118,23 +125,54 @@ impl fmt::Display for FailedCall<'_> {
     }
 }
 
-/// The remedy for missing and expired credentials. The profile is named, since otherwise the AWS
-/// CLI would print the credentials of the environment again.
-const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE && eval \"$(aws configure \
-                      export-credentials --profile PROFILE --format env)\"`, or set \
-                      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN";
+/// The remedy for missing and expired credentials.
+const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
+                      --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
+                      AWS_SESSION_TOKEN";
 const KEEPS_THEM: &str = "this command keeps the old ones until its end";
 
-pub(crate) fn without_credentials() -> String {
-    match environment::value("AWS_PROFILE") {
-        None => {
+/// The cause and the remedy of a call without credentials, by its code.
+fn without_credentials(code: &str) -> String {
+    let profile = profile::current();
+    let name = printable::line(profile.as_deref().unwrap_or("default"));
+    match code {
+        SIGNED_OUT => format!(
+            "the sign-in of the AWS profile `{name}` is missing or has expired; run `aws sso login \
+             --profile {name}`, and then this command again"
+        ),
+        PROCESS_FAILED => format!(
+            "the `credential_process` of the AWS profile `{name}` gave no credentials; run it \
+             yourself to see the reason: `aws configure get credential_process --profile {name}` \
+             shows it"
+        ),
+        _ if profile.is_none() => {
             format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
         }
-        Some(profile) => format!(
-            "AWS_PROFILE is `{profile}`, and AWS's files have no keys for this profile (this command \
-             does not use SSO or `credential_process` itself); `aws configure list-profiles` lists the \
-             profiles; {LOG_IN}"
+        _ => format!(
+            "AWS_PROFILE is `{name}`, and AWS's files have no credentials for this profile; `aws \
+             configure list-profiles` lists the profiles; {LOG_IN}"
         ),
+    }
+}
+
+/// The same for an error of the SDK's credentials.
+pub(crate) fn credentials_refused(error: &(dyn std::error::Error + 'static)) -> String {
+    without_credentials(credentials_code(error))
+}
+
+/// The SDK's sources of credentials differ only in the words of their errors.
+fn credentials_code(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let says = |word: &str| {
+        successors(Some(error), |error| error.source())
+            .any(|error| error.to_string().contains(word))
+    };
+    // The last one is SSO's own code for a token that it does not know.
+    if ["SSO token", "sso/cache", "UnauthorizedException"].into_iter().any(says) {
+        SIGNED_OUT
+    } else if says("external process") {
+        PROCESS_FAILED
+    } else {
+        NO_CREDENTIALS
     }
 }
 
@@ -274,7 +312,7 @@ where
             }
         }
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
-        other if aws::lacks_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
+        other if aws::lacks_credentials(other) => CallError::ambiguous(credentials_code(other)),
         SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
         SdkError::DispatchFailure(_) if is_refused(error) => {
             CallError::ambiguous(CONNECTION_REFUSED)

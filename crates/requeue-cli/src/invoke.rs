@@ -175,8 +175,9 @@ fn handling(records: &[Record]) -> String {
 /// none.
 async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<SqsQueue, Error> {
     let config = aws::config().await;
-    if !has_credentials(&config).await {
-        return Err(failed_call::without_credentials().into());
+    if let Some(provider) = config.credentials_provider() {
+        let provided = provider.provide_credentials().await;
+        provided.map_err(|error| failed_call::credentials_refused(&error))?;
     }
     if let Some(queue) = &arguments.queue {
         let found = queue.find("--queue", &arguments.region, &config).await?;
@@ -189,13 +190,6 @@ async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<Sqs
         }
     }
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
-}
-
-async fn has_credentials(config: &aws::SdkConfig) -> bool {
-    match config.credentials_provider() {
-        Some(provider) => provider.provide_credentials().await.is_ok(),
-        None => false,
-    }
 }
 
 /// Messages for which a request to SQS was not confirmed.

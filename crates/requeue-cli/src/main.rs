@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod address;
 mod check;
@@ -30,6 +30,7 @@ mod places;
 mod policy_text;
 mod policy_values;
 mod progress;
+mod profile;
 mod queue_argument;
 mod rate;
 mod redrive_policy;
@@ -109,11 +110,14 @@ enum Simulation {
 }
 
 fn main() -> ExitCode {
-    let arguments = match parse() {
-        Ok(arguments) => arguments,
+    let (arguments, matches) = match parse() {
+        Ok(parsed) => parsed,
         Err(usage) => return output::usage(&usage, examples::first(&examples::words_given())),
     };
     let ended = match arguments.command {
+    if let Err(error) = profile::enter(&matches) {
+        return output::failed(error.as_ref());
+    }
         Command::New(arguments) => new::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
@@ -137,13 +141,14 @@ fn main() -> ExitCode {
 
 /// The whole command line, with its examples.
 fn command_line() -> clap::Command {
-    examples::shown_in(Arguments::command(), "")
+    examples::shown_in(profile::added_to(Arguments::command()), "")
 }
 
-fn parse() -> Result<Arguments, clap::Error> {
+fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
     let mut command = command_line();
     let matches = command.try_get_matches_from_mut(environment::arguments())?;
-    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let arguments = Arguments::from_arg_matches(&matches);
+    Ok((arguments.map_err(|error| error.format(&mut command))?, matches))
 }
 
 /// Any error that ends a command; its text names the remedy.

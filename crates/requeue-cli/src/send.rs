@@ -32,8 +32,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 #[command(
     after_help = "A queue named by URL or ARN is at SQS, and so is one named by its name if \
-                  AWS_ENDPOINT_URL_SQS or --region leads there. AWS's environment then counts: \
-                  AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS. Otherwise the \
+                  AWS_ENDPOINT_URL_SQS, --region or --profile leads there. AWS's environment then \
+                  counts: AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS. Otherwise the \
                   message goes to a `requeue serve` on this machine and needs no AWS \
                   credentials.\n\n\
                   The command prints the message id."
@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Queue")]
     region: Option<String>,
     /// Print JSON: the queue and the message ids.
+    /// The AWS profile of a queue at SQS, before AWS_PROFILE and before keys in the environment.
+    #[arg(long, value_name = "NAME", help_heading = "Queue", conflicts_with = "sqs_port")]
+    profile: Option<String>,
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -164,7 +167,11 @@ impl Destination {
 impl Arguments {
     /// Whether the queue is at SQS, and not one of `requeue serve`.
     fn is_at_sqs(&self, queue: &QueueName) -> bool {
-        let is_led = || self.region.is_some() || failed_call::endpoint_variable("SQS").is_some();
+        let is_led = || {
+            self.region.is_some()
+                || self.profile.is_some()
+                || failed_call::endpoint_variable("SQS").is_some()
+        };
         match queue {
             QueueName::Url { .. } | QueueName::Arn(_) => true,
             QueueName::Name(_) => self.sqs_port.is_none() && is_led(),

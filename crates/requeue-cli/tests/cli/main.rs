@@ -21,6 +21,7 @@ mod measured;
 mod new;
 mod outage;
 mod documents;
+mod profile;
 mod rate;
 mod reference;
 mod schedule;
