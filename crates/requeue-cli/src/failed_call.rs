@@ -234,7 +234,9 @@ impl FailedCall<'_> {
                 );
             }
             "StartMessageMoveTask" | "ListMessageMoveTasks" if is_partial => WITHOUT_TASK,
-            "ListDeadLetterSourceQueues" if is_partial => "; --copy with --to works without it",
+            "ListDeadLetterSourceQueues" if is_partial => {
+                "; a redrive with --copy and --to works without it"
+            }
             _ => "",
         };
         if (has_no_code || code == UNREADABLE) && remedy.is_empty() {

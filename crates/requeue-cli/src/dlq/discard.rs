@@ -17,7 +17,7 @@ use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
 use super::outcome::{Outcome, Outcomes};
 use super::scan_result::ScanEnd;
-use super::{DeadLetters, QueueArguments, confirm, messages, note, progress};
+use super::{DeadLetters, Purpose, QueueArguments, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::{Error, output};
@@ -58,12 +58,12 @@ pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, als
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the export, which has a progress of its own.
     let (stop, asking) = (Stop::end_at_once()?, progress());
-    let dead_letters = arguments.place.find().await?;
+    let dead_letters = arguments.place.find(Purpose::Delete).await?;
     if !arguments.yes && !arguments.dry_run {
         let name = dead_letters.name();
         confirm::require_terminal(&format!("messages of {name} would be deleted"))?;
     }
-    dead_letters.warn().await;
+    dead_letters.warn();
     stop.defer_end();
     drop(asking);
     let Some(exported) = export(arguments, &dead_letters, &stop).await? else {
@@ -407,7 +407,8 @@ mod tests {
         let asked = Sqs::new(sqs.client());
         let described = asked.describe(&queue).await.expect("it is there");
         let sdk = SdkConfig::builder().build();
-        let dead_letters = DeadLetters { sdk, sqs: asked, queue: described, source: None };
+        let (source, doubt) = (None, None);
+        let dead_letters = DeadLetters { sdk, sqs: asked, queue: described, source, doubt };
         let place = QueueArguments::new(None, None, None, 100);
         let stop = Stop::listen().expect("signals");
         let progress = CommandProgress::silent("discard");

@@ -12,7 +12,7 @@ use requeue::printable;
 use serde::Serialize;
 
 use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
-use super::{QueueArguments, messages, note, progress};
+use super::{Purpose, QueueArguments, messages, note, progress};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -46,8 +46,8 @@ struct ExportLine<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
-    let dead_letters = arguments.place.find().await?;
-    dead_letters.warn().await;
+    let dead_letters = arguments.place.find(Purpose::Look).await?;
+    dead_letters.warn();
     let mut target = Target::open(&arguments.file, arguments.force)?;
     stop.defer_end();
     target.tell(&stop);

@@ -14,7 +14,7 @@ use super::scan::Scan;
 use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::Described;
 use super::unseen::Unseen;
-use super::{QueueArguments, messages, note, progress};
+use super::{Purpose, QueueArguments, messages, note, progress};
 use crate::stop::Stop;
 use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, thousands};
@@ -91,8 +91,8 @@ struct Listing<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
-    let dead_letters = arguments.place.find().await?;
-    dead_letters.warn().await;
+    let dead_letters = arguments.place.find(Purpose::Look).await?;
+    dead_letters.warn();
     stop.defer_end();
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let mut groups = DeadLetterGroups::default();

@@ -23,10 +23,12 @@ pub(crate) mod redrive;
 pub(crate) mod scan;
 pub(crate) mod scan_result;
 pub(crate) mod sqs;
+mod standing;
 pub(crate) mod unseen;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};
+pub(crate) use self::standing::Purpose;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::thousands;
@@ -101,9 +103,9 @@ macro_rules! help {
              second for each 100 of --max-messages.\n\n",
             $about,
             "\n\nPermissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
-             sqs:GetQueueAttributes. With sqs:ListDeadLetterSourceQueues too, a note warns if no \
-             queue uses this one as its dead-letter queue. A queue's name needs \
-             sqs:GetQueueUrl too.\n\nExit status: ",
+             sqs:GetQueueAttributes. With --queue also sqs:ListDeadLetterSourceQueues, which shows \
+             that it is a dead-letter queue; with a queue's name also \
+             sqs:GetQueueUrl.\n\nExit status: ",
             $status
         )
     };
@@ -154,6 +156,9 @@ pub(crate) struct QueueArguments {
     /// A source queue, instead: its redrive policy names the dead-letter queue.
     #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
     source_queue: Option<QueueName>,
+    /// Take the queue even if no redrive policy names it as a dead-letter queue.
+    #[arg(long, help_heading = "Queue", conflicts_with = "source_queue")]
+    any_queue: bool,
     #[command(flatten)]
     region: RegionArgument,
     /// Most messages to look at.
@@ -174,6 +179,8 @@ pub(crate) struct DeadLetters {
     pub(crate) queue: Described,
     /// The source queue whose redrive policy named it.
     pub(crate) source: Option<QueueArn>,
+    /// The reason to doubt that it is one.
+    pub(crate) doubt: Option<String>,
 }
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
@@ -199,14 +206,15 @@ impl QueueArguments {
         region: Option<&str>,
         max_messages: u32,
     ) -> Self {
-        Self { queue, source_queue, region: RegionArgument::of(region), max_messages }
+        let region = RegionArgument::of(region);
+        Self { queue, source_queue, region, max_messages, any_queue: false }
     }
 
     pub(crate) fn region(&self) -> &RegionArgument {
         &self.region
     }
 
-    pub(crate) async fn find(&self) -> Result<DeadLetters, Error> {
+    pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {
         let (option, name) = match (&self.queue, &self.source_queue) {
             (None, Some(name)) => ("--source-queue", name),
             (Some(name), _) => ("--queue", name),
@@ -217,7 +225,8 @@ impl QueueArguments {
         let sqs = Sqs::of(&sdk, found.endpoint);
         let described = sqs.describe(&found.arn).await?;
         if self.source_queue.is_none() {
-            return Ok(DeadLetters { sdk, sqs, queue: described, source: None });
+            let doubt = standing::check(&sqs, &described, purpose, self.any_queue).await?;
+            return Ok(DeadLetters { sdk, sqs, queue: described, source: None, doubt });
         }
         let Some((dead_letters, _)) = &described.redrive else {
             let name = described.arn.name();
@@ -228,7 +237,7 @@ impl QueueArguments {
             .into());
         };
         let queue = sqs.describe(dead_letters).await?;
-        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn) })
+        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn), doubt: None })
     }
 
     /// The queue that was given as this option.
@@ -262,7 +271,7 @@ impl DeadLetters {
     /// The dead-letter queue of this source queue.
     pub(crate) async fn of(sqs: Sqs, queue: &QueueArn, source: &QueueArn) -> Result<Self, Error> {
         let (sdk, source) = (SdkConfig::builder().build(), Some(source.clone()));
-        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source })
+        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source, doubt: None })
     }
 
     /// With the counts of now.
@@ -272,22 +281,12 @@ impl DeadLetters {
     }
 
     /// Notes the side effects of looking into this queue.
-    pub(crate) async fn warn(&self) {
-        self.warnings().await.iter().for_each(|text| note(text));
+    pub(crate) fn warn(&self) {
+        self.warnings().iter().for_each(|text| note(text));
     }
 
-    pub(crate) async fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        // The permission for this request is optional; without it there is no note.
-        if self.source.is_none()
-            && self.sqs.sources(&self.queue.arn).await.is_ok_and(|sources| sources.is_empty())
-        {
-            warnings.push(format!(
-                "no queue's redrive policy names {}, so it may not be a dead-letter queue; each \
-                 look at a message counts as a receive",
-                self.name()
-            ));
-        }
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.doubt.iter().cloned().collect();
         if let Some((next, receives)) = &self.queue.redrive {
             warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \

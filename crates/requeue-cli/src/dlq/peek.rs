@@ -8,7 +8,7 @@ use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, moment, reason};
-use super::{QueueArguments, note, progress};
+use super::{Purpose, QueueArguments, note, progress};
 use crate::stop::Stop;
 use crate::table::{columns, hanging};
 use crate::{Error, output};
@@ -43,8 +43,8 @@ struct PeekLine<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
-    let dead_letters = arguments.place.find().await?;
-    dead_letters.warn().await;
+    let dead_letters = arguments.place.find(Purpose::Look).await?;
+    dead_letters.warn();
     stop.defer_end();
     let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(SHOWN);

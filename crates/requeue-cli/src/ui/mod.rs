@@ -28,8 +28,8 @@ use job::JobPlace;
 pub(crate) use live::{LiveCounts, LiveHold, LiveState, live_routes};
 use server::Server;
 
-use crate::dlq::QueueArguments;
 use crate::dlq::redrive::COPIES_IN_HAND;
+use crate::dlq::{Purpose, QueueArguments};
 use crate::output::outln;
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
@@ -153,8 +153,9 @@ impl Arguments {
             return Ok(None);
         }
         let _asking = CommandProgress::shown_after(NOTICEABLE, "asking SQS for the queue");
-        let (dead_letters, scope) = (self.place.find().await?, self.scope.clone());
-        dead_letters.warn().await;
+        let purpose = if self.allow_redrive { Purpose::Delete } else { Purpose::Look };
+        let (dead_letters, scope) = (self.place.find(purpose).await?, self.scope.clone());
+        dead_letters.warn();
         let max_messages = self.place.max_messages;
         Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
 use crate::address;
-use crate::dlq::{QueueArguments, messages};
+use crate::dlq::{Purpose, QueueArguments, messages};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
@@ -351,7 +351,7 @@ impl Arguments {
     async fn site(&self, view: &View) -> Site {
         let source = Some(self.queue.clone());
         let place = QueueArguments::new(None, source, self.region.given(), 1);
-        let found = place.find().await.ok();
+        let found = place.find(Purpose::Look).await.ok();
         let dead_letters = found.map(DeadLetterScreen::of);
         Site { dead_letters, live: view.live(), ..Site::default() }
     }

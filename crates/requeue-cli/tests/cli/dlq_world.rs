@@ -129,7 +129,17 @@ impl World {
 
     /// `requeue dlq …`; the options that come first may be in front of the subcommand here.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Run {
-        let (arguments, variables) = (ordered(arguments), self.variables());
+        self.requeue(ordered(arguments)).await
+    }
+
+    /// `requeue ui …`, which must end by itself.
+    pub(crate) async fn page(&self, arguments: &[&str]) -> Run {
+        let arguments = ["ui"].iter().chain(arguments);
+        self.requeue(arguments.map(|argument| (*argument).to_owned()).collect()).await
+    }
+
+    async fn requeue(&self, arguments: Vec<String>) -> Run {
+        let variables = self.variables();
         let run = move || {
             let variables: Vec<(&str, &str)> =
                 variables.iter().map(|(name, value)| (*name, value.as_str())).collect();

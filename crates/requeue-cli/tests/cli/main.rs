@@ -13,6 +13,7 @@ mod dlq_import;
 mod dlq_left;
 mod dlq_redrive;
 mod dlq_sources;
+mod dlq_standing;
 mod dlq_world;
 mod doctor;
 mod laptop;

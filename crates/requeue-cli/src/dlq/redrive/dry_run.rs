@@ -156,7 +156,7 @@ pub(crate) async fn run(
     stop: &Stop,
 ) -> Result<ExitCode, Error> {
     let progress = progress();
-    dead_letters.warn().await;
+    dead_letters.warn();
     let plan = Plan::make(arguments, dead_letters, route, stop, &progress).await?;
     if plan.is_interrupted() {
         return Ok(stop.exit_code(ExitCode::FAILURE));

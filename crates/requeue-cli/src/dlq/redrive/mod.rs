@@ -29,7 +29,7 @@ use super::letter::moment;
 use super::pace::CopyPace;
 use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
-use super::{DeadLetters, confirm, messages, note, progress};
+use super::{DeadLetters, Purpose, confirm, messages, note, progress};
 use crate::progress::CommandProgress;
 use crate::stop::{HOLDS_MESSAGES, Stop};
 use crate::{Error, output};
@@ -42,7 +42,7 @@ const CLOCK_SKEW: Duration = Duration::from_millis(500);
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the command asks the user, or has a progress of its own.
     let (stop, asking) = (Stop::end_at_once()?, progress());
-    let dead_letters = arguments.place.find().await?;
+    let dead_letters = arguments.place.find(Purpose::Redrive).await?;
     if arguments.follow {
         drop(asking);
         return follow(arguments, &dead_letters, &stop).await;
@@ -56,7 +56,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         refuse_a_second_task(&dead_letters).await?;
     }
     drop(asking);
-    dead_letters.warn().await;
+    dead_letters.warn();
     let mut redrive = RedriveResult::default();
     if !arguments.yes {
         confirm::require_terminal(&route.words(arguments, &dead_letters))?;

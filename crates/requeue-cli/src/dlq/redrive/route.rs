@@ -129,17 +129,10 @@ impl RedriveRoute {
             (Some(known), _) => Ok(known),
             (None, [only]) => Ok(only.clone()),
             (None, []) => {
-                return Err(match &queue.redrive {
-                    Some((own, _)) => format!(
-                        "{name} is not a dead-letter queue, and has one: {own}; run `requeue dlq redrive \
-                         --queue {own}`",
-                        own = own.name()
-                    ),
-                    None => format!(
-                        "no queue names {name} in its redrive policy; name the destination: `requeue \
-                         dlq redrive --to QUEUE`"
-                    ),
-                }
+                return Err(format!(
+                    "no queue names {name} in its redrive policy; name the destination: `requeue \
+                     dlq redrive --to QUEUE`"
+                )
                 .into());
             }
             (None, several) => {

@@ -28,6 +28,7 @@ async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> Re
         sqs: asked,
         queue: described,
         source: None,
+        doubt: None,
     };
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
     let stop = Stop::listen().expect("signals");

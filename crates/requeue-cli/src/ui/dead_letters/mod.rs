@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 mod result;
 mod screen;
@@ -32,8 +30,6 @@ use crate::dlq::letter::Letter;
 use crate::dlq::redrive::CopyOptions;
 use crate::dlq::{DeadLetters, export};
 
-/// How long the screen waits for SQS. Results and the list need no response of it.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Messages of a redrive in a second. Source: as for `requeue dlq redrive --rate`.
 const MAX_RATE: u16 = 500;
 
@@ -90,14 +86,11 @@ type Responded = Result<Response, FailedRequest>;
 async fn show(State(screen): Shared) -> Response {
     let dead_letters = &screen.queue.dead_letters;
     let DeadLetters { queue, source, .. } = dead_letters;
-    let warnings = timeout(PATIENCE, dead_letters.warnings()).await.unwrap_or_else(|_| {
-        vec![format!("SQS does not respond about {}, so warnings may be missing", queue.arn.name())]
-    });
     let snapshot = screen.state().snapshot.clone();
     server::json(&ScreenJson {
         queue: queue.arn.to_string(),
         source: source.as_ref().map(ToString::to_string),
-        warnings,
+        warnings: dead_letters.warnings(),
         may_redrive: screen.may_redrive,
         snapshot: snapshot.as_ref().map(|snapshot| snapshot.json()),
     })
