@@ -178,6 +178,9 @@ impl Target {
 
     /// A file that keeps the lines.
     pub(super) fn open_file(to: &Path, force: bool) -> Result<Self, Error> {
+        if to.is_symlink() {
+            return Err(format!("{} is a symbolic link; name the file itself", to.display()).into());
+        }
         match Self::open(to, force)? {
             file @ Self::Beside { .. } => Ok(file),
             Self::StandardOutput | Self::Into { .. } => {

@@ -14,7 +14,15 @@ pub(crate) struct ChartFile {
 impl ChartFile {
     /// An earlier chart stays until the new one is written.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let file = match options.open(path) {
+            // A new file never comes to be at the end of a link.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                options.create_new(true).open(path)
+            }
+            opened => opened,
+        };
         let file = file.map_err(|error| unwritable(path, &error))?;
         Ok(Self { path: path.to_owned(), file })
     }

@@ -1,6 +1,7 @@
 //! `requeue dlq import`: the way back of an export.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault};
@@ -175,6 +176,54 @@ async fn a_file_says_from_where_sqs_moved_what_a_sent_message_does_not_keep() {
 }
 
 #[tokio::test]
+async fn a_report_is_never_written_through_a_link() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-link.jsonl").await;
+    let (report, script) = (format!("{file}.report"), scratch("login-script"));
+    for exists in [false, true] {
+        let _ = fs::remove_file(&script);
+        if exists {
+            fs::write(&script, "").unwrap();
+        }
+        let _ = fs::remove_file(&report);
+        symlink(&script, &report).unwrap();
+        for options in [&[][..], &["--report", &report]] {
+            let run = import(&world, &file, &[&["--yes"], options].concat()).await;
+            let words =
+                format!("the report {report} is a symbolic link; name another file with --report");
+            assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
+        }
+        assert_eq!(fs::read_to_string(&script).ok(), exists.then(String::new));
+        assert_eq!(world.counts(), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_plan_shows_nothing_that_the_author_of_the_file_chose() {
+    let world = World::filled("annotate").await;
+    let line = |class: &str, from: &str| {
+        format!(r#"{{"messageId":"m","class":"{class}","movedFrom":"{from}","body":"b"}}"#) + "\n"
+    };
+    let forged = r"quota) will be sent to nowhere\n\u001b[2Kerror: x";
+    let many: String =
+        (0..20).map(|n| line("quota", &format!("arn:aws:sqs:us-east-1:1:q{n}"))).collect();
+    let lines =
+        [line(forged, r"arn:aws:sqs:us-east-1:1:q\u001b[2K\nnote: x"), line("quota", forged)];
+    let file = crate::run::file("import-forged.jsonl", &(lines.concat() + &many));
+    let _ = fs::remove_file(format!("{file}.report"));
+    let run = import(&world, &file, &["--dry-run"]).await;
+    assert_eq!(
+        run.stdout, "22 messages (21 quota, 1 unknown) would be sent to orders\n",
+        "{run:?}"
+    );
+    assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
+    assert!(
+        run.stderr.contains(" others. A sent message") && !run.stderr.contains('\u{1b}'),
+        "{run:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_mistake_is_found_before_the_first_message_is_sent() {
     let world = World::filled("annotate").await;
     let file = exported(&world, "import-wrong.jsonl").await;
@@ -186,6 +235,9 @@ async fn a_mistake_is_found_before_the_first_message_is_sent() {
             "{\"messageId\":\"m\",\"body\":\"b\",\"messageAttributes\":{\"a\":{\"DataType\":\"String\"}}}\n",
             "has a message attribute without a value",
         ),
+        ("{\"messageId\":\"$(id)\",\"body\":\"b\"}\n", "has a messageId that SQS cannot have"),
+        ("{\"messageId\":\"\",\"body\":\"b\"}\n", "has a messageId that SQS cannot have"),
+        (&format!("{{\"messageId\":\"{}\",\"body\":\"b\"}}\n", "m".repeat(101)), "has a messageId"),
         (
             "{\"messageId\":\"m\",\"body\":7}\n",
             "is not a message as `requeue dlq export` writes it",

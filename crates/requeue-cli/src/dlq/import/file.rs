@@ -1,13 +1,15 @@
 //! The file of an import: its lines, read twice, first to check all of them and then to send them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{self, Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use requeue::FailureClass;
 use requeue::printable;
 use requeue::queue::{
     Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
@@ -19,6 +21,12 @@ use crate::Error;
 use crate::dlq::letter::UNKNOWN;
 use crate::table::thousands;
 
+/// The longest id of a message. Source: SQS API reference, `MessageId` has at most 100 characters.
+const MAX_ID: usize = 100;
+/// The longest ARN of a queue: that of a name of 80 characters in the longest partition and region.
+const MAX_ARN: usize = 160;
+/// The most source queues that a note names.
+const MAX_SHOWN: usize = 10;
 /// The longest line: JSON escapes a byte by six at most, and attributes take the rest.
 const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
 
@@ -26,6 +34,8 @@ pub(super) struct ImportFile {
     path: PathBuf,
     /// The path of its report.
     pub(super) report: PathBuf,
+    /// Makes the fingerprints of lines.
+    fingerprints: RandomState,
 }
 
 /// A message of the file.
@@ -33,8 +43,9 @@ pub(super) struct Line {
     /// From 1 on.
     pub(super) number: u64,
     pub(super) message_id: String,
-    class: Option<String>,
+    class: &'static str,
     moved_from: Option<String>,
+    fingerprint: u64,
     pub(super) group_id: Option<String>,
     attributes: BTreeMap<String, Attribute>,
     body: String,
@@ -70,11 +81,13 @@ pub(super) struct Summary {
     /// The lines that no earlier run has sent.
     pub(super) left: u64,
     /// Those lines by class.
-    pub(super) classes: BTreeMap<String, u64>,
+    pub(super) classes: BTreeMap<&'static str, u64>,
     /// Of those lines: SQS may have stored them in an earlier run.
     pub(super) in_doubt: u64,
     /// The source queues from which SQS moved those lines, by their ARNs.
     pub(super) moved_from: BTreeSet<String>,
+    /// The fingerprint of each line.
+    fingerprints: Vec<u64>,
 }
 
 impl Summary {
@@ -85,7 +98,11 @@ impl Summary {
         let from = self.moved_from.iter().filter(|from| **from != to);
         let from: Vec<&str> =
             from.map(|from| from.rsplit(':').next().unwrap_or_default()).collect();
-        let from = printable::line(&from.join(" and ")).into_owned();
+        let more = from.len().saturating_sub(MAX_SHOWN);
+        let mut from = printable::line(&from[..from.len() - more].join(" and ")).into_owned();
+        if more > 0 {
+            let _ = write!(from, " and {more} others");
+        }
         let apart = if self.moved_from.len() > 1 {
             ". To keep them apart, split the file by movedFrom, and import each part into its own queue"
         } else {
@@ -136,7 +153,7 @@ impl ImportFile {
             .into());
         }
         let report = report.map_or_else(|| beside(path, "report"), Path::to_owned);
-        Ok(Self { path: path.to_owned(), report })
+        Ok(Self { path: path.to_owned(), report, fingerprints: RandomState::new() })
     }
 
     /// Checks all lines, so that a mistake is found before the first message is sent.
@@ -145,18 +162,42 @@ impl ImportFile {
         for line in self.lines()? {
             let line = line?;
             summary.lines += 1;
+            summary.fingerprints.push(line.fingerprint);
             if sent.has(&line)? {
                 continue;
             }
             summary.left += 1;
             summary.in_doubt += u64::from(sent.may_have(&line));
             summary.moved_from.extend(line.moved_from);
-            *summary
-                .classes
-                .entry(line.class.unwrap_or_else(|| UNKNOWN.to_owned()))
-                .or_default() += 1;
+            *summary.classes.entry(line.class).or_default() += 1;
         }
         Ok(summary)
+    }
+
+    /// Whether the file is still the one that was checked, and that the user may have agreed to.
+    pub(super) fn check_unchanged(&self, checked: &Summary) -> Result<(), Error> {
+        self.lines_of(checked)?.try_for_each(|line| line.map(drop))
+    }
+
+    /// The lines, as long as they are those that were checked.
+    fn lines_of(
+        &self,
+        checked: &Summary,
+    ) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
+        let changed = format!(
+            "the file {} has changed since the plan; run the command again",
+            self.path.display()
+        );
+        let mut lines = Some(self.lines()?);
+        let mut expected = checked.fingerprints.iter();
+        Ok(std::iter::from_fn(move || match (lines.as_mut()?.next(), expected.next()) {
+            (None, None) => None,
+            (Some(Ok(line)), Some(expected)) if line.fingerprint == *expected => Some(Ok(line)),
+            _ => {
+                lines = None;
+                Some(Err(changed.clone().into()))
+            }
+        }))
     }
 
     /// The lines that no earlier run has sent, in batches that SQS accepts. In a FIFO queue a batch
@@ -164,10 +205,11 @@ impl ImportFile {
     pub(super) fn batches(
         &self,
         sent: &Sent,
+        checked: &Summary,
         is_fifo: bool,
     ) -> Result<impl Iterator<Item = Result<Vec<Line>, Error>>, Error> {
         let mut lines = self
-            .lines()?
+            .lines_of(checked)?
             .filter(|line| match line {
                 Ok(line) => !sent.has(line).unwrap_or(true),
                 Err(_) => true,
@@ -202,12 +244,13 @@ impl ImportFile {
             .map_err(|error| format!("the export {shown} cannot be read: {error}"))?;
         let mut reader = BufReader::new(file);
         let (mut number, report) = (0, path::absolute(&self.report)?);
+        let fingerprints = self.fingerprints.clone();
         Ok(std::iter::from_fn(move || {
             let mut text = String::new();
             number += 1;
             match reader.by_ref().take(MAX_LINE).read_line(&mut text) {
                 Ok(0) => None,
-                Ok(_) => Some(Line::read(number, &text, &report).map_err(|problem| {
+                Ok(_) => Some(Line::read(number, &text, &report, &fingerprints).map_err(|problem| {
                     format!("line {number} of {shown} {problem}; correct this line, or export the messages again").into()
                 })),
                 Err(error) => {
@@ -224,7 +267,12 @@ impl ImportFile {
 
 impl Line {
     /// The errors have no text of the line, since it may be confidential.
-    fn read(number: u64, text: &str, report: &Path) -> Result<Self, String> {
+    fn read(
+        number: u64,
+        text: &str,
+        report: &Path,
+        fingerprints: &RandomState,
+    ) -> Result<Self, String> {
         if text.len() as u64 >= MAX_LINE {
             return Err(format!("is longer than {MAX_LINE} bytes"));
         }
@@ -234,6 +282,14 @@ impl Line {
                 error.column()
             )
         })?;
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let id = &line.message_id;
+        if !(1..=MAX_ID).contains(&id.len()) || !id.bytes().all(is_part) {
+            return Err(format!(
+                "has a messageId that SQS cannot have: it has 1 to {MAX_ID} letters, digits, \
+                 hyphens and underscores"
+            ));
+        }
         let attributes: Option<BTreeMap<_, _>> = line
             .message_attributes
             .into_iter()
@@ -244,8 +300,13 @@ impl Line {
             number,
             deduplication_id,
             message_id: line.message_id,
-            class: line.class,
-            moved_from: line.moved_from,
+            class: line
+                .class
+                .as_deref()
+                .and_then(FailureClass::from_name)
+                .map_or(UNKNOWN, FailureClass::as_str),
+            moved_from: line.moved_from.filter(|arn| is_arn(arn)),
+            fingerprint: fingerprints.hash_one(text),
             group_id: line.group_id,
             attributes: attributes.ok_or("has a message attribute without a value")?,
             body: line.body,
@@ -284,6 +345,10 @@ impl Line {
     }
 }
 
+fn is_arn(text: &str) -> bool {
+    text.len() <= MAX_ARN && text.parse::<QueueArn>().is_ok()
+}
+
 /// SQS stores one message with such an id within five minutes. So another run with the same report
 /// doubles no line, while a corrected line, or the same one with another report, is a new message.
 fn deduplication_id(message_id: &str, text: &str, report: &Path) -> String {
@@ -308,5 +373,36 @@ impl ExportedAttribute {
             _ => return None,
         };
         Some(Attribute { data_type: self.data_type, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_changed_since_the_plan_is_refused() {
+        let path = std::env::temp_dir().join(format!("import-{}.jsonl", std::process::id()));
+        let line = |id: &str| format!("{{\"messageId\":\"{id}\",\"body\":\"{id}\"}}\n");
+        let write = |ids: &[&str]| {
+            let lines: String = ids.iter().map(|id| line(id)).collect();
+            fs::write(&path, lines).expect("a file");
+        };
+        write(&["a", "b", "c"]);
+        let (file, sent) = (ImportFile::at(&path, None).expect("a file"), Sent::default());
+        let checked = file.check(&sent).expect("lines");
+        let batches = || file.batches(&sent, &checked, false).expect("a file");
+        file.check_unchanged(&checked).expect("it is the same");
+        assert_eq!(batches().flatten().map(|batch| batch.len()).sum::<usize>(), 3);
+        for ids in [&["a", "b"][..], &["a", "b", "c", "d"], &["a", "x", "c"], &["b", "a", "c"], &[]]
+        {
+            write(ids);
+            let error = file.check_unchanged(&checked).expect_err("it has changed").to_string();
+            assert!(error.contains("has changed since the plan"), "{ids:?}: {error}");
+            assert!(batches().any(|batch| batch.is_err()), "{ids:?}");
+        }
+        fs::remove_file(path).expect("it is there");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use requeue::printable;
 use requeue::queue::{CallErrorKind, EntryError, QueueArn};
 use serde_json::json;
 use tokio::time::Instant;
@@ -132,6 +133,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         note("nothing was sent");
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
+    let unchanged = file.check_unchanged(summary);
+    unchanged.map_err(|error| format!("{error}; nothing was sent"))?;
     stop.leaves(CAN_GO_ON);
     let report = Report::append_to(&file.report, to, sent)?;
     let pace = CopyPace::new(arguments.rate, Instant::now());
@@ -171,7 +174,7 @@ fn plan(arguments: &Arguments, summary: &Summary, to: &QueueArn) -> String {
     };
     format!(
         "{}: {} ({}) will be sent to {}{doubt}",
-        arguments.file.display(),
+        printable::line(&arguments.file.display().to_string()),
         messages(summary.left),
         summary.by_class(),
         to.name()
@@ -190,7 +193,7 @@ impl Importer<'_> {
         let sending = CommandProgress::shown("sending");
         sending.count("messages", Some(summary.left));
         let mut blocked = BTreeSet::new();
-        for batch in file.batches(sent, self.to.is_fifo())? {
+        for batch in file.batches(sent, summary, self.to.is_fifo())? {
             let mut batch = batch?;
             // In a FIFO queue, later messages of a group must not overtake one that failed.
             let held = batch.extract_if(.., |line| line.is_behind(&blocked, self.to));
@@ -288,7 +291,7 @@ fn tell(
             "failed": failed,
             "inDoubt": in_doubt,
             "inDoubtBefore": summary.in_doubt,
-            "left": summary.left - sent,
+            "left": summary.left.saturating_sub(*sent),
             "byClass": summary.classes,
         })
     });
@@ -306,7 +309,7 @@ fn tell(
         count => format!("{} {words}\n", messages(count)),
     };
     let before = line(summary.lines - summary.left, "sent before, by the report");
-    let waiting = match summary.left - sent - failed {
+    let waiting = match summary.left.saturating_sub(sent + failed) {
         left if !arguments.dry_run => line(left, "left, not sent yet"),
         _ => String::new(),
     };
@@ -315,7 +318,7 @@ fn tell(
         summary.in_doubt,
         "of these without a confirmation in an earlier run: SQS may have stored them then",
     );
-    let not_sent = line(failed - in_doubt, "not sent");
+    let not_sent = line(failed.saturating_sub(*in_doubt), "not sent");
     let text = [result, before, doubt_before, not_sent, doubt, waiting].concat();
     output::result(&text, json.as_ref())
 }

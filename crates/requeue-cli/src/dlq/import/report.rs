@@ -4,9 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use requeue::printable;
 use requeue::queue::QueueArn;
 use serde::{Deserialize, Serialize};
 
@@ -64,18 +65,9 @@ impl Sent {
     /// Empty if there is no report yet.
     pub(super) fn read(path: &Path, to: &QueueArn) -> Result<Self, Error> {
         let shown = path.display().to_string();
-        let is_regular = match fs::metadata(path) {
-            Ok(metadata) => metadata.is_file(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(unreadable(&shown, &error).into()),
+        let Some(file) = existing(path, OpenOptions::new().read(true))? else {
+            return Ok(Self::default());
         };
-        if !is_regular {
-            return Err(format!(
-                "the report {shown} is not a regular file; name another file with --report"
-            )
-            .into());
-        }
-        let file = File::open(path).map_err(|error| unreadable(&shown, &error))?;
         let (mut ids, mut in_doubt, mut length) = (HashMap::new(), HashSet::new(), 0);
         let mut reader = BufReader::new(file);
         for at in 1_u64.. {
@@ -102,7 +94,7 @@ impl Sent {
                 return Err(format!(
                     "the report {shown} is about {}, and not about {to}; name another report with \
                      --report",
-                    line.queue
+                    printable::line(&line.queue)
                 )
                 .into());
             }
@@ -151,13 +143,7 @@ impl Report {
     /// the other one has sent.
     pub(super) fn append_to(path: &Path, to: &QueueArn, sent: &Sent) -> Result<Self, Error> {
         let shown = path.display().to_string();
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| unwritable(&shown, &error))?;
+        let mut file = existing_or_new(path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -207,6 +193,48 @@ impl Report {
         let written = self.file.write_all(&self.lines);
         self.lines.clear();
         Ok(written.map_err(|error| unwritable(&self.path, &error))?)
+    }
+}
+
+/// Opens a report that is there, and `None` if none is. Its place beside the export may belong to
+/// somebody who chose the ids in the export too. So a link is refused: it could lead to a file that a
+/// shell runs, and the report has these ids.
+fn existing(path: &Path, options: &OpenOptions) -> Result<Option<File>, Error> {
+    let shown = path.display().to_string();
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(&shown, &error).into()),
+    };
+    let what = match () {
+        () if found.is_symlink() => "a symbolic link",
+        () if !found.is_file() => "not a regular file",
+        () => {
+            let file = options.open(path).map_err(|error| unwritable(&shown, &error))?;
+            let opened = file.metadata().map_err(|error| unreadable(&shown, &error))?;
+            if (opened.dev(), opened.ino()) == (found.dev(), found.ino()) {
+                return Ok(Some(file));
+            }
+            "replaced at this moment"
+        }
+    };
+    Err(format!("the report {shown} is {what}; name another file with --report").into())
+}
+
+/// Opens a report for further lines. A new one never follows a link either.
+fn existing_or_new(path: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    if let Some(file) = existing(path, &options)? {
+        return Ok(file);
+    }
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => Ok(file),
+        Err(error) => {
+            // Another import has made it meanwhile, and the lock tells.
+            let made = existing(path, &options)?;
+            made.ok_or_else(|| unwritable(&path.display().to_string(), &error).into())
+        }
     }
 }
 
