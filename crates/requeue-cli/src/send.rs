@@ -9,6 +9,7 @@ use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
+use requeue::printable;
 use requeue::queue::{Attribute, AttributeValue};
 use serde_json::json;
 use tokio::net::TcpStream;
@@ -57,10 +58,10 @@ pub(crate) struct Arguments {
     /// The region of a queue at SQS. [default: that of its URL or ARN, else of AWS's environment]
     #[arg(long, help_heading = "Queue")]
     region: Option<String>,
-    /// Print JSON: the queue and the message ids.
     /// The AWS profile of a queue at SQS, before AWS_PROFILE and before keys in the environment.
     #[arg(long, value_name = "NAME", help_heading = "Queue", conflicts_with = "sqs_port")]
     profile: Option<String>,
+    /// Print JSON: the queue and the message ids.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -158,7 +159,7 @@ impl Destination {
         let failed = FailedCall { service: "SQS", operation, resource, endpoint, error: &call };
         let words = error.as_service_error().and_then(ProvideErrorMetadata::message);
         match words.filter(|_| failed.is_about_the_request()) {
-            Some(words) => format!("{failed}: {words}"),
+            Some(words) => format!("{failed}: {}", printable::line(words)),
             None => failed.to_string(),
         }
     }

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use requeue::printable;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The narrowest terminal. A narrower one breaks the lines itself.
@@ -63,7 +64,9 @@ impl Rows {
     }
 
     pub(crate) fn add(&mut self, row: impl IntoIterator<Item = String>) {
-        self.lines.push(row.into_iter().collect());
+        // A line feed in a value could imitate further rows.
+        let cells = row.into_iter().map(|cell| printable::line(&cell).into_owned());
+        self.lines.push(cells.collect());
     }
 
     /// For the standard output.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use anstream::adapter::strip_str;
+use requeue::printable;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
@@ -41,10 +43,17 @@ impl FunctionOutput {
             events.publish(event);
         }
         let readable = self.is_json_for_page.then(|| readable(text)).flatten();
-        let text = readable.as_deref().unwrap_or(text);
+        let shown = shown(readable.as_deref().unwrap_or(text));
         // A closed standard output does not stop the function.
-        let _ = output::write(&format!("\x1b[2m{}|\x1b[0m {text}\n", self.environment));
+        let _ = output::write(&format!("\x1b[2m{}|\x1b[0m {shown}\n", self.environment));
     }
+}
+
+/// A line as the terminal may have it. The function writes what a message or a service chose, so its
+/// colours are lost together with all other sequences that a terminal obeys.
+fn shown(line: &str) -> String {
+    let plain = strip_str(line).to_string();
+    plain.split('\t').map(printable::line).collect::<Vec<_>>().join("\t")
 }
 
 /// A line of Requeue's JSON as its text format has it: `INFO message class="rate-limit" …`.
@@ -68,6 +77,20 @@ async fn next_line(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_shown_without_what_a_terminal_obeys() {
+        for (line, expected) in [
+            ("at\tmain.go:7", "at\tmain.go:7"),
+            ("\u{1b}[32m INFO\u{1b}[0m paid", " INFO paid"),
+            ("\u{1b}[2K\u{1b}]0;title\u{7}\rpaid", "\u{FFFD}paid"),
+            ("a\nb\u{202e}\u{9b}2Kc", "a\u{FFFD}b\u{FFFD}\u{FFFD}2Kc"),
+        ] {
+            let shown = shown(line);
+            assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\t'), "{shown:?}");
+            assert_eq!(shown, expected);
+        }
+    }
 
     #[test]
     fn a_line_for_the_page_is_text_on_the_terminal() {

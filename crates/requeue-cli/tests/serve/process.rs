@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use requeue::printable::is_printable;
 use tokio::time::Instant;
 
 use crate::served::{Served, bootstrap, program};
@@ -98,6 +99,27 @@ fn a_program_that_asks_for_no_invocation_is_told_so() {
     let mut served = Served::start(&["--", &path], &[]);
     served.line("the function has asked for no invocation within 10 s:");
     served.line("if it is already built, it must call requeue::run or lambda_runtime::run");
+}
+
+#[test]
+fn a_function_cannot_control_the_terminal_or_forge_lines_of_serve() {
+    let hostile = r#"printf '%s\n' '{"level":"INFO","fields":{"message":"paid\n12:00:00 #1 1 message: 1 deleted\u001b[2K\u202e","a\nb":1}}'
+        printf 'plain \033[2K\342\200\256end\r12:00:00 #2 1 message\n'
+        exec sleep 300"#;
+    let path = program("hostile", hostile);
+    for options in [&["--ui=0"][..], &[]] {
+        let mut served = Served::start(&[options, &["--function", &path]].concat(), &[]);
+        for text in ["paid", "plain"] {
+            let line = served.line(text);
+            assert!(line.starts_with("1| ") && line.chars().all(is_printable), "{line:?}");
+            assert!(line.contains("12:00:00"), "{line:?}");
+        }
+        if !options.is_empty() {
+            let shown =
+                "1|  INFO paid\u{FFFD}12:00:00 #1 1 message: 1 deleted\u{FFFD} a\u{FFFD}b=1";
+            assert!(served.seen.iter().any(|line| line == shown), "{:?}", served.seen);
+        }
+    }
 }
 
 /// Variables that may be set in a user's shell.

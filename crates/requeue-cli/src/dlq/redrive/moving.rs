@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use requeue::printable;
 use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
@@ -149,7 +150,7 @@ fn end(task: &MoveTask) -> MoveEnd {
         ("CANCELLED", _) => MoveEnd::Cancelled,
         (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,
         (status, why) => {
-            MoveEnd::Failed(if why.is_empty() { status.to_owned() } else { why.to_owned() })
+            MoveEnd::Failed(printable::line(if why.is_empty() { status } else { why }).into_owned())
         }
     }
 }
