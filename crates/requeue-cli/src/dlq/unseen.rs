@@ -53,6 +53,12 @@ impl Unseen {
         unseen
     }
 
+    /// With messages that were received and not kept.
+    pub(crate) fn and_broken_off(mut self, count: u64) -> Self {
+        self.add(Cause::BrokenOff, count);
+        self
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_cause.is_empty()
     }

@@ -144,7 +144,10 @@ async fn choose(State(screen): Shared, body: Bytes) -> Responded {
 /// The chosen messages as JSON Lines, as `requeue dlq export` writes them.
 async fn exported(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
+    // A reader that has stopped must not keep a list that another look has replaced.
+    let snapshot = Arc::downgrade(&snapshot);
     let lines = messages.into_iter().map(move |at| {
+        let snapshot = snapshot.upgrade().ok_or_else(|| io::Error::other("another look began"))?;
         let line = export::line(&snapshot.letters[at], false);
         line.map_err(|error| io::Error::other(error.to_string()))
     });

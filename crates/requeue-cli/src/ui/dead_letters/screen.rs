@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::outdated;
 use super::result::JobEnd;
 use crate::dlq::discard::Deleted;
-use crate::dlq::letter::{Filter, Letter};
+use crate::dlq::letter::Filter;
 use crate::dlq::outcome::Outcome;
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions, RedriveEnd};
 use crate::dlq::scan::{Scan, hidden_for};
@@ -28,8 +28,10 @@ use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
 use crate::{Error, environment};
 
-/// The bodies and attributes that the page keeps in memory. A look ends there.
+/// The memory of the messages that the page keeps. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
+/// The memory of a message besides its body, attributes and receipt handle.
+const PER_MESSAGE: usize = 1_024;
 
 /// The first step of a job.
 const ASKING: &str = "asking SQS for the queue";
@@ -199,32 +201,36 @@ impl Screen {
     ) -> Result<Value, Error> {
         progress.step(ASKING);
         let now = self.queue.dead_letters.refreshed().await?;
+        // Two lists would need twice the memory.
+        self.forget();
         progress.count("messages", Some(now.queue.count()));
         let mut scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
-        let (mut seen, mut bytes) = (Vec::new(), 0);
+        let (mut seen, mut bytes, mut beyond) = (Vec::new(), 0, 0);
         let walked = scan
             .walk(async |letters, _| {
-                bytes += letters.iter().map(Letter::size).sum::<usize>();
-                seen.extend(letters);
-                Ok(if bytes > MAX_BYTES {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                })
+                for letter in letters {
+                    bytes += letter.size() + letter.receipt_handle.len() + PER_MESSAGE;
+                    if bytes > MAX_BYTES {
+                        beyond += 1;
+                    } else {
+                        seen.push(letter);
+                    }
+                }
+                Ok(if beyond > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })
             .await;
         progress.step("making the messages visible again");
         let is_released = scan.release().await;
-        let broken_off = scan.broken_off();
+        let broken_off = scan.broken_off().and_broken_off(beyond);
         let looked = walked?;
         let mut state = self.state();
         state.looks += 1;
         let taken = Clock::system().now();
         let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
-        snapshot.is_complete = looked.is_complete() && bytes <= MAX_BYTES;
+        snapshot.is_complete = looked.is_complete() && beyond == 0;
         snapshot.is_stopped = looked.end == ScanEnd::Interrupted;
         snapshot.is_released = is_released;
-        let is_cut = snapshot.is_stopped || bytes > MAX_BYTES;
+        let is_cut = snapshot.is_stopped || beyond > 0;
         snapshot.not_reached = if is_cut { broken_off } else { looked.unseen };
         state.snapshot = Some(Arc::new(snapshot));
         state.selection = None;
