@@ -7,7 +7,7 @@ use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A place in a JSON document (RFC 6901), such as `/account/id`. The whole document is no such
-/// place.
+/// place. A pointer has at most 16 names and indices, and at most 1,024 bytes.
 ///
 /// ```
 /// use requeue::JsonPointer;
@@ -19,6 +19,12 @@ use serde_json::value::RawValue;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer(String);
+
+/// The most names and indices of a pointer. Each reads the text of the value before it once, and a
+/// sender chooses that text: so many times the time of reading the body is the longest search.
+const MAX_TOKENS: usize = 16;
+/// The longest pointer in bytes.
+const MAX_BYTES: usize = 1_024;
 
 impl JsonPointer {
     /// The text of the value at this place. If a name occurs more than once, its last value counts.
@@ -49,6 +55,8 @@ impl FromStr for JsonPointer {
 
     fn from_str(text: &str) -> Result<Self, InvalidJsonPointer> {
         let is_sound = text.starts_with('/')
+            && text.len() <= MAX_BYTES
+            && text.split('/').skip(1).count() <= MAX_TOKENS
             && text.split('~').skip(1).all(|escape| escape.starts_with(['0', '1']));
         is_sound.then(|| Self(text.to_owned())).ok_or(InvalidJsonPointer)
     }
@@ -62,7 +70,9 @@ impl fmt::Display for JsonPointer {
 
 /// The text is no JSON pointer to a place within a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it must be a JSON pointer such as /account/id")]
+#[error(
+    "it must be a JSON pointer such as /account/id, of at most {MAX_TOKENS} names and {MAX_BYTES} bytes"
+)]
 #[non_exhaustive]
 pub struct InvalidJsonPointer;
 
@@ -282,6 +292,19 @@ mod tests {
         }
         for unsound in ["", "a", "a/b", "/a~2", "/a~", "#/a"] {
             assert_eq!(unsound.parse::<JsonPointer>(), Err(InvalidJsonPointer), "{unsound}");
+        }
+    }
+
+    #[test]
+    fn a_pointer_has_bounds_since_each_name_reads_the_body_again() {
+        for (pointer, is_sound) in [
+            ("/a".repeat(16), true),
+            ("/a".repeat(17), false),
+            ("/a".repeat(2_000), false),
+            (format!("/{}", "a".repeat(1_023)), true),
+            (format!("/{}", "a".repeat(1_024)), false),
+        ] {
+            assert_eq!(pointer.parse::<JsonPointer>().is_ok(), is_sound, "{}", pointer.len());
         }
     }
 

@@ -1,6 +1,8 @@
 //! Settings: the environment and the policy document become [`Settings`], with all problems
 //! reported together. Only this module reads the environment.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::classify::Rules;
@@ -283,7 +285,7 @@ impl Variables {
         let document = if value.trim_start().starts_with('{') {
             value
         } else {
-            match std::fs::read_to_string(&value) {
+            match read_file(&value) {
                 Ok(document) => document,
                 Err(error) => {
                     let allowed = "a JSON object, or the path of a file that can be read";
@@ -295,13 +297,27 @@ impl Variables {
                 }
             }
         };
-        policy::read(&document).unwrap_or_else(|problems| {
+        policy::read_with(&document, self.in_problems("POLICY")).unwrap_or_else(|problems| {
             for problem in problems {
                 self.problem("POLICY", problem);
             }
             Default::default()
         })
     }
+}
+
+/// The longest policy document. Stored ones have at most 64 KiB.
+const MAX_POLICY_BYTES: usize = 1024 * 1024;
+
+/// Some files have no end.
+fn read_file(path: &str) -> io::Result<String> {
+    let mut document = String::new();
+    let mut file = File::open(path)?.take(MAX_POLICY_BYTES as u64 + 1);
+    file.read_to_string(&mut document)?;
+    if document.len() > MAX_POLICY_BYTES {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(document)
 }
 
 /// Whether DynamoDB takes this for a table. Source: DynamoDB developer guide, "Naming rules", and API

@@ -1,13 +1,13 @@
 //! The variables `REQUEUE_*` of an environment, and their problems. It knows a setting only by its
 //! name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::host::{Host, PREFIX, environment};
-use super::policy::Json;
+use super::policy::{InProblems, Json};
 
 /// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
 /// minutes. Source: Lambda quotas.
@@ -71,6 +71,8 @@ pub(crate) fn http_variables() -> Vec<String> {
 #[allow(missing_debug_implementations, reason = "the values may be secrets")]
 pub struct Variables {
     values: BTreeMap<String, String>,
+    /// The names of the values that were stored elsewhere, so that problems do not show them.
+    stored: BTreeSet<&'static str>,
     pub(super) host: Host,
     problems: Vec<String>,
 }
@@ -85,7 +87,8 @@ impl Variables {
     /// The variables of another environment.
     pub fn new<N: Into<String>, V: Into<String>>(vars: impl IntoIterator<Item = (N, V)>) -> Self {
         let values = vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { values, host: Host::default(), problems: Vec::new() }
+        let (host, stored) = (Host::default(), BTreeSet::new());
+        Self { values, stored, host, problems: Vec::new() }
     }
 
     /// Returns `read`, unless a variable has a problem.
@@ -110,9 +113,14 @@ impl Variables {
         self.values
     }
 
-    /// Gives a variable another value.
-    pub fn set(&mut self, name: &str, value: String) {
+    /// Gives a variable the value that it names, which may be a secret.
+    pub fn set_stored(&mut self, name: &'static str, value: String) {
         self.values.insert(format!("{PREFIX}{name}"), value);
+        self.stored.insert(name);
+    }
+
+    pub(super) fn in_problems(&self, name: &str) -> InProblems {
+        if self.stored.contains(name) { InProblems::Hidden } else { InProblems::Shown }
     }
 
     /// Notes a problem of a variable.
@@ -161,7 +169,7 @@ impl Variables {
     /// The fields of a JSON object in their order, with values that are texts.
     pub fn members(&mut self, name: &str) -> Option<Vec<(String, Option<String>)>> {
         let text = self.get(name)?;
-        let members = match Json::parse(&text) {
+        let members = match Json::parse(&text, InProblems::Hidden) {
             Ok(json) => json.members(),
             Err(error) => {
                 let (line, column) = (error.line(), error.column());

@@ -3,19 +3,22 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::fs;
-use std::io::{self, Read};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
 use requeue::{InvalidPolicy, QueueConfig, Settings, Variables};
 
-use crate::Error;
+use crate::{Error, input};
 
 /// The names of the built-in policies.
 pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
+
+/// The longest document. Stored ones have at most 64 KiB.
+const MAX_BYTES: usize = 1024 * 1024;
+const ALLOWED: &str = "1 MiB; name a policy document, whose keys are in docs/reference/policy.md";
 
 /// What a document says.
 pub(crate) type Document = (RetryPolicy, Rules, QueueConfig);
@@ -108,13 +111,10 @@ impl PolicyName {
     /// The text of the document.
     pub(crate) fn text(&self) -> Result<String, Error> {
         let read = match self {
-            Self::StandardInput => {
-                let mut text = String::new();
-                io::stdin().read_to_string(&mut text).map(|_| text)
-            }
+            Self::StandardInput => input::read(Path::new("-"), MAX_BYTES, ALLOWED),
             Self::File(path) => {
                 self.refuse_arn(&path.display().to_string())?;
-                fs::read_to_string(path)
+                input::read(path, MAX_BYTES, ALLOWED)
             }
             Self::Inline(text) => Ok(text.clone()),
             Self::Preset(name) => Ok(serde_json::json!({ "preset": name }).to_string()),

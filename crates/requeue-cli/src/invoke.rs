@@ -2,7 +2,6 @@
 //! on a real one.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration};
-use crate::{Error, address, failed_call};
+use crate::{Error, address, failed_call, input};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -118,15 +117,14 @@ impl Arguments {
     }
 }
 
+/// The longest event. Those of Lambda have at most 6 MB, and `requeue event` prints longer ones.
+const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
 fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     let path = arguments.event.display();
-    let mut text = String::new();
-    let read = if arguments.event.as_os_str() == "-" {
-        std::io::stdin().read_to_string(&mut text).map(drop)
-    } else {
-        std::fs::read_to_string(&arguments.event).map(|read| text = read)
-    };
-    read.map_err(|error| format!("the event {path} cannot be read: {error}"))?;
+    let text =
+        input::read(&arguments.event, MAX_EVENT_BYTES, "16 MiB; Lambda's own events have 6 MB")
+            .map_err(|error| format!("the event {path} cannot be read: {error}"))?;
     let event: SqsEvent = serde_json::from_str(&text)
         .map_err(|error| format!("the event {path} is not JSON: {error}"))?;
     event.records.ok_or_else(|| {

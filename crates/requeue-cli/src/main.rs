@@ -20,6 +20,7 @@ mod examples;
 mod failed_call;
 mod function;
 mod growth;
+mod input;
 mod invoke;
 mod message;
 mod new;
@@ -29,8 +30,8 @@ mod output;
 mod places;
 mod policy_text;
 mod policy_values;
-mod progress;
 mod profile;
+mod progress;
 mod queue_argument;
 mod rate;
 mod redrive_policy;
@@ -114,10 +115,10 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(usage) => return output::usage(&usage, examples::first(&examples::words_given())),
     };
-    let ended = match arguments.command {
     if let Err(error) = profile::enter(&matches) {
         return output::failed(error.as_ref());
     }
+    let ended = match arguments.command {
         Command::New(arguments) => new::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),

@@ -1,12 +1,11 @@
 //! The message in the options of `requeue send` and `requeue event`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::path::Path;
 
 use requeue::queue::{Attribute, MAX_BATCH_BYTES};
 
-use crate::Error;
+use crate::{Error, input};
 
 #[derive(clap::Args)]
 pub(crate) struct GivenMessage {
@@ -25,19 +24,6 @@ pub(crate) struct GivenMessage {
     pub(crate) count: u16,
 }
 
-/// Reads no more than a message can hold, since some files have no end.
-fn read(source: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    source.take(MAX_BATCH_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_BATCH_BYTES {
-        return Err(io::Error::other(format!(
-            "it is larger than the {MAX_BATCH_BYTES} bytes that SQS accepts; store it elsewhere, \
-             and send its address"
-        )));
-    }
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
-}
-
 /// Reads `NAME=VALUE`.
 pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -51,13 +37,17 @@ pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
 
 impl GivenMessage {
     pub(crate) fn body(&self) -> Result<String, Error> {
-        let (name, text) = if self.body == "-" {
-            ("the standard input".to_owned(), read(io::stdin()))
+        let (name, path) = if self.body == "-" {
+            ("the standard input".to_owned(), "-")
         } else if let Some(path) = self.body.strip_prefix('@') {
-            (format!("the body {path}"), File::open(path).and_then(read))
+            (format!("the body {path}"), path)
         } else {
             return Ok(self.body.clone());
         };
+        let allowed = format!(
+            "the {MAX_BATCH_BYTES} bytes that SQS accepts; store it elsewhere, and send its address"
+        );
+        let text = input::read(Path::new(path), MAX_BATCH_BYTES, &allowed);
         text.map_err(|error| format!("{name} cannot be read: {error}").into())
     }
 

@@ -22,8 +22,8 @@ pub(crate) fn added_to(command: Command) -> Command {
         command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let command =
         names.into_iter().fold(command, |command, name| command.mut_subcommand(name, added_to));
-    let named = |name| command.get_arguments().find(|argument| argument.get_id() == name);
-    let (Some(region), None) = (named("region"), named(OPTION)) else { return command };
+    let argument = |id| command.get_arguments().find(|known| known.get_id() == id);
+    let (Some(region), None) = (argument("region"), argument(OPTION)) else { return command };
     let heading = region.get_help_heading().map(|_| "Queue");
     let option = Arg::new(OPTION)
         .long(OPTION)

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// The region of a queue at SQS. [default: that of its URL or ARN, else of AWS's environment]
     #[arg(long, help_heading = "Queue")]
     region: Option<String>,
-    /// The AWS profile of a queue at SQS, before AWS_PROFILE and before keys in the environment.
+    /// The AWS profile for a queue at SQS, before the profile and the keys of the environment.
     #[arg(long, value_name = "NAME", help_heading = "Queue", conflicts_with = "sqs_port")]
     profile: Option<String>,
     /// Print JSON: the queue and the message ids.

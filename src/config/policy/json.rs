@@ -11,43 +11,66 @@ const MAX_SHOWN: usize = 40;
 
 /// A value, as it was written.
 #[derive(Clone, Copy)]
-pub(in crate::config) struct Json<'d>(&'d RawValue);
+pub(in crate::config) struct Json<'d> {
+    raw: &'d RawValue,
+    in_problems: InProblems,
+}
+
+/// Whether problems show what was written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum InProblems {
+    Shown,
+    /// The document is stored as a secret, and problems are logged.
+    Hidden,
+}
 
 impl<'d> Json<'d> {
     /// Checks the whole text. The error names line and column.
-    pub(in crate::config) fn parse(text: &'d str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text).map(Self)
+    pub(in crate::config) fn parse(
+        text: &'d str,
+        in_problems: InProblems,
+    ) -> Result<Self, serde_json::Error> {
+        let raw = serde_json::from_str(text)?;
+        Ok(Self { raw, in_problems })
+    }
+
+    /// A name or a value within it, as a problem shows it.
+    pub(super) fn shown(self, text: &str) -> String {
+        match self.in_problems {
+            InProblems::Shown => shortened(text),
+            InProblems::Hidden => "…".to_owned(),
+        }
     }
 
     /// The number. One that is too large becomes infinite.
     pub(super) fn number(self) -> Option<f64> {
-        let text = self.0.get();
+        let text = self.raw.get();
         let looks_so = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         looks_so.then(|| text.parse().ok()).flatten()
     }
 
     pub(in crate::config) fn text(self) -> Option<String> {
-        serde_json::from_str(self.0.get()).ok()
+        serde_json::from_str(self.raw.get()).ok()
     }
 
     pub(super) fn flag(self) -> Option<bool> {
-        self.0.get().parse().ok()
+        self.raw.get().parse().ok()
     }
 
     pub(super) fn items(self) -> Option<Vec<Self>> {
-        let items: Vec<&RawValue> = serde_json::from_str(self.0.get()).ok()?;
-        Some(items.into_iter().map(Self).collect())
+        let items: Vec<&RawValue> = serde_json::from_str(self.raw.get()).ok()?;
+        Some(items.into_iter().map(|raw| Self { raw, ..self }).collect())
     }
 
     pub(in crate::config) fn members(self) -> Option<Vec<(String, Self)>> {
-        let Members(members) = serde_json::from_str(self.0.get()).ok()?;
-        Some(members)
+        let Members(members) = serde_json::from_str(self.raw.get()).ok()?;
+        Some(members.into_iter().map(|(name, raw)| (name, Self { raw, ..self })).collect())
     }
 }
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", shortened(self.0.get()))
+        write!(f, "`{}`", self.shown(self.raw.get()))
     }
 }
 
@@ -61,7 +84,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-struct Members<'d>(Vec<(String, Json<'d>)>);
+struct Members<'d>(Vec<(String, &'d RawValue)>);
 
 impl<'d> Deserialize<'d> for Members<'d> {
     fn deserialize<D: Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
@@ -76,8 +99,8 @@ impl<'d> Deserialize<'d> for Members<'d> {
 
             fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry()? {
-                    members.push((name, Json(value)));
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
                 }
                 Ok(Members(members))
             }

@@ -80,7 +80,7 @@ mod json;
 mod tests;
 
 use classes::{CLASSES, Class, class};
-pub(super) use json::Json;
+pub(super) use json::{InProblems, Json};
 use key::names;
 pub use queue::QueueConfig;
 use resolve::{Entry, Globals, resolve};
@@ -168,7 +168,7 @@ impl FromStr for QueueConfig {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        self::document(document)
+        self::document(document, InProblems::Shown)
             .map(|(_, _, queue)| queue)
             .map_err(|problems| InvalidPolicy { problems })
     }
@@ -207,13 +207,22 @@ impl std::error::Error for InvalidPolicy {}
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and
 /// what is allowed.
 pub(super) fn read(text: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
-    document(text).map(|(policy, rules, _)| (policy, rules))
+    read_with(text, InProblems::Shown)
 }
 
-fn document(document: &str) -> Result<Document, Vec<String>> {
+/// As [`read`]. A problem of a hidden document has no value of it.
+pub(super) fn read_with(
+    text: &str,
+    in_problems: InProblems,
+) -> Result<(RetryPolicy, Rules), Vec<String>> {
+    document(text, in_problems).map(|(policy, rules, _)| (policy, rules))
+}
+
+fn document(document: &str, in_problems: InProblems) -> Result<Document, Vec<String>> {
     // Some editors begin a file with a byte order mark.
     let document = document.strip_prefix('\u{feff}').unwrap_or(document);
-    let json = Json::parse(document).map_err(|error| vec![format!("is not JSON: {error}")])?;
+    let json = Json::parse(document, in_problems)
+        .map_err(|error| vec![format!("is not JSON: {error}")])?;
     let mut problems = Vec::new();
     match policy(json, &mut problems) {
         Some(read) if problems.is_empty() => Ok(read),

@@ -65,11 +65,12 @@ impl Shape for Pointer {
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<JsonPointer> {
         let pointer = json.text().and_then(|text| text.parse().ok());
-        pointer.or_else(|| refuse(json, path, "a JSON pointer such as /orderId", problems))
+        let allowed = "a JSON pointer such as /orderId, of at most 16 names and 1024 bytes";
+        pointer.or_else(|| refuse(json, path, allowed, problems))
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        json!({ "type": "string", "pattern": "^(/([^/~]|~[01])*)+$" })
+        json!({ "type": "string", "pattern": "^(/([^/~]|~[01])*){1,16}$", "maxLength": 1024 })
     }
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Value, json};
 
 use super::bounds::RULED;
-use super::json::{Json, shortened};
+use super::json::Json;
 #[cfg(test)]
 use super::key::object;
 use super::key::{Key, Listed, names, table};
@@ -258,7 +258,7 @@ impl Shape for Header {
         let before = problems.len();
         let mut read: Self::Value = Vec::new();
         for (name, json) in headers {
-            let path = format!("{path}.{}", shortened(&name));
+            let path = format!("{path}.{}", json.shown(&name));
             let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
             if name.is_empty() || !name.chars().all(is_token) {
                 problems.push(format!("{path} is not allowed, since no header has such a name"));

@@ -39,8 +39,12 @@ impl<'d> Section<'d> {
             let earlier =
                 section.members[..at].iter().filter(|(earlier, _)| earlier == name).count();
             if !known.contains(&name.as_str()) {
-                let hint = hint(name, known);
-                problems.push(format!("{} is unknown{hint}", section.path_to(&shortened(name))));
+                let (shown, hint) = match nearest(name, known) {
+                    // Such a name is no secret.
+                    Some(known) => (shortened(name), format!("; did you mean {known}?")),
+                    None => (json.shown(name), format!(": use one of {}", known.join(", "))),
+                };
+                problems.push(format!("{} is unknown{hint}", section.path_to(&shown)));
             } else if earlier == 1 {
                 let path = section.path_to(name);
                 problems.push(format!("{path} stands more than once: keep one of them"));
@@ -92,12 +96,10 @@ impl<'d> Section<'d> {
     }
 }
 
-fn hint(name: &str, known: &[&str]) -> String {
+/// The known name that is meant.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_lowercase();
     let like = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
     let nearest = known.iter().max_by(|one, other| like(one).total_cmp(&like(other)));
-    match nearest.filter(|known| like(known) > ALIKE) {
-        Some(known) => format!("; did you mean {known}?"),
-        None => format!(": use one of {}", known.join(", ")),
-    }
+    nearest.filter(|known| like(known) > ALIKE).copied()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
 use requeue::queue::AttributeValue;
-use requeue::{DeadLetter, FailureClass};
+use requeue::{DeadLetter, FailureClass, JsonPointer};
 use serde::Serialize;
 
 use super::server;
@@ -113,9 +113,12 @@ pub(super) fn tenant(
 ) -> Option<String> {
     let Some(scope) = scope else { return letter.record.group_id.clone() };
     if scope.starts_with('/') {
-        let body: serde_json::Value = serde_json::from_str(dead.payload()).ok()?;
-        return match body.pointer(scope)? {
-            serde_json::Value::String(text) => Some(text.clone()),
+        let found = scope.parse::<JsonPointer>().ok()?.find(dead.payload())?;
+        if found.starts_with(['{', '[']) {
+            return None;
+        }
+        return match serde_json::from_str(found).ok()? {
+            serde_json::Value::String(text) => Some(text),
             value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_)) => {
                 Some(value.to_string())
             }

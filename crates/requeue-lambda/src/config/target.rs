@@ -231,7 +231,7 @@ impl Reader {
         if let Err(Some(problem)) = &document {
             self.vars.problem(NAME, format_args!("cannot be read: {problem}"));
         }
-        self.vars.set(NAME, document.unwrap_or_default());
+        self.vars.set_stored(NAME, document.unwrap_or_default());
     }
 
     /// `text`, with each ARN of a secret replaced by the secret. A fetched text is not searched for

@@ -421,6 +421,20 @@ mod named_secrets {
             retries(Ok("{\"maxRetrys\": 7}")),
             refused("maxRetrys is unknown; did you mean maxRetries?")
         );
+        let hidden = r#"{"maxRetries": "s3cret", "s3cret": 1, "errorConfigs": {"QUOTA": {"jitter":
+            {"s3cret": 2}, "s3cret": 3}}, "rules": ["s3cret", {"match": {"header": {"s3 cret": "a"},
+            "words": ["s3cret", 7]}, "class": "s3cret"}], "once": {"key": "s3cret"}}"#;
+        let told = retries(Ok(hidden)).expect_err("it is wrong");
+        for problem in [
+            "maxRetries is `…`: must be ",
+            "… is unknown: use one of ",
+            "errorConfigs.QUOTA.jitter is `…`: must be ",
+            "rules[1].class is `…`: must be ",
+            "once.key is `…`: must be a JSON pointer",
+        ] {
+            assert!(told.contains(problem), "{problem}: {told}");
+        }
+        assert!(!told.contains("cret"), "{told}");
         let denied = FetchError { code: "AccessDeniedException".to_owned(), remedy: None };
         assert_eq!(retries(Err(denied)), refused(&of("AccessDeniedException")));
         let no_object = of("the stored text is not a JSON object; store the policy document");

@@ -74,7 +74,10 @@ impl FromStr for ScopeKey {
 
 /// The text is neither a JSON pointer nor the name of a message attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it must be the name of a message attribute, or a JSON pointer such as /account/id")]
+#[error(
+    "it must be the name of a message attribute, or a JSON pointer such as /account/id, of at most 16 \
+     names and 1024 bytes"
+)]
 #[non_exhaustive]
 pub struct InvalidScopeKey;
 

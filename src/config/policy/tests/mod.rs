@@ -426,11 +426,11 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         (r#"{"once": true}"#, "once is `true`: must be an object"),
         (
             r#"{"once": {"key": "orderId"}}"#,
-            r#"once.key is `"orderId"`: must be a JSON pointer such as /orderId"#,
+            r#"once.key is `"orderId"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
         ),
         (
             r#"{"once": {"key": "/a~2"}}"#,
-            r#"once.key is `"/a~2"`: must be a JSON pointer such as /orderId"#,
+            r#"once.key is `"/a~2"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
         ),
         (
             r#"{"once": {"whenUnavailable": "wait"}}"#,
