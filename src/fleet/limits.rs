@@ -158,6 +158,15 @@ impl SharedLimits {
         }
     }
 
+    /// The limit in effect, as last seen.
+    pub(crate) fn in_effect(&self, scope: Scope, limit: &RateLimit) -> RateLimit {
+        if !limit.adaptive {
+            return *limit;
+        }
+        let seen = self.seen(scope, state_of(&mut self.scopes(), scope));
+        RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
+    }
+
     /// The end of the hold in the same item, as last seen.
     fn held_until(&self, scope: Scope) -> SystemTime {
         let holds = self.holds.as_ref();

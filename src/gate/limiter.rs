@@ -1,12 +1,17 @@
 //! The rate limits of the scopes. All batches of an execution environment share them. It decides by
 //! its arguments alone and reads no clock.
+//!
+//! The turns of the line are times of day, since messages carry them. The gate goes by a monotonic
+//! clock, which cannot be set: a time of day that jumps ahead would let calls through too early.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use tokio::time::Instant;
+
 use super::scope::Scope;
-use crate::limit::{Admission, Ask, KnownLimit, LimitState};
+use crate::limit::{Admission, Ask, KnownLimit, LimitState, epoch_nanos, nanos};
 use crate::policy::RateLimit;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
@@ -21,31 +26,40 @@ pub(crate) struct Limiter {
 }
 
 struct Scopes {
+    /// The gates of these states are monotonic times.
     own: HashMap<Scope, LimitState>,
     others: LimitState,
-    /// The last time by which the clock was read.
+    /// The beginning of the monotonic time.
+    began: Option<Instant>,
+    /// The last time of day by which the clock was read.
     read: SystemTime,
 }
 
 impl Default for Scopes {
     fn default() -> Self {
         let (own, others) = Default::default();
-        Self { own, others, read: SystemTime::UNIX_EPOCH }
+        Self { own, others, began: None, read: SystemTime::UNIX_EPOCH }
     }
 }
 
 impl Limiter {
-    /// Admits one message, which can wait for its slot as long as `longest`.
+    /// Admits one message, which can wait for its slot as long as `longest`. The time is now by both
+    /// clocks.
     pub(crate) fn admit(
         &self,
         scope: Scope,
         limit: &RateLimit,
         ask: Ask,
         longest: Duration,
-        now: SystemTime,
+        (now, at): (SystemTime, Instant),
     ) -> Admission {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.of(scope, now).admit(limit, ask, longest, now)
+        let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
+        let state = scopes.of(scope, now, monotonic);
+        let mut by_day = state.with_gate_moved(monotonic, time_of_day);
+        let admission = by_day.admit(limit, ask, longest, now);
+        *state = by_day.with_gate_moved(time_of_day, monotonic);
+        admission
     }
 
     /// Notes that the service refused a call.
@@ -54,26 +68,33 @@ impl Limiter {
         scope: Scope,
         limit: &RateLimit,
         asked: SystemTime,
-        now: SystemTime,
+        (now, at): (SystemTime, Instant),
     ) {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = scopes.of(scope, now);
+        let monotonic = scopes.monotonic(at);
+        let state = scopes.of(scope, now, monotonic);
         *state = state.refused(&KnownLimit::own(limit), asked, now).unwrap_or(*state);
     }
 }
 
 impl Scopes {
-    fn of(&mut self, scope: Scope, now: SystemTime) -> &mut LimitState {
+    /// Nanoseconds since the first time that was seen.
+    fn monotonic(&mut self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(*self.began.get_or_insert(at)))
+    }
+
+    fn of(&mut self, scope: Scope, now: SystemTime, monotonic: u64) -> &mut LimitState {
         if let Ok(by) = self.read.duration_since(now)
             && by >= SET_BACK
         {
-            // Otherwise no message would be called until the clock is there again.
+            // Otherwise the line would not move until the clock is there again.
             self.own.values_mut().chain([&mut self.others]).for_each(|state| state.set_back(by));
             self.read = now;
         }
         self.read = self.read.max(now);
         if self.own.len() >= MAX_SCOPES && !self.own.contains_key(&scope) {
-            self.own.retain(|_, state| !state.is_idle(now));
+            let by_day = |state: &LimitState| state.with_gate_moved(monotonic, epoch_nanos(now));
+            self.own.retain(|_, state| !by_day(state).is_idle(now));
             if self.own.len() >= MAX_SCOPES {
                 return &mut self.others;
             }
@@ -87,26 +108,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_set_back_neither_stops_the_calls_nor_adds_any() {
+    fn a_clock_that_is_set_neither_stops_the_calls_nor_adds_any() {
         let limit = RateLimit::new(10, Duration::from_secs(1));
-        let second = Duration::from_secs(1);
+        let (second, began) = (Duration::from_secs(1), Instant::now());
         let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-        // A shorter step may hold the calls back by itself.
-        for set_back in [Duration::ZERO, 2 * second, 600 * second, 4_000 * second] {
-            let limiter = Limiter::default();
-            let is_called = |tick: &u32| {
-                // Real time goes on, 50 ms for each tick. The clock is set back in the middle.
-                let real = second * *tick / 20;
-                let clock = if *tick < 10 { noon + real } else { noon + real - set_back };
-                let longest = Duration::ZERO;
-                let admitted = limiter.admit(Scope::default(), &limit, Ask::Retry, longest, clock);
-                admitted == Admission::Slot(Duration::ZERO)
-            };
-            let called: Vec<_> = (0..20).filter(is_called).collect();
-            // The tick before the step is lost, since no clock measured it.
-            assert!((9..=10).contains(&called.len()), "set back by {set_back:?}: {called:?}");
-            let mut gaps = called.windows(2).map(|two| two[1] - two[0]);
-            assert!(gaps.all(|gap| gap >= 2), "set back by {set_back:?}: {called:?}");
+        for by in [0, 1, 50, 400, 2_000, 600_000, 4_000_000, 40_000_000] {
+            let by = Duration::from_millis(by);
+            for (change, set) in [("ahead", noon + by), ("back", noon - by)] {
+                let limiter = Limiter::default();
+                let is_called = |tick: &u32| {
+                    // Real time goes on, 50 ms for each tick. The clock is set in the middle.
+                    let real = second * *tick / 20;
+                    let clock = if *tick < 10 { noon + real } else { set + real };
+                    let now = (clock, began + real);
+                    let admitted =
+                        limiter.admit(Scope::default(), &limit, Ask::Retry, Duration::ZERO, now);
+                    admitted == Admission::Slot(Duration::ZERO)
+                };
+                let called: Vec<_> = (0..20).filter(is_called).collect();
+                let expected: Vec<_> = (0..20).step_by(2).collect();
+                assert_eq!(called, expected, "set {change} by {by:?}");
+            }
         }
     }
 }

@@ -145,6 +145,11 @@ impl LimitState {
         Some(Self { pace, ..*self })
     }
 
+    /// The time between two calls at the whole pace. Another environment may know a newer limit.
+    pub(crate) fn interval(&self, limit: &RateLimit) -> Duration {
+        Duration::from_nanos(self.pace.interval(limit))
+    }
+
     /// Whether the gate has all of its slots.
     pub(crate) fn has_free_gate(&self, now: SystemTime) -> bool {
         self.tat <= epoch_nanos(now)
@@ -194,11 +199,15 @@ impl LimitState {
         Self { pace: other.pace, ..self }
     }
 
-    /// Follows a clock that was set back by this time: slots and turns are as far away as before.
+    /// This state with its gate by another clock, which shows `to` when the one of before shows
+    /// `from`.
+    pub(crate) fn with_gate_moved(self, from: u64, to: u64) -> Self {
+        Self { tat: to.saturating_add(self.tat.saturating_sub(from)), ..self }
+    }
+
+    /// Follows a clock that was set back by this time: turns are as far away as before.
     pub(crate) fn set_back(&mut self, by: Duration) {
-        let by = nanos(by);
-        self.tat = self.tat.saturating_sub(by);
-        self.line_end = self.line_end.saturating_sub(by);
+        self.line_end = self.line_end.saturating_sub(nanos(by));
     }
 
     /// Whether the state says no more than a new one: the gate has its whole burst again, nobody

@@ -311,6 +311,13 @@ where
                 Err(handled) => return handled,
             }
         }
+        if let Some(limit) = limit {
+            match self.pace(&call, limit).await {
+                Ok(None) => {}
+                Ok(Some(later)) => message.set_deadline(later.limit),
+                Err(handled) => return handled,
+            }
+        }
         if !slot.hold(permit) {
             // The slot knows why.
             return pending().await;

@@ -7,6 +7,7 @@
 //! | | | [`slots`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
 //! | | | [`once`] | with `once`: the lease of its event, or a `Disposition` without a call; after the call, the store knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
 //! | | | [`count`] | if it waits in its place and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
+//! | | | [`pacer`] | with a rate limit: the moment of its call | none, unless earlier calls came late |
 //! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
 //! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a `Disposition` | none |
@@ -66,6 +67,7 @@ mod attempt;
 mod handled;
 mod holds;
 mod slots;
+mod pacer;
 mod once;
 mod count;
 mod executor;

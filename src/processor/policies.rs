@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::pacer::Pacer;
 use crate::fleet::{Events, Fleet, SharedHolds, SharedLimits};
 use crate::gate::{Limiter, Protection};
 use crate::policy::RetryPolicy;
@@ -22,6 +23,8 @@ pub(super) struct QueuePolicy {
     pub(super) holds: Option<Arc<SharedHolds>>,
     /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
     pub(super) slots: Slots,
+    /// The gates of their calls, as these are made.
+    pub(super) pacer: Pacer,
     /// The events that are handled once, if the policy says so.
     pub(super) events: Option<Events>,
 }
@@ -54,7 +57,7 @@ impl QueuePolicy {
         let slots = Slots::new(queue, fleet, holds.as_ref());
         let events = fleet.zip(policy.once.clone());
         let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
-        Self { policy, protection, holds, slots, events }
+        Self { policy, protection, holds, slots, pacer: Pacer::default(), events }
     }
 }
 

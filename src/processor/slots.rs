@@ -38,14 +38,15 @@ where
         ticket: &mut Option<Ticket>,
     ) -> Result<Option<Turn>, Handled> {
         let Call { delivery, turn, slot, scope, .. } = *call;
-        let QueuePolicy { slots, holds, .. } = self.processor.inner.policy(delivery);
+        let QueuePolicy { slots, pacer, holds, .. } = self.processor.inner.policy(delivery);
         let mut later = None;
         let until = Instant::now() + self.half();
         loop {
             let admitted = match slots {
                 Slots::Own(limiter) => {
                     let (ask, longest) = self.ask(limit, delivery);
-                    Admitted::By(limiter.admit(scope, limit, ask, longest, self.now()))
+                    let now = (self.now(), Instant::now());
+                    Admitted::By(limiter.admit(scope, limit, ask, longest, now))
                 }
                 Slots::Shared(shared) => {
                     // The handler's time begins after the answer.
@@ -61,7 +62,9 @@ where
                 self.keep_lease(ticket, call, answered + wait).await?;
             }
             let (wait, is_slot) = match admitted {
-                Admitted::By(Admission::Slot(wait)) if wait.is_zero() => {
+                Admitted::By(Admission::Slot(wait))
+                    if wait.is_zero() && pacer.backlog(scope, limit) <= limit.tolerance() =>
+                {
                     return Ok(later.map(|_| slot.wait(wait)));
                 }
                 Admitted::By(Admission::Slot(wait)) => (wait, true),
@@ -96,7 +99,8 @@ where
                 return Err(Handled::NotStarted);
             }
             // After a freeze, all slots that passed meanwhile would be used at once.
-            if is_slot && turn.began.elapsed() <= limit.tolerance() {
+            let late = turn.began.elapsed() + pacer.backlog(scope, limit);
+            if is_slot && late <= limit.tolerance() {
                 return Ok(later);
             }
         }
@@ -172,7 +176,9 @@ where
     ) {
         let Refused { scope, limit, asked } = refused;
         match &self.processor.inner.policy(delivery).slots {
-            Slots::Own(limiter) => limiter.refused(*scope, limit, *asked, self.now()),
+            Slots::Own(limiter) => {
+                limiter.refused(*scope, limit, *asked, (self.now(), Instant::now()));
+            }
             Slots::Shared(shared) => {
                 // Settling has the rest of the reserve.
                 let latest = self.deadlines.cutoff + self.deadlines.grace;

@@ -32,6 +32,7 @@ mod protection;
 mod protection_shared;
 mod queues;
 mod rate_limit;
+mod rate_windows;
 mod receives;
 mod redrives;
 mod reporting;
