@@ -351,7 +351,7 @@ impl SharedHolds {
             seen.asked = Some(Instant::now());
             seen.expires.max(expires(in_use_until))
         };
-        let update = update.clone().set(Field::EXPIRES, expires);
+        let update = update.clone().set(Field::EXPIRES, expires).needed_for(LONGEST_LINE);
         let answer = self.fleet.update(&state.key, &update).await?;
         let mut item = answer.before;
         let is_changed = answer.is_changed && update.apply(&mut item);

@@ -147,6 +147,7 @@ impl SharedLimits {
             };
             let end = end.max(self.held_until(scope));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
+            let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If the store does not know of this one, it will of the next one.
             let Ok(answer) = fleet.update(&key, &update).await else { return };
             let before = LimitState::of(&answer.before);

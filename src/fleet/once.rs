@@ -106,7 +106,8 @@ impl Events {
             .when(LEASE_END, 0..=epoch_millis(now - MARGIN))
             .set(OWNER, owner)
             .set(LEASE_END, epoch_millis(end))
-            .set(Field::EXPIRES, expires(end));
+            .set(Field::EXPIRES, expires(end))
+            .needed_for(lease + MARGIN);
         let answer = self.fleet.update(&key, &update).await;
         if answer.is_ok() {
             self.throttled.store(0, Ordering::Relaxed);

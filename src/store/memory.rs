@@ -1,43 +1,90 @@
 //! A store in this process.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
-use super::{Answer, Field, Item, Key, Store, StoreError, Update};
+use super::{Answer, Item, Key, Store, StoreError, Update};
+use crate::clock::after;
 
-/// The most items. At so many, the half that expires first is dropped.
+/// The most items.
 const MAX_ITEMS: usize = 100_000;
 
 /// A store in this process, for tests and for a single worker. Clones share their items. It has at
-/// most 100,000 items, and drops those that expire first.
+/// most 100,000 items. A new one takes the place of those that were written the longest ago; a lease,
+/// a limit or a hold that is in use is kept. If all are, a new item finds no room, and the store is
+/// unavailable for it.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryStore(Arc<Mutex<HashMap<Key, Item>>>);
+pub struct MemoryStore(Arc<Mutex<Items>>);
+
+#[derive(Debug, Default)]
+struct Items {
+    kept: HashMap<Key, Kept>,
+    /// Changes so far.
+    changes: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    item: Item,
+    /// The number of its last change.
+    changed: u64,
+    /// Nobody depends on it after this.
+    needed_until: Instant,
+}
+
+impl Items {
+    /// Forgets the half that was changed the longest ago, of the items that nobody needs. Returns
+    /// whether there is room.
+    fn make_room(&mut self) -> bool {
+        let now = Instant::now();
+        let unneeded = self.kept.values().filter(|kept| kept.needed_until <= now);
+        let mut changes: Vec<_> = unneeded.map(|kept| kept.changed).collect();
+        if changes.is_empty() {
+            return false;
+        }
+        let middle = changes.len() / 2;
+        let (_, median, _) = changes.select_nth_unstable(middle);
+        let median = *median;
+        self.kept.retain(|_, kept| kept.needed_until > now || kept.changed > median);
+        true
+    }
+}
 
 impl MemoryStore {
     /// Deletes all items.
     pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.items().kept.clear();
     }
 
-    fn change(&self, key: &Key, update: &Update) -> Answer {
-        let mut items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if items.len() >= MAX_ITEMS && !items.contains_key(key) {
-            let mut ends: Vec<_> = items.values().map(|item| item.get(Field::EXPIRES)).collect();
-            let (_, median, _) = ends.select_nth_unstable(MAX_ITEMS / 2);
-            let median = *median;
-            items.retain(|_, item| item.get(Field::EXPIRES) > median);
+    fn items(&self) -> MutexGuard<'_, Items> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, key: &Key, update: &Update) -> Result<Answer, StoreError> {
+        let mut items = self.items();
+        let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
+        let mut item = before.clone();
+        let is_changed = update.apply(&mut item);
+        if is_changed {
+            let is_new = !items.kept.contains_key(key);
+            if is_new && items.kept.len() >= MAX_ITEMS && !items.make_room() {
+                return Err(StoreError::Unavailable(Cow::Borrowed("StoreFull")));
+            }
+            items.changes += 1;
+            let (changed, needed_until) = (items.changes, after(update.lease));
+            items.kept.insert(*key, Kept { item, changed, needed_until });
         }
-        let item = items.entry(*key).or_default();
-        let before = item.clone();
-        Answer { is_changed: update.apply(item), before, date: None }
+        Ok(Answer { is_changed, before, date: None })
     }
 
     fn find(&self, key: &Key) -> Answer {
-        let items = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = items.get(key).cloned().unwrap_or_default();
+        let items = self.items();
+        let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
         Answer { is_changed: false, before, date: None }
     }
 }
@@ -48,10 +95,76 @@ impl Store for MemoryStore {
         key: &'a Key,
         update: &'a Update,
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        async { Ok(self.change(key, update)) }.boxed()
+        async { self.change(key, update) }.boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
         async { Ok(self.find(key)) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::store::Field;
+
+    const OWNER: Field = Field::new("owner");
+
+    fn key(number: usize) -> Key {
+        Key::of([number.to_string()])
+    }
+
+    fn owner(store: &MemoryStore, number: usize) -> u64 {
+        store.find(&key(number)).before.get(OWNER)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_store_forgets_the_oldest_change_and_nothing_that_is_in_use() {
+        let minute = Duration::from_secs(60);
+        let store = MemoryStore::default();
+        let write = |number, update: Update| store.change(&key(number), &update.set(OWNER, 7));
+        // Some are needed for a minute. Of the others, one in ten is changed again at the end.
+        let lease = |number: usize| Duration::from_secs(u64::from(number % 2 == 0) * 60);
+        for number in 0..MAX_ITEMS {
+            write(number, Update::new().needed_for(lease(number))).expect("room");
+        }
+        for number in (1..MAX_ITEMS).step_by(10) {
+            write(number, Update::new()).expect("it is known");
+        }
+        write(MAX_ITEMS + 1, Update::new()).expect("room");
+        for number in 0..MAX_ITEMS {
+            let is_kept = number % 2 == 0 || number % 10 == 1 || owner(&store, number) != 0;
+            assert!(is_kept || number < MAX_ITEMS * 2 / 3, "{number}");
+            assert_eq!(number % 2 == 0 && owner(&store, number) == 0, false, "{number}");
+        }
+        assert_eq!([owner(&store, 3), owner(&store, 11)], [0, 7]);
+        // An update without effect, and a read, need no room.
+        write(MAX_ITEMS + 2, Update::new().when(OWNER, 1..=1)).expect("no change");
+        advance(minute).await;
+        assert!(store.items().kept.len() <= MAX_ITEMS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn if_all_items_are_in_use_a_new_one_finds_no_room_until_one_is_free() {
+        let store = MemoryStore::default();
+        let needed = Update::new().set(OWNER, 7).needed_for(Duration::from_secs(60));
+        for number in 0..MAX_ITEMS {
+            store.change(&key(number), &needed).expect("room");
+        }
+        let full = Err(StoreError::Unavailable("StoreFull".into()));
+        let change = |number, update: &Update| store.change(&key(number), update).map(|_| ());
+        assert_eq!(change(MAX_ITEMS, &needed), full);
+        assert_eq!(change(3, &needed), Ok(()), "it is known");
+        // It is given back.
+        assert_eq!(change(3, &Update::new().set(OWNER, 0)), Ok(()));
+        assert_eq!(change(MAX_ITEMS, &needed), Ok(()));
+        assert_eq!(change(MAX_ITEMS + 1, &needed), full);
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(change(MAX_ITEMS + 1, &needed), Ok(()));
+        assert!(store.items().kept.len() <= MAX_ITEMS);
     }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 
@@ -120,6 +120,8 @@ impl FromIterator<(String, u64)> for Item {
 pub struct Update {
     conditions: Vec<(Field, RangeInclusive<u64>)>,
     actions: Vec<(Field, Action)>,
+    /// So long from now, somebody depends on the item.
+    lease: Duration,
 }
 
 /// The action of an update on a field. A store has to know each action, so a third one would be a
@@ -158,6 +160,12 @@ impl Update {
     pub fn add(mut self, field: Field, number: u64) -> Self {
         self.actions.push((field, Action::Add(number)));
         self
+    }
+
+    /// Somebody depends on the item for so long after the change: on a lease, a limit or a hold. A
+    /// store without room may forget any other item.
+    pub(crate) fn needed_for(self, lease: Duration) -> Self {
+        Self { lease, ..self }
     }
 
     /// Its conditions.

@@ -624,3 +624,24 @@ async fn a_processor_without_a_store_refuses_the_policy() {
         "the policy has `once`, which needs a store: set Settings::coordination, or remove `once`"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_forgets_no_event_in_progress() {
+    let (world, store) = world(by("/n"));
+    world.send_numbered(1).await;
+    let script = Script::new(|_| Act::work(secs(20)));
+    let event = world.receive().await;
+    let (one, other) = (world.processor(script.clone()), world.processor(script.clone()));
+    let later = async {
+        sleep(secs(1)).await;
+        // Other events that are done, and expire later.
+        let done = Update::new().set(requeue::store::Field::EXPIRES, u64::MAX);
+        for number in 0..200_000 {
+            store.items.update(&Key::of([number.to_string()]), &done).await.unwrap();
+        }
+        world.report(&other, &event).await
+    };
+    let (_, second) = Box::pin(join(world.report(&one, &event), later)).await;
+    assert!(matches!(deferrals(&second)[..], [Some((Deferral::InProgress, _))]), "{second:?}");
+    assert_eq!(script.calls().len(), 1, "two would have run at once");
+}

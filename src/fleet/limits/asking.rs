@@ -111,6 +111,7 @@ impl AskTask {
             } else {
                 let in_use_until = claim.in_use_until().max(self.limits.held_until(self.scope));
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
+                let update = update.needed_for(in_use_until.duration_since(at).unwrap_or_default());
                 let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
                 let holds = self.limits.holds.as_ref();
                 let update = match holds.filter(|_| may_be_held && claim.slots() > 0) {
