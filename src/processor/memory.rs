@@ -28,14 +28,22 @@ struct Messages<T> {
 struct Receive<T> {
     queue: Option<Arc<QueueArn>>,
     count: u32,
+    /// When SQS first gave out the message, by its own clock.
+    first_received: Option<SystemTime>,
     at: SystemTime,
     value: T,
 }
 
 impl<T> Receive<T> {
-    fn is_before(&self, delivery: &Delivery, now: SystemTime) -> bool {
+    /// Whether it was of the same message. A receive may be overtaken by a later one, so a lower
+    /// count says little. A message that began anew was first received at another time.
+    fn is_of(&self, delivery: &Delivery, now: SystemTime) -> bool {
+        let is_same = match (self.first_received, delivery.copy_first_received) {
+            (Some(noted), Some(first)) => noted == first,
+            _ => self.count < delivery.receive_count,
+        };
         self.queue == delivery.queue
-            && self.count < delivery.receive_count
+            && is_same
             && now.duration_since(self.at).unwrap_or_default() <= MAX_RETENTION
     }
 }
@@ -52,8 +60,13 @@ impl<T: Clone> Memory<T> {
     pub(super) fn note(&self, delivery: &Delivery, at: SystemTime, value: T) {
         let Some(id) = &delivery.message_id else { return };
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let receive =
-            Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at, value };
+        let receive = Receive {
+            queue: delivery.queue.clone(),
+            count: delivery.receive_count,
+            first_received: delivery.copy_first_received,
+            at,
+            value,
+        };
         if let Some(known) = memory.receives.get_mut(id.as_str()) {
             *known = receive;
             return;
@@ -68,18 +81,14 @@ impl<T: Clone> Memory<T> {
         memory.receives.insert(id, receive);
     }
 
-    /// The value of this message, if it was settled on an earlier receive. The same id in another
+    /// The value of this message, if it was settled on another receive. The same id in another
     /// queue, or with a receive count that began anew, is a new message. So a message is handled in
     /// its dead-letter queue.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<T> {
-        // No process has settled it before its first receive.
-        if delivery.receive_count <= 1 {
-            return None;
-        }
         let id = delivery.message_id.as_deref()?;
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let receive = memory.receives.get(id)?;
-        if receive.is_before(delivery, now) {
+        if receive.is_of(delivery, now) {
             return Some(receive.value.clone());
         }
         memory.receives.remove(id);
@@ -98,42 +107,50 @@ mod tests {
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-    fn delivery(id: &str, queue: &str, count: u32) -> Delivery {
+    fn delivery(id: &str, queue: &str, count: u32, first: Option<Duration>) -> Delivery {
         let queue = format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN");
         let record = Record {
             message_id: Some(id.to_owned()),
             body: Some("{}".to_owned()),
             queue: Some(Arc::new(queue)),
             receive_count: Some(count),
+            first_received: first.map(|first| NOW + first),
             ..Record::default()
         };
         Delivery::decode(0, record, NOW, &Decoder::default())
     }
 
     #[test]
-    fn a_later_receive_of_the_same_message_in_the_same_queue_is_known() {
+    fn another_receive_of_the_same_message_in_the_same_queue_is_known() {
         let (soon, late) = (Duration::from_secs(60), MAX_RETENTION + Duration::from_secs(1));
-        for (id, queue, count, after, is_known) in [
-            ("m", "orders", 4, soon, true),
-            ("m", "orders", 9, MAX_RETENTION, true),
-            ("m", "orders", 9, late, false),
-            ("m", "orders", 3, soon, false),
-            ("m", "orders", 1, soon, false),
-            ("m", "orders-dlq", 4, soon, false),
-            ("n", "orders", 4, soon, false),
-            ("", "orders", 4, soon, false),
+        let (first, later) = (Some(Duration::from_secs(5)), Some(Duration::from_secs(50)));
+        for (id, queue, count, first_received, after, is_known) in [
+            ("m", "orders", 4, first, soon, true),
+            ("m", "orders", 9, first, MAX_RETENTION, true),
+            ("m", "orders", 9, first, late, false),
+            // A receive that was overtaken.
+            ("m", "orders", 3, first, soon, true),
+            ("m", "orders", 2, first, soon, true),
+            ("m", "orders", 1, first, soon, true),
+            // A message that began anew.
+            ("m", "orders", 1, later, soon, false),
+            ("m", "orders", 2, later, soon, false),
+            ("m", "orders", 4, later, soon, false),
+            // A record without its times.
+            ("m", "orders", 4, None, soon, true),
+            ("m", "orders", 2, None, soon, false),
+            ("m", "orders-dlq", 4, first, soon, false),
+            ("n", "orders", 4, first, soon, false),
+            ("", "orders", 4, first, soon, false),
         ] {
             let memory = Memory::default();
-            memory.note(&delivery("m", "orders", 3), NOW, ());
-            let what = format!("{id} in {queue}, receive {count}, after {after:?}");
-            let next = delivery(id, queue, count);
+            memory.note(&delivery("m", "orders", 3, first), NOW, ());
+            let what = format!("{id} in {queue}, receive {count} of {first_received:?}: {after:?}");
+            let next = delivery(id, queue, count, first_received);
             assert_eq!(memory.find(&next, NOW + after).is_some(), is_known, "{what}");
             // A message that began anew is not taken for the old one on its later receives.
-            assert_eq!(
-                memory.find(&delivery("m", "orders", 20), NOW + soon).is_some(),
-                is_known || id != "m" || count == 1,
-                "{what}"
-            );
+            let next = delivery("m", "orders", 20, first_received.or(first));
+            assert_eq!(memory.find(&next, NOW + soon).is_some(), is_known || id != "m", "{what}");
         }
     }
 
@@ -142,11 +159,11 @@ mod tests {
         let memory = Memory::default();
         for n in 0..=MAX_MESSAGES {
             // Twice: it takes no second place.
-            memory.note(&delivery(&format!("m-{n}"), "orders", 1), NOW, ());
-            memory.note(&delivery(&format!("m-{n}"), "orders", 2), NOW, ());
+            memory.note(&delivery(&format!("m-{n}"), "orders", 1, None), NOW, ());
+            memory.note(&delivery(&format!("m-{n}"), "orders", 2, None), NOW, ());
         }
         let knows =
-            |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
+            |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3, None), NOW).is_some();
         assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
         let kept = memory.0.lock().expect("no panic");
         assert_eq!((kept.receives.len(), kept.order.len()), (MAX_MESSAGES, MAX_MESSAGES));
