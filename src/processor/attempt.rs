@@ -145,13 +145,16 @@ where
 
     /// Step 2, gate: the decision about a message that is settled without a call of its handler.
     fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
-        let Inner { settler, given_up, .. } = &*self.processor.inner;
+        let Inner { settler, given_up, not_deleted, .. } = &*self.processor.inner;
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, at: now, sample, .. } = *turn;
         let decision =
             |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
         if settler.has_lapsed(delivery) {
             return decision(Disposition::Release(ReleaseReason::Lapsed));
+        }
+        if not_deleted.find(delivery, now).is_some() {
+            return decision(Disposition::Complete);
         }
         if self.deadlines.stop.starting.is_cancelled() {
             return decision(Disposition::Release(ReleaseReason::ShuttingDown));

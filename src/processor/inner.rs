@@ -14,9 +14,10 @@ use crate::fleet::{AttemptCounts, Fleet};
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
+use crate::report::Settlement;
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, NO_STORE, RecursiveLoop, Settings};
-use crate::settle::{SendHold, Settler};
+use crate::settle::{SendHold, Settled, Settler};
 use crate::wire::Wrap;
 
 pub(super) struct Inner<H, Q> {
@@ -31,7 +32,7 @@ pub(super) struct Inner<H, Q> {
     pub(super) mode: Mode,
     pub(super) wrap: Wrap,
     pub(super) given_up: GivenUp,
-    /// Messages that are done or copied, and that SQS did not confirm as deleted.
+    /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
     /// The counts of attempts, if the settings have a store and dead letters are sent.
     pub(super) counts: Option<AttemptCounts>,
@@ -109,6 +110,14 @@ impl<H, Q: Queue> Inner<H, Q> {
     /// The policy for a delivery, with its pauses and circuits.
     pub(super) fn policy(&self, delivery: &Delivery) -> &QueuePolicy {
         self.policies.of(delivery.queue.as_deref())
+    }
+
+    /// Remembers a message that has a copy. SQS also confirms a delete by the receipt handle of an
+    /// earlier receive, which deletes nothing: the message would be handled beside its copy.
+    pub(super) fn note_copied(&self, Settled { decision, settlement }: &Settled) {
+        if matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. }) {
+            self.not_deleted.note(&decision.delivery, self.settler.clock.now(), ());
+        }
     }
 
     pub(super) fn planner(&self, delivery: &Delivery) -> Planner<'_> {

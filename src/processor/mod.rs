@@ -138,7 +138,11 @@ where
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             settler.delete_done(done, until, |_| ()).await;
             deleted = settled.len();
-            self.work(round, &deadlines, |one| settled.push(one)).await;
+            let settle = |one: Settled| {
+                self.inner.note_copied(&one);
+                settled.push(one);
+            };
+            self.work(round, &deadlines, settle).await;
         }
         let is_unreportable =
             |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
@@ -185,6 +189,8 @@ where
                 let settle = move |one: Settled| {
                     if let Some(delivery) = one.to_delete() {
                         let _ = done.send(delivery);
+                    } else if settler.has_lapsed(&one.decision.delivery) {
+                        self.inner.note_copied(&one);
                     }
                     settled.push(one);
                 };

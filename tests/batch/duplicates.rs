@@ -1,7 +1,7 @@
 //! The same message twice in one batch, and records without an id.
 
 use requeue::embedded::Fault;
-use requeue::{Failure, InvocationError, Settlement};
+use requeue::{DeadLetterMode, Failure, InvocationError, Settlement};
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -256,4 +256,44 @@ async fn an_event_without_records_is_refused_and_an_empty_one_is_not() {
     }
     let answer = world.invoke_with(&processor, &json!({ "Records": [] })).await.unwrap();
     assert!(answer.batch_item_failures.is_empty());
+}
+
+/// SQS confirms a delete by the handle of the first receive, which deletes nothing.
+#[tokio::test(start_paused = true)]
+async fn an_original_that_was_received_again_while_its_copy_was_sent_is_not_handled_beside_it() {
+    let direct = |world: &World| DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    for (what, failure, mode) in [
+        ("retry", Failure::temporary("no"), None),
+        ("deferral", Failure::postpone(secs(60)), None),
+        ("annotated", Failure::non_retryable("never"), Some(false)),
+        ("direct", Failure::non_retryable("never"), Some(true)),
+    ] {
+        let mut world = World::with_queue("orders", &[("VisibilityTimeout", "5")]);
+        world.settings.dead_letter = match mode {
+            None => DeadLetterMode::Redrive,
+            Some(false) => DeadLetterMode::Annotate,
+            Some(true) => direct(&world),
+        };
+        let id = world.send(&numbered(0)).await;
+        world.faults_of(SEND, |_| Fault::RespondAfter(secs(8)));
+        let script = Script::always(failure);
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let again = async {
+            tokio::time::sleep(secs(6)).await;
+            // The copy may be visible too.
+            let mut event = world.receive().await;
+            let records = event["Records"].as_array_mut().expect("an event");
+            records.retain(|record| record["messageId"] == id.as_str());
+            assert_eq!(records.len(), 1, "{what}");
+            event
+        };
+        let (first, again) = tokio::join!(world.deliver(&processor, &event), again);
+        assert!(first.failed().is_empty(), "{what}");
+        let second = world.deliver(&processor, &again).await;
+        assert!(second.failed().is_empty(), "{what}: it is deleted");
+        assert_eq!((script.calls().len(), world.calls(SEND)), (1, 1), "{what}");
+        let left: Vec<_> = world.messages().into_iter().filter(|one| one.id == id).collect();
+        assert!(left.is_empty(), "{what}: {left:?}");
+    }
 }

@@ -228,15 +228,15 @@ async fn an_environment_whose_clock_is_wrong_keeps_to_the_leases_of_the_others()
         let world = World::new();
         let date = Some(world.clock.now());
         let (mut world, store) = with(world, by("/n"), Told { date, ..Told::default() });
-        world.send_numbered(1).await;
         let script = Script::new(|_| Act::work(secs(2)));
         let one = world.processor(script.clone());
         let by = secs(ahead.unsigned_abs());
         let wrong = if ahead < 0 { world.clock.now() - by } else { world.clock.now() + by };
         world.settings.clock = Some(Clock::starting_at(wrong));
         let other = world.processor(script.clone());
-        let event = world.receive().await;
         for (first, second) in [(&one, &other), (&other, &one)] {
+            world.send_numbered(1).await;
+            let event = world.receive().await;
             store.items.clear();
             let both = join(world.report(first, &event), world.report(second, &event));
             let (_, second) = Box::pin(both).await;
