@@ -104,7 +104,7 @@ impl SharedHolds {
     /// A change that is to be made only if the service is still held or free as it is now known.
     /// `None` if it is known to be held.
     pub(super) fn unless_held(&self, scope: Scope, update: Update) -> Option<Update> {
-        self.scope(scope).seen().health.unless_held(update, self.fleet.now())
+        self.health(scope).unless_held(update, self.fleet.now())
     }
 
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution
@@ -228,7 +228,8 @@ impl SharedHolds {
                     let is_closed = self.end_probe(state, ticket, close).await;
                     return (is_closed && was_open).then_some(Change::ClosedForAll);
                 }
-                if !state.seen().answer(ticket, self.fleet.now()) {
+                let now = self.fleet.now();
+                if !state.seen().answer(ticket, now) {
                     return None;
                 }
                 self.report(state, ticket, breaker).await

@@ -112,18 +112,23 @@ impl SharedLimits {
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
-        {
+        let now = self.fleet.now();
+        let (complete, is_asked) = {
             let mut scopes = self.scopes();
             let state = state_of(&mut scopes, scope);
-            let limit = state.known(limit, &self.fleet);
+            let limit = state.known(limit, self.fleet.started, now);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
-            if state.waiting.len() >= state.expected {
-                state.complete.notify_one();
-            }
-            if !mem::replace(&mut state.is_asked, true) {
-                tokio::spawn(AskTask::new(self, scope).ask());
-            }
+            let is_complete = state.waiting.len() >= state.expected;
+            let complete = is_complete.then(|| Arc::clone(&state.complete));
+            (complete, mem::replace(&mut state.is_asked, true))
+        };
+        // Without the lock: a runtime that shuts down drops the task at once, which takes the lock.
+        if let Some(complete) = complete {
+            complete.notify_one();
+        }
+        if !is_asked {
+            tokio::spawn(AskTask::new(self, scope).ask());
         }
         // The task ends without an answer if its runtime does.
         admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 })
@@ -139,7 +144,8 @@ impl SharedLimits {
             let (seen, next, end) = {
                 let mut scopes = self.scopes();
                 let state = state_of(&mut scopes, scope);
-                let (known, seen) = (state.known(limit, fleet), self.seen(scope, state));
+                let known = state.known(limit, fleet.started, now);
+                let seen = self.seen(scope, state);
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
                 self.learn(scope, state, next);
@@ -196,12 +202,13 @@ impl SharedLimits {
         until: SystemTime,
     ) -> (Place, SystemTime) {
         let fleet = &self.fleet;
+        let now = fleet.now();
         let (known, seen) = {
             let mut scopes = self.scopes();
             let state = state_of(&mut scopes, scope);
-            (state.known(limit, fleet), self.seen(scope, state))
+            (state.known(limit, fleet.started, now), self.seen(scope, state))
         };
-        let (place, turn) = seen.held(&known, place, fleet.shared(until), fleet.now());
+        let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
         (place, fleet.local(turn))
     }
 
@@ -220,11 +227,11 @@ fn state_of(scopes: &mut HashMap<Scope, ScopeState>, scope: Scope) -> &mut Scope
 
 impl ScopeState {
     /// This limit, and since when it is known.
-    fn known(&mut self, limit: &RateLimit, fleet: &Fleet) -> KnownLimit {
+    fn known(&mut self, limit: &RateLimit, started: SystemTime, now: SystemTime) -> KnownLimit {
         let since = match self.known {
             Some(known) if known.limit == *limit => return known,
-            Some(_) => fleet.now(),
-            None => fleet.started,
+            Some(_) => now,
+            None => started,
         };
         *self.known.insert(KnownLimit::new(*limit, since))
     }

@@ -212,11 +212,11 @@ struct Running {
 }
 
 impl Running {
-    fn end(&mut self, why: End, due: Instant) {
+    /// Returns the waker of its slot, to be used without the lock: a task that is woken may run or
+    /// be dropped at once.
+    fn end(&mut self, why: End, due: Instant) -> Option<Waker> {
         (self.end, self.due) = (Some(why), due);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+        self.waker.take()
     }
 }
 
@@ -250,27 +250,30 @@ impl<R: Runner> Shared<R> {
 
     fn end_all(&self) {
         let due = Instant::now() + self.deadlines.grace;
-        for running in
-            self.state().slots.iter_mut().flatten().filter(|running| running.end.is_none())
-        {
-            running.end(End::Stop, due);
-        }
+        let wakers: Vec<_> = {
+            let mut state = self.state();
+            let running = state.slots.iter_mut().flatten();
+            let running = running.filter(|running| running.end.is_none());
+            running.filter_map(|running| running.end(End::Stop, due)).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Ends the attempts whose time is over. Returns how many did not end in time: their threads
     /// are blocked.
     fn end_overdue(&self) -> usize {
         let now = Instant::now();
-        let mut abandoned = Vec::new();
+        let (mut abandoned, mut wakers) = (Vec::new(), Vec::new());
         for slot in &mut self.state().slots {
             match slot {
                 Some(running) if running.due > now => {}
                 Some(running) if running.end.is_none() => {
-                    running.end(End::TimeOut, now + self.deadlines.grace);
+                    wakers.extend(running.end(End::TimeOut, now + self.deadlines.grace));
                 }
                 slot => abandoned.extend(slot.take()),
             }
         }
+        wakers.into_iter().for_each(Waker::wake);
         let count = abandoned.len();
         for Running { delivery, turn, permit, end, .. } in abandoned {
             let had_its_time = end == Some(End::TimeOut) && turn.limit < self.deadlines.cutoff;

@@ -41,6 +41,7 @@ mod secrecy;
 mod senders;
 mod edges;
 mod settling;
+mod shutdown;
 mod stalled;
 mod stuck;
 mod tampering;

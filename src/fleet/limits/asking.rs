@@ -31,7 +31,12 @@ impl Drop for AskTask {
     /// The runtime ended the task. The next message begins a new one.
     fn drop(&mut self) {
         if !self.is_over {
-            self.with(|state| (state.is_asked, state.waiting) = (false, Vec::new()));
+            let waiting = self.with(|state| {
+                state.is_asked = false;
+                mem::take(&mut state.waiting)
+            });
+            // Without the lock, since this wakes their tasks.
+            drop(waiting);
         }
     }
 }
@@ -218,28 +223,27 @@ impl AskTask {
     fn alone(&self, waiting: Vec<Asker>) {
         let fleet = &*self.limits.fleet;
         let now = fleet.now();
-        self.with(|state| {
-            for one in waiting {
-                // It would not call by its slot, and another could.
-                if matches!(one.request.ask, Ask::Held(_)) {
-                    one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
-                    continue;
-                }
-                let most = fleet.max_environments;
-                let admission = state.fallback.admit(
+        for one in waiting {
+            // It would not call by its slot, and another could.
+            if matches!(one.request.ask, Ask::Held(_)) {
+                one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+                continue;
+            }
+            let admission = self.with(|state| {
+                state.fallback.admit(
                     &one.limit.limit,
-                    most,
+                    fleet.max_environments,
                     self.limits.seen(self.scope, state),
                     one.request.longest,
                     now,
                     one.request.sample,
-                );
-                one.answer(match admission {
-                    Admission::Slot(_) => Admitted::By(admission),
-                    _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
-                });
-            }
-        });
+                )
+            });
+            one.answer(match admission {
+                Admission::Slot(_) => Admitted::By(admission),
+                _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
+            });
+        }
     }
 
     /// An answer tells of the pause and of the circuit too.

@@ -47,9 +47,13 @@ impl<R: Runner> Slot<R> {
     }
 
     fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
+        if self.shared.state().queued.as_slice().is_empty() {
+            return None;
+        }
+        // Without the lock, since the clock and the random numbers are the user's.
+        let turn = self.shared.runner.turn();
         let mut state = self.shared.state();
         let delivery = state.queued.next()?;
-        let turn = self.shared.runner.turn();
         let due = if turn.began < self.shared.deadlines.cutoff {
             turn.limit
         } else {
@@ -72,11 +76,10 @@ impl<R: Runner> Slot<R> {
     /// task ends with its last decision, so it does not outlive the batch.
     fn finish(&self, decision: Decision) -> bool {
         let mut state = self.shared.state();
-        if state.slots[self.number].take().is_none() {
-            return false;
-        }
+        let Some(ended) = state.slots[self.number].take() else { return false };
         let goes_on = !state.queued.as_slice().is_empty();
         self.shared.post(state, decision);
+        drop(ended);
         goes_on
     }
 
@@ -102,21 +105,18 @@ impl<R: Runner> Slot<R> {
     /// Notes that the handler begins only after `wait`, and returns its turn then.
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
         self.has_waited.store(true, Ordering::Relaxed);
-        let mut state = self.shared.state();
         let began = Instant::now() + wait;
         let limit = self.shared.deadlines.limit(began);
-        match &mut state.slots[self.number] {
-            Some(running) => {
-                running.turn = Turn { began, limit, ..running.turn };
-                // An attempt that is to end keeps its time for that.
-                if running.end.is_none() {
-                    running.due = limit;
-                }
-                running.turn
+        if let Some(running) = &mut self.shared.state().slots[self.number] {
+            running.turn = Turn { began, limit, ..running.turn };
+            // An attempt that is to end keeps its time for that.
+            if running.end.is_none() {
+                running.due = limit;
             }
-            // It was abandoned, and ends at its next poll.
-            None => Turn { began, limit, ..self.shared.runner.turn() },
+            return running.turn;
         }
+        // It was abandoned, and ends at its next poll.
+        Turn { began, limit, ..self.shared.runner.turn() }
     }
 
     /// Gives the attempt in this slot until `due`, if it has less time.
