@@ -28,7 +28,7 @@ use crate::handler::{Handler, poll_last};
 use crate::limit::Admission;
 use crate::message::{Body, Message};
 use crate::plan::Decision;
-use crate::policy;
+use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::settings::{DeadLetterMode, Mode};
 use crate::settle::Settler;
@@ -60,7 +60,7 @@ where
     }
 
     async fn run(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Decision {
-        if let Some(decision) = self.gate(delivery, turn) {
+        if let Some(decision) = self.gate(delivery, turn, self.with_own_limit(delivery, turn)) {
             return decision;
         }
         let mut taken = Taken::default();
@@ -86,7 +86,8 @@ where
     }
 
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {
-        self.gate(delivery, turn)
+        // On this thread no user's code may run, so a limit of the handler's is not known.
+        self.gate(delivery, turn, None)
             .unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted))
     }
 
@@ -144,7 +145,12 @@ where
     }
 
     /// Step 2, gate: the decision about a message that is settled without a call of its handler.
-    fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
+    fn gate(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        with_own_limit: Option<RetryPolicy>,
+    ) -> Option<Decision> {
         let Inner { settler, given_up, not_deleted, .. } = &*self.processor.inner;
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, at: now, sample, .. } = *turn;
@@ -162,6 +168,7 @@ where
         let time_left =
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = self.processor.inner.planner(delivery).dead_letter_mode(delivery, now);
+        let policy = with_own_limit.as_ref().unwrap_or(policy);
         let given_up = given_up.find(delivery, now);
         let reason = given_up.as_ref().map(|given_up| given_up.reason);
         if let Some(disposition) =

@@ -1,5 +1,8 @@
 //! The wait of an attempt for its slot of the rate limit.
 
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -8,6 +11,7 @@ use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
 use super::handled::{Call, Handled, Refused};
+use super::inner::Inner;
 use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, Strategy};
@@ -15,8 +19,8 @@ use crate::fleet::{Admitted, Request, Ticket};
 use crate::gate::expires;
 use crate::handler::Handler;
 use crate::limit::{Admission, Ask, Place};
-use crate::message::Body;
-use crate::policy::{self, RateLimit};
+use crate::message::{Body, Message};
+use crate::policy::{self, RateLimit, RetryPolicy};
 use crate::queue::Queue;
 
 /// A message that waits in its place asks again after so long, if the store did not decide.
@@ -160,6 +164,24 @@ where
         let lives = expires(policy, delivery)
             .map_or(half, |end| end.duration_since(now).unwrap_or_default());
         (ask, longest.min(half).min(lives))
+    }
+
+    /// The policy with the limit that the handler gives the scope of a message which says that it
+    /// waits in line. The handler is asked only if the policy has none.
+    pub(super) fn with_own_limit(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+    ) -> Option<RetryPolicy> {
+        let Inner { handler, .. } = &*self.processor.inner;
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        delivery.state.place.filter(|_| policy.limit.is_none())?;
+        let max_retries = policy::max_retries(policy, &delivery.usage());
+        let message = Message::new(delivery, max_retries, turn.limit, turn.sample).ok()?;
+        let limit = AssertUnwindSafe(|| handler.rate_limit(handler.scope(&message)));
+        // The call will panic too, and its message fails then.
+        let limit = Some(catch_unwind(limit).map_err(mem::forget).ok()??);
+        Some(RetryPolicy { limit, ..policy.clone() })
     }
 
     /// Whether a message joins the line, if there is one.
