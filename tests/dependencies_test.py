@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""The walls between the packages of the project. `deny.toml` is for the packages of others."""
+"""The walls between the packages of the project, and the pins and the renewal of the packages of others.
+`deny.toml` has the rules for these."""
 
+import re
 import subprocess
 import unittest
 from pathlib import Path
@@ -53,6 +55,29 @@ class Walls(unittest.TestCase):
     def test_the_embedded_queue_knows_nothing_of_retries(self):
         self.assertIn("requeue_sqs", linked("requeue-embedded"))
         self.assertNotIn("requeue", linked("requeue-embedded"))
+
+
+class Supply(unittest.TestCase):
+    def test_a_release_installs_only_packages_with_hashes(self):
+        programs = (ROOT / "infra" / "release" / name for name in ("build", "release.py"))
+        tools = {tool for program in programs for tool in re.findall(r"\btool ([a-z]+)", program.read_text())}
+        self.assertEqual(tools, {"release", "zig"})
+        for tool in tools:
+            pins = (ROOT / "tests" / f"requirements-{tool}.txt").read_text().replace("\\\n", "")
+            for pin in (line for line in pins.splitlines() if not line.startswith("#")):
+                self.assertRegex(pin, r"^[\w.-]+==[\w.]+( +--hash=sha256:[0-9a-f]{64})+$")
+
+    def test_all_packages_are_renewed_and_looked_up_every_day(self):
+        files = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+        kinds = {"package.json": "npm", "Cargo.lock": "cargo", "requirements-release.txt": "pip"}
+        places = {(kinds[path.name], f"/{path.parent}".removesuffix("/.")) for path in map(Path, files) if path.name in kinds}
+        renewed = (ROOT / ".github" / "dependabot.yml").read_text()
+        entries = re.findall(r"package-ecosystem: (\S+)\n +directories: \[(.+)\]", renewed)
+        covered = {(kind, place.rstrip("/")) for kind, of_kind in entries for place in of_kind.split(", ")}
+        self.assertEqual(places - covered, set())
+        looked_up = (ROOT / ".github" / "workflows" / "advisories.yml").read_text()
+        self.assertIn("command: check advisories", looked_up)
+        self.assertRegex(looked_up, r'schedule:\n +- cron: "\d+ \d+ \* \* \*"')
 
 
 if __name__ == "__main__":
