@@ -119,7 +119,7 @@ impl QueueName {
         match self {
             Self::Url { text, url } => {
                 let arn = url.arn("aws", region);
-                let (endpoint, note) = asked(option, text, &arn, sdk).await?;
+                let (endpoint, note) = asked(option, text, url, &arn, sdk).await?;
                 Ok(FoundQueue { arn, endpoint, note })
             }
             Self::Arn(arn) => {
@@ -189,16 +189,17 @@ async fn endpoint(sdk: &SdkConfig, region: &str) -> Result<(String, bool), Error
 /// that is an error.
 async fn asked(
     option: &str,
-    url: &str,
+    text: &str,
+    url: &QueueUrl,
     queue: &QueueArn,
     sdk: &SdkConfig,
 ) -> Result<(String, Option<String>), Error> {
     let (endpoint, is_set) = endpoint(sdk, queue.region()).await?;
-    let named = origin(url);
-    if is_same(url, &endpoint) {
+    let named = origin(text);
+    if is_same(text, &endpoint) {
         return Ok((endpoint, None));
     }
-    if !is_set && !AWS.iter().any(|domain| named.contains(domain)) {
+    if !is_set && !url.is_at_aws() {
         return Err(format!(
             "{option} names {named}, but requests would go to {endpoint}; a queue's URL never sets \
              the endpoint, so set AWS_ENDPOINT_URL_SQS={named}"
@@ -213,10 +214,6 @@ async fn asked(
     let note = format!("{option} names {named}, but requests go to {endpoint}, {from}");
     Ok((endpoint, Some(note)))
 }
-
-/// Suffixes of AWS's host names. Source: `partitions.json` of the AWS SDKs.
-const AWS: [&str; 6] =
-    [".amazonaws.", ".api.aws", ".api.amazonwebservices.", ".ic.gov", ".sgov.gov", ".adc-e.uk"];
 
 /// Scheme, host and port.
 fn origin(url: &str) -> &str {
@@ -255,6 +252,18 @@ mod tests {
             ("https://sqs.us-east-1.amazonaws.com/1/q", None, Some(AWS), ""),
             ("https://us-east-1.queue.amazonaws.com/1/q", None, Some(AWS), "names https://us-"),
             (
+                "https://eu-west-1.queue.amazonaws.com/1/q",
+                None,
+                Some("https://sqs.eu-west-1."),
+                "names",
+            ),
+            (
+                "https://cn-north-1.queue.amazonaws.com.cn/1/q",
+                None,
+                Some("https://sqs.cn-n"),
+                "names",
+            ),
+            (
                 "http://localhost:9324/0/q",
                 None,
                 None,
@@ -292,7 +301,7 @@ mod tests {
             sdk.set_endpoint_url(endpoint.map(str::to_owned));
             let parsed: QueueUrl = url.parse().expect("a queue");
             let queue = parsed.arn("aws", "us-east-1");
-            match (super::asked("--queue", url, &queue, &sdk.build()).await, asked) {
+            match (super::asked("--queue", url, &parsed, &queue, &sdk.build()).await, asked) {
                 (Ok((is, note)), Some(asked)) => {
                     let note = note.unwrap_or_default();
                     assert!(is.starts_with(asked), "{url}: {is}");

@@ -7,8 +7,10 @@ mod arn;
 mod attribute;
 mod clock;
 mod limits;
+mod url;
 
-pub use arn::{InvalidQueueArn, InvalidQueueUrl, QueueArn, QueueUrl};
+pub use arn::{InvalidQueueArn, QueueArn};
 pub use attribute::{Attribute, AttributeValue, message_bytes};
 pub use clock::{Clock, epoch_millis};
 pub use limits::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT};
+pub use url::{InvalidQueueUrl, QueueUrl};
