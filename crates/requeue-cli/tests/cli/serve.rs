@@ -170,16 +170,22 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
 }
 
 #[test]
-fn only_requests_to_this_machine_and_of_a_bounded_size_are_read() {
+fn only_requests_to_this_machine_of_no_web_page_and_of_a_bounded_size_are_read() {
     let served = Served::start();
     let list = "x-amz-target: AmazonSQS.ListQueues\r\n";
     for url in [&served.endpoint, &served.sqs] {
         let port = address(url).rsplit_once(':').unwrap().1;
+        let own = address(url);
         for (host, status) in [
-            (address(url).to_owned(), 200),
+            (own.to_owned(), 200),
             (format!("localhost:{port}"), 200),
+            (format!("{own}\r\norigin: http://{own}\r\nsec-fetch-site: same-origin"), 200),
             ("rebound.example".to_owned(), 403),
             (format!("rebound.example:{port}"), 403),
+            (format!("{own}\r\norigin: https://page.example"), 403),
+            (format!("{own}\r\norigin: http://localhost:3000"), 403),
+            (format!("{own}\r\norigin: null"), 403),
+            (format!("{own}\r\nsec-fetch-site: cross-site"), 403),
         ] {
             let answer = said(
                 url,

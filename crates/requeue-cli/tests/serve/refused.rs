@@ -1,6 +1,8 @@
 //! A refusal names the rule and the remedy.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use requeue_testkit::repository;
 
@@ -51,4 +53,30 @@ fn a_port_that_is_taken_is_named() {
     let output = run(&["serve", "--sqs-port", &served.port, "--function", &path], &[]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("choose another one with --sqs-port"), "{said}");
+}
+
+#[test]
+fn no_web_page_speaks_for_a_function() {
+    let path = bootstrap("page", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["environment"]);
+    let line = served.line("AWS_LAMBDA_RUNTIME_API=");
+    let api = line.rsplit('=').next().unwrap();
+    for (request, header) in [
+        ("POST /2018-06-01/runtime/init/error", "origin: https://page.example"),
+        ("POST /2018-06-01/runtime/init/error", "origin: null"),
+        ("GET /2018-06-01/runtime/invocation/next", "sec-fetch-site: cross-site"),
+    ] {
+        let mut stream = TcpStream::connect(api).unwrap();
+        write!(
+            stream,
+            "{request} HTTP/1.1\r\nhost: {api}\r\n{header}\r\ncontent-length: 0\r\n\r\n"
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 403 "), "{request} {header}: {response}");
+    }
+    served.send(&["ok"]);
+    served.line("1 message: 1 deleted");
 }

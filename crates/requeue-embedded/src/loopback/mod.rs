@@ -1,6 +1,6 @@
 //! HTTP/1.1 for programs on this machine. It knows nothing of SQS. A request that is slow or large
-//! holds up no others. A web page cannot reach the server by a name that it has pointed to this
-//! machine.
+//! holds up no others. A web page cannot reach the server, not even by a name that it has pointed to
+//! this machine.
 //!
 //! This module is not part of the library's interface, but the command line serves by it as well.
 

@@ -1,4 +1,5 @@
-//! Reads requests: whole bodies within bounds, for names of this machine only.
+//! Reads requests: whole bodies within bounds, for names of this machine only, and from no page of
+//! another origin.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,6 +19,14 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) type RefusedRequest = (StatusCode, &'static str);
 
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+const OTHER_MACHINE: RefusedRequest =
+    (StatusCode::FORBIDDEN, "the header Host names another machine: ask 127.0.0.1 or localhost");
+const OTHER_ORIGIN: RefusedRequest = (
+    StatusCode::FORBIDDEN,
+    "a web page of another origin makes the request: send it from a program",
+);
 const TOO_LARGE: RefusedRequest = (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
 const TOO_SLOW: RefusedRequest = (StatusCode::REQUEST_TIMEOUT, "the body takes too long");
 const UNREADABLE: RefusedRequest = (StatusCode::BAD_REQUEST, "the body cannot be read");
@@ -40,10 +49,10 @@ impl RequestReader {
         request: Request<Incoming>,
     ) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), RefusedRequest> {
         if !is_for_this_machine(request.headers()) {
-            return Err((
-                StatusCode::FORBIDDEN,
-                "the header Host names another machine: ask 127.0.0.1 or localhost",
-            ));
+            return Err(OTHER_MACHINE);
+        }
+        if !is_of_own_origin(request.headers()) {
+            return Err(OTHER_ORIGIN);
         }
         let (head, body) = request.into_parts();
         if body.size_hint().lower() > u64::try_from(self.max_body).unwrap_or(u64::MAX) {
@@ -95,6 +104,23 @@ pub(super) fn is_for_this_machine(headers: &HeaderMap) -> bool {
         host.parse::<Authority>()
             .is_ok_and(|authority| !host.contains('@') && is_loopback(authority.host()))
     })
+}
+
+/// Whether no web page of another origin makes the request. A page needs no permission to make one,
+/// only to read the response. But a browser names the page's origin with each request that may
+/// change something. With the others, as for an image, it says how the page relates to the server.
+pub(super) fn is_of_own_origin(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).map(|host| host.as_bytes());
+    let is_own = |origin: &[u8]| {
+        origin
+            .strip_prefix(b"http://")
+            .is_some_and(|of_page| host.is_some_and(|host| of_page.eq_ignore_ascii_case(host)))
+    };
+    headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.as_bytes()))
+        && headers
+            .get_all(SEC_FETCH_SITE)
+            .iter()
+            .all(|site| site == "same-origin" || site == "none")
 }
 
 fn is_loopback(name: &str) -> bool {

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use super::request::is_for_this_machine;
+use super::request::{is_for_this_machine, is_of_own_origin};
 use super::*;
 
 #[test]
@@ -52,6 +52,39 @@ fn only_names_of_this_machine_are_answered() {
     assert!(is_ours(&[]), "HTTP/1.0: no browser");
 }
 
+#[test]
+fn pages_of_other_origins_are_not_answered() {
+    let host = ("host", "127.0.0.1:9324");
+    for (headers, is_own) in [
+        (&[host][..], true),
+        (&[host, ("origin", "http://127.0.0.1:9324")], true),
+        (&[("host", "LocalHost:9324"), ("origin", "http://localhost:9324")], true),
+        (&[host, ("sec-fetch-site", "same-origin")], true),
+        (&[host, ("sec-fetch-site", "none")], true),
+        (&[host, ("origin", "")], false),
+        (&[host, ("origin", "null")], false),
+        (&[host, ("origin", "https://127.0.0.1:9324")], false),
+        (&[host, ("origin", "http://127.0.0.1")], false),
+        (&[host, ("origin", "http://127.0.0.1:9325")], false),
+        (&[host, ("origin", "http://localhost:9324")], false),
+        (&[host, ("origin", "http://127.0.0.1:9324.evil.example")], false),
+        (&[host, ("origin", "https://evil.example")], false),
+        (&[("origin", "http://127.0.0.1:9324")], false),
+        (&[host, ("origin", "http://127.0.0.1:9324"), ("origin", "null")], false),
+        // An image or a script of a page comes without an origin.
+        (&[host, ("sec-fetch-site", "cross-site")], false),
+        (&[host, ("sec-fetch-site", "same-site")], false),
+        (&[host, ("sec-fetch-site", "")], false),
+        (&[host, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")], false),
+    ] {
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append(*name, header::HeaderValue::from_static(value));
+        }
+        assert_eq!(is_of_own_origin(&all), is_own, "{headers:?}");
+    }
+}
+
 /// What is answered to a client that sends this and then nothing more, and after how long the
 /// connection is closed.
 async fn answered(sent: &str, room: &Arc<Semaphore>) -> (String, Duration) {
@@ -95,6 +128,7 @@ async fn a_slow_or_large_request_ends_in_time_and_is_not_read() {
             secs(0),
         ),
         ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n".to_owned(), "HTTP/1.1 403 ", secs(0)),
+        (format!("{head}origin: null\r\ncontent-length: 5\r\n\r\nhello"), "HTTP/1.1 403 ", secs(0)),
     ] {
         let (answer, after) = answered(&sent, &room).await;
         assert!(
