@@ -147,11 +147,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         why: "Seen on AWS: the handle is valid, the message is not there.",
     },
     Difference {
-        check: "the visibility of a message that is not in flight cannot be changed",
-        instead: &[("moto", "ok"), ("ministack", "ok")],
-        why: "Reference, ChangeMessageVisibility: MessageNotInflight.",
-    },
-    Difference {
         check: "a visibility timeout is 0 to 43200 seconds",
         instead: &[
             ("moto", "-1: ok, 43201: InvalidParameterValue, 0: ok"),
@@ -321,5 +316,56 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
             ("ministack", "same id, as before, another id"),
         ],
         why: "Guide, dead-letter queues: a FIFO queue resets the enqueue timestamp; the deduplication id becomes the message id.",
+    },
+    Difference {
+        check: "a handle whose time is over changes no visibility",
+        instead: &[("moto", "ok, nothing"), ("ministack", "ok, nothing")],
+        why: "Seen on AWS: the request succeeds and changes nothing.",
+    },
+    Difference {
+        check: "an older handle changes no visibility",
+        instead: &[("moto", "ok, nothing"), ("ministack", "ReceiptHandleIsInvalid, x")],
+        why: "As with a handle whose time is over: it is that of an earlier receive.",
+    },
+    Difference {
+        check: "an expired handle does not change the visibility of a FIFO message",
+        instead: &[("moto", "ok, nothing"), ("ministack", "ok, nothing")],
+        why: "As for DeleteMessage, seen on AWS: the receipt handle has expired.",
+    },
+    Difference {
+        check: "a group comes up to its first message that is in flight",
+        instead: &[("moto", "nothing, then 1,2"), ("ministack", "nothing, then 1,2")],
+        why: "Seen on AWS: of a group, the messages before the first one in flight are received.",
+    },
+    Difference {
+        check: "a batch is refused as a whole if a message lacks an id",
+        instead: &[
+            ("moto", "group MissingParameter, deduplication InvalidParameterValue, then nothing"),
+            (
+                "ministack",
+                "group ok 0; failed 1 MissingParameter (sender), deduplication ok 0; failed 1 InvalidParameterValue (sender), then group",
+            ),
+        ],
+        why: "Seen on AWS: the whole request is refused, with this code.",
+    },
+    Difference {
+        check: "switches are read in any case",
+        instead: &[("ministack", "True TRUE")],
+        why: "Seen on AWS: FifoQueue may be True.",
+    },
+    Difference {
+        check: "a purge forgets deduplication ids",
+        instead: &[("ministack", "nothing")],
+        why: "Seen on AWS: a message with the id of a purged one is delivered.",
+    },
+    Difference {
+        check: "own attributes can be asked for all at once, in three ways",
+        instead: &[("moto", "a,b  a,b"), ("ministack", "a,b  a,b")],
+        why: "Seen on AWS: an asterisk alone asks for all.",
+    },
+    Difference {
+        check: "an empty policy is none",
+        instead: &[("moto", "none, then none")],
+        why: "Reference, SetQueueAttributes: Policy is returned; seen on AWS: an empty one removes it.",
     },
 ];

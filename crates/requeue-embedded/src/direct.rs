@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use requeue_sqs::{Attribute, QueueArn, message_bytes};
 
+use crate::engine::check::LackingIds;
 use crate::engine::error::SqsError;
 use crate::engine::message::Draft;
 use crate::engine::{Engine, Receive};
@@ -115,8 +116,13 @@ impl Direct<'_> {
         let send = |engine: &mut Engine, now, entry: &Entry<'_>| {
             engine.send(queue.name(), entry.draft(), now).map(drop)
         };
-        let batch =
-            Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };
+        let ids = entries.iter().map(|entry| (entry.group_id, entry.deduplication_id));
+        let batch = Batch {
+            operation: "SendMessageBatch",
+            entry: "SendMessageBatchRequestEntry",
+            bytes,
+            lacking: LackingIds::of(ids),
+        };
         self.batch(batch, queue, entries, send).await
     }
 
@@ -133,6 +139,7 @@ impl Direct<'_> {
             operation: "DeleteMessageBatch",
             entry: "DeleteMessageBatchRequestEntry",
             bytes: 0,
+            lacking: LackingIds::default(),
         };
         self.batch(batch, queue, receipt_handles, delete).await
     }
@@ -152,6 +159,7 @@ impl Direct<'_> {
             operation: "ChangeMessageVisibilityBatch",
             entry: "ChangeMessageVisibilityBatchRequestEntry",
             bytes: 0,
+            lacking: LackingIds::default(),
         };
         self.batch(batch, queue, entries, change).await
     }
@@ -245,6 +253,7 @@ impl Direct<'_> {
         engine.queue(queue.name(), now)?;
         let ids: Vec<String> = (0..entries.len()).map(|position| position.to_string()).collect();
         Engine::check_batch(batch.entry, ids.iter().map(String::as_str), batch.bytes)?;
+        engine.queue(queue.name(), now)?.check_batch(batch.lacking)?;
         let answered = |code: &str, sender_fault| EntryFailure::Answered {
             code: code.to_owned(),
             sender_fault,
@@ -274,4 +283,5 @@ struct Batch {
     operation: &'static str,
     entry: &'static str,
     bytes: usize,
+    lacking: LackingIds,
 }

@@ -1,12 +1,13 @@
 //! The interface for other processes: the same exchange over HTTP/1.1. It is on loopback only,
-//! since it does not authenticate callers. Requests whose header `Host` names another machine are
-//! refused.
+//! since it does not authenticate callers. Requests whose header `Host` names another machine, and
+//! those of web pages, are refused.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
-use http::{Request as HttpRequest, Response, header};
+use http::request::Parts;
+use http::{Request as HttpRequest, Response, StatusCode, header};
 use http_body_util::Full;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -89,6 +90,9 @@ async fn respond(
     request: HttpRequest<Bytes>,
 ) -> io::Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
+    if is_query(&parts) {
+        return query_refusal();
+    }
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     // Clients find the queue under the host name by which they found the server.
     let endpoint = format!("http://{}", header("host").unwrap_or("127.0.0.1"));
@@ -116,4 +120,29 @@ fn response(answer: WireResponse) -> io::Result<Response<Full<Bytes>>> {
         None => response,
     };
     response.body(Full::from(answer.body)).map_err(io::Error::other)
+}
+
+/// Whether a client of the older protocol asks: its requests are forms.
+fn is_query(parts: &Parts) -> bool {
+    let is_form = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
+    let has_action = parts.uri.query().is_some_and(|query| query.contains("Action="));
+    !parts.headers.contains_key("x-amz-target") && (is_form || has_action)
+}
+
+/// In the XML of that protocol, so that the client prints the sentence.
+fn query_refusal() -> io::Result<Response<Full<Bytes>>> {
+    const BODY: &str = "<?xml version=\"1.0\"?><ErrorResponse \
+        xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</Type>\
+        <Code>UnsupportedProtocol</Code><Message>this SQS speaks only the JSON protocol of AWS, and \
+        the client sends the older query protocol; use a newer client, such as AWS CLI 2.16 or \
+        boto3 1.35</Message><Detail/></Error>\
+        <RequestId>00000000-0000-0000-0000-000000000000</RequestId></ErrorResponse>";
+    Response::builder()
+        .status(StatusCode::BAD_REQUEST)
+        .header(header::CONTENT_TYPE, "text/xml")
+        .body(Full::from(BODY))
+        .map_err(io::Error::other)
 }

@@ -11,6 +11,8 @@ use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use aws_sdk_sqs::error::SdkError;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, InFlight, MessageState};
@@ -293,4 +295,30 @@ async fn other_processes_meet_the_same_queues_and_the_same_faults() {
     sqs.clear_faults();
     server.stop().await;
     assert_eq!(send(&client, &queue, "x").await, Err("no connection".to_owned()));
+}
+
+#[tokio::test]
+async fn a_client_of_the_query_protocol_is_told_what_to_use() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let server = sqs.serve(0).await.expect("a free port");
+    let form = "content-type: application/x-www-form-urlencoded; charset=utf-8\r\n";
+    let body = "Action=ListQueues&Version=2012-11-05";
+    for (line, headers, body) in [
+        ("POST / HTTP/1.1", form, body),
+        ("GET /?Action=ListQueues&Version=2012-11-05 HTTP/1.1", "", ""),
+    ] {
+        let mut stream =
+            TcpStream::connect(("127.0.0.1", server.port())).await.expect("it listens");
+        let length = body.len();
+        let request = format!(
+            "{line}\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.expect("text");
+        assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+        assert!(response.contains("<Code>UnsupportedProtocol</Code>"), "{response}");
+        assert!(response.contains("use a newer client, such as AWS CLI 2.16"), "{response}");
+    }
+    assert_eq!(sqs.call_count(""), 0);
 }

@@ -3,7 +3,7 @@
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 
 use crate::bench::{
-    Bench, Check, Observed, bodies, check, entry_with, handle, long, outcome, pause,
+    Bench, Check, Observed, bodies, check, code, entry_with, handle, long, outcome, pause,
     redrive_policy, system,
 };
 
@@ -52,6 +52,42 @@ pub(crate) fn checks() -> Vec<Check> {
                 queue.send_batch(vec![plain, late]).await
             },
         ),
+        check(
+            "a batch is refused as a whole if a message lacks an id",
+            "group InvalidParameterValue, deduplication InvalidParameterValue, then nothing",
+            |b| async move {
+                let queue = b.fifo(&[]).await?;
+                let whole = |id, body: &str| {
+                    entry_with(id, body, |entry| {
+                        entry.message_group_id("g").message_deduplication_id(id)
+                    })
+                };
+                let mut seen = Vec::new();
+                let groupless = entry_with("1", "y", |entry| entry.message_deduplication_id("y"));
+                let idless = entry_with("1", "z", |entry| entry.message_group_id("g"));
+                for (what, entry) in [("group", groupless), ("deduplication", idless)] {
+                    let sent = queue.send_batch(vec![whole("0", what), entry]).await;
+                    seen.push(format!("{what} {}", sent.unwrap_or_else(|code| code)));
+                }
+                Ok(format!("{}, then {}", seen.join(", "), bodies(&queue.receive().await?)))
+            },
+        ),
+        check("switches are read in any case", "true true", |b| async move {
+            let name = format!("{}.fifo", Bench::name());
+            let switches = [("FifoQueue", "True"), ("ContentBasedDeduplication", "TRUE")];
+            let queue = b.queue_named(name, &switches).await?;
+            let fifo = queue.attribute(QueueAttributeName::FifoQueue).await?;
+            let content = queue.attribute(QueueAttributeName::ContentBasedDeduplication).await?;
+            Ok(format!("{fifo} {content}"))
+        }),
+        check("a purge forgets deduplication ids", "x", |b| async move {
+            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+            let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
+            send().await?;
+            b.client.purge_queue().queue_url(&queue.url).send().await.map_err(code)?;
+            send().await?;
+            Ok(bodies(&queue.receive().await?))
+        }),
         check("a group comes in order, in one batch", "1,2,3,4,5", |b| async move {
             let queue = b.fifo(&[]).await?;
             for body in ["1", "2", "3", "4", "5"] {
@@ -94,8 +130,8 @@ pub(crate) fn checks() -> Vec<Check> {
             },
         ),
         check(
-            "a group waits for every message that is in flight",
-            "nothing, then 1,2",
+            "a group comes up to its first message that is in flight",
+            "1, then nothing",
             released_head,
         ),
         check(
@@ -152,6 +188,18 @@ pub(crate) fn checks() -> Vec<Check> {
             "the numbers of a group have 20 digits and rise",
             "20 digits, the same when received, rising",
             numbers,
+        ),
+        check(
+            "an expired handle does not change the visibility of a FIFO message",
+            "InvalidParameterValue, x",
+            |b| async move {
+                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+                queue.send_to_group("g", "x").await?;
+                let message = queue.next().await?;
+                pause(1_500).await;
+                let change = outcome(queue.change_visibility(handle(&message), 60).await);
+                Ok(format!("{change}, {}", bodies(&queue.receive().await?)))
+            },
         ),
         check(
             "an expired handle does not delete a FIFO message",

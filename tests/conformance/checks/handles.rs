@@ -61,17 +61,24 @@ pub(crate) fn checks() -> Vec<Check> {
                 Ok(outcome(queue.change_visibility(handle(&message), 5).await))
             },
         ),
-        check(
-            "the visibility of a message that is not in flight cannot be changed",
-            "AWS.SimpleQueueService.MessageNotInflight",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                queue.send("x").await?;
-                let message = queue.next().await?;
-                queue.change_visibility(handle(&message), 0).await?;
-                Ok(outcome(queue.change_visibility(handle(&message), 5).await))
-            },
-        ),
+        check("a handle whose time is over changes no visibility", "ok, x", |b| async move {
+            let queue = b.queue(&[("VisibilityTimeout", "1")]).await?;
+            queue.send("x").await?;
+            let message = queue.next().await?;
+            pause(1_500).await;
+            let change = outcome(queue.change_visibility(handle(&message), 60).await);
+            Ok(format!("{change}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("an older handle changes no visibility", "ok, x", |b| async move {
+            let queue = b.queue(&[("VisibilityTimeout", "1")]).await?;
+            queue.send("x").await?;
+            let old = queue.next().await?;
+            pause(1_500).await;
+            queue.next().await?;
+            let change = outcome(queue.change_visibility(handle(&old), 60).await);
+            pause(1_500).await;
+            Ok(format!("{change}, {}", bodies(&queue.receive().await?)))
+        }),
         check(
             "a visibility timeout is 0 to 43200 seconds",
             "-1: InvalidParameterValue, 43201: InvalidParameterValue, 0: ok",

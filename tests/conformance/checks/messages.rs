@@ -41,6 +41,28 @@ pub(crate) fn checks() -> Vec<Check> {
         ),
         check("nothing that was not asked for is answered", "0 system, 0 own", not_asked),
         check("own attributes can be asked for by prefix and by name", "a.1,a.2,b", by_prefix),
+        check(
+            "own attributes can be asked for all at once, in three ways",
+            "a,b a,b a,b",
+            |b| async move {
+                let queue = b.queue(&[("VisibilityTimeout", "0")]).await?;
+                let attributes =
+                    ["a", "b"].map(|name| (name.to_owned(), text("String", "x"))).into();
+                queue.send_with("x", |m| m.set_message_attributes(Some(attributes))).await?;
+                let mut seen = Vec::new();
+                for filter in ["All", "*", ".*"] {
+                    let wanted = Some(vec![filter.to_owned()]);
+                    let found =
+                        queue.receive_with(|r| r.set_message_attribute_names(wanted)).await?;
+                    let message = found.into_iter().next().ok_or("silence")?;
+                    let attributes = message.message_attributes.unwrap_or_default();
+                    let mut names: Vec<String> = attributes.into_keys().collect();
+                    names.sort();
+                    seen.push(names.join(","));
+                }
+                Ok(seen.join(" "))
+            },
+        ),
         check("a trace header travels as a system attribute", "Root=1-5-a", trace_attribute),
         check(
             "a trace header of one entry of a batch belongs to that entry",

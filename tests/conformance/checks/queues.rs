@@ -56,6 +56,17 @@ pub(crate) fn checks() -> Vec<Check> {
             counts,
         ),
         check("queues are listed by prefix", "2 of 2, then 1 and a token", listing),
+        check("an empty policy is none", "one, then none", |b| async move {
+            let queue = b.queue(&[]).await?;
+            let policy = r#"{"Version":"2012-10-17","Statement":[]}"#;
+            let mut seen = Vec::new();
+            for policy in [policy, ""] {
+                queue.set(QueueAttributeName::Policy, policy).await?;
+                let has = queue.attributes().await?.contains_key(&QueueAttributeName::Policy);
+                seen.push(if has { "one" } else { "none" });
+            }
+            Ok(seen.join(", then "))
+        }),
         check("a purge empties the queue", "0 visible, 0 delayed, 0 in flight", |b| async move {
             let queue = b.queue(&[]).await?;
             queue.send("x").await?;

@@ -28,9 +28,43 @@ pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> 
         identifier(id, "MessageDeduplicationId")?;
     }
     match &settings.fifo {
-        Some(fifo) => fifo_rules(draft, fifo.content_based_deduplication),
+        Some(_) => fifo_rules(draft, settings),
         None => standard_rules(draft),
     }
+}
+
+/// The ids that a message, or some message of a batch, does not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LackingIds {
+    pub(crate) group: bool,
+    pub(crate) deduplication: bool,
+}
+
+impl LackingIds {
+    /// Of messages, by their group and their deduplication id.
+    pub(crate) fn of<'a>(
+        messages: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>,
+    ) -> Self {
+        messages.fold(Self::default(), |lacking, (group, deduplication)| Self {
+            group: lacking.group || group.is_none(),
+            deduplication: lacking.deduplication || deduplication.is_none(),
+        })
+    }
+}
+
+/// The ids that a FIFO queue needs.
+pub(crate) fn ids(lacking: LackingIds, settings: &Settings) -> Result<(), SqsError> {
+    let Some(fifo) = &settings.fifo else { return Ok(()) };
+    if lacking.group {
+        return Err(SqsError::missing("MessageGroupId"));
+    }
+    if lacking.deduplication && !fifo.content_based_deduplication {
+        return Err(SqsError::invalid(
+            "The queue should either have ContentBasedDeduplication enabled or \
+             MessageDeduplicationId provided explicitly",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether a batch with these ids and so many bytes is accepted as a whole.
@@ -238,21 +272,14 @@ fn standard_rules(draft: &Draft) -> Result<(), SqsError> {
     }
 }
 
-fn fifo_rules(draft: &Draft, content_based: bool) -> Result<(), SqsError> {
-    if draft.group.is_none() {
-        return Err(SqsError::missing("MessageGroupId"));
-    }
+fn fifo_rules(draft: &Draft, settings: &Settings) -> Result<(), SqsError> {
+    let of_draft = std::iter::once((draft.group.as_deref(), draft.deduplication.as_deref()));
+    ids(LackingIds::of(of_draft), settings)?;
     // Zero is accepted and means nothing: the queue's own delay applies.
-    if let Some(delay) = draft.delay_secs.filter(|delay| *delay != 0) {
-        return Err(SqsError::invalid_value(delay, "DelaySeconds", WRONG_TYPE));
+    match draft.delay_secs.filter(|delay| *delay != 0) {
+        Some(delay) => Err(SqsError::invalid_value(delay, "DelaySeconds", WRONG_TYPE)),
+        None => Ok(()),
     }
-    if draft.deduplication.is_none() && !content_based {
-        return Err(SqsError::invalid(
-            "The queue should either have ContentBasedDeduplication enabled or \
-             MessageDeduplicationId provided explicitly",
-        ));
-    }
-    Ok(())
 }
 
 const WRONG_TYPE: &str = "The request include parameter that is not valid for this queue type.";

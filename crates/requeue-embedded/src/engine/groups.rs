@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 /// The place of a message in its queue: later messages have higher keys.
 pub(crate) type Key = u64;
 
-/// The groups of one queue. A group is *ready* when its first message is visible and none of its
-/// messages is in flight.
+/// The groups of one queue. A group is *ready* when its first message is visible. Its messages up to
+/// the first one that is not visible can be received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     by_id: HashMap<String, Group>,
@@ -18,7 +18,6 @@ pub(crate) struct Groups {
 struct Group {
     /// All messages, in order, and whether each could be received if it were alone.
     messages: std::collections::BTreeMap<Key, bool>,
-    in_flight: BTreeSet<Key>,
     ready_as: Option<Key>,
 }
 
@@ -26,8 +25,8 @@ struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Visible,
-    Delayed,
-    InFlight,
+    /// It is in flight or delayed.
+    Hidden,
     Gone,
 }
 
@@ -38,16 +37,10 @@ impl Groups {
         match turn {
             Turn::Gone => group.messages.remove(&key),
             Turn::Visible => group.messages.insert(key, true),
-            Turn::Delayed | Turn::InFlight => group.messages.insert(key, false),
+            Turn::Hidden => group.messages.insert(key, false),
         };
-        if turn == Turn::InFlight {
-            group.in_flight.insert(key);
-        } else {
-            group.in_flight.remove(&key);
-        }
         let first = group.messages.first_key_value();
-        let ready = first.filter(|(_, visible)| **visible && group.in_flight.is_empty());
-        let ready = ready.map(|(key, _)| *key);
+        let ready = first.filter(|(_, visible)| **visible).map(|(key, _)| *key);
         if ready != group.ready_as {
             if let Some(old) = group.ready_as {
                 self.ready.remove(&(old, id.to_owned()));

@@ -49,11 +49,11 @@ impl Index {
             }
             State::Delayed { until } => {
                 self.delayed.insert((until, key));
-                Turn::Delayed
+                Turn::Hidden
             }
             State::InFlight { until, .. } => {
                 self.in_flight.insert((until, key));
-                Turn::InFlight
+                Turn::Hidden
             }
         };
         self.note(key, message, turn);

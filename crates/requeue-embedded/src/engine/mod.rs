@@ -2,7 +2,7 @@
 //! clock, waits for nothing, and knows no protocol.
 
 mod arrivals;
-mod check;
+pub(crate) mod check;
 mod deduplication;
 pub(crate) mod digest;
 pub(crate) mod error;
@@ -98,7 +98,8 @@ impl Engine {
         tags: BTreeMap<String, String>,
         now: SystemTime,
     ) -> Result<(), SqsError> {
-        let fifo = attributes.get("FifoQueue").is_some_and(|value| value == "true");
+        let fifo =
+            attributes.get("FifoQueue").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         queue_name(name, fifo)?;
         let defaults = if fifo { Settings::fifo() } else { Settings::standard() };
         let settings = defaults.with(attributes)?;

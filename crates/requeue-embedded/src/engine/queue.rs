@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use super::arrivals::Arrivals;
-use super::check;
+use super::check::{self, LackingIds};
 use super::deduplication::Memory;
 use super::error::{ErrorCode, SqsError};
 use super::groups::Key;
@@ -35,6 +35,8 @@ pub(crate) struct QueueState {
     purged: Option<SystemTime>,
     pub(crate) arrivals: Arrivals,
 }
+
+const EXPIRED: &str = "The receipt handle has expired.";
 
 /// The work of a receive: so many messages, hidden for so long.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,12 @@ impl QueueState {
     /// When the next message becomes visible by itself.
     pub(crate) fn next_due(&self) -> Option<SystemTime> {
         self.index.next_due()
+    }
+
+    /// Whether a batch is accepted in which an entry lacks these ids.
+    pub(crate) fn check_batch(&self, lacking: LackingIds) -> Result<(), SqsError> {
+        // As seen on AWS, whose code for a batch differs from that for one message.
+        check::ids(lacking, &self.settings).map_err(|error| SqsError::invalid(error.message))
     }
 
     /// Accepts a message, or recalls the one that it repeats.
@@ -211,11 +219,7 @@ impl QueueState {
         let latest = message.receipt == receipt.number;
         let in_flight = matches!(message.state, State::InFlight { .. });
         if self.settings.fifo.is_some() && !(latest && in_flight) {
-            return Err(SqsError::invalid_value(
-                handle,
-                "ReceiptHandle",
-                "The receipt handle has expired.",
-            ));
+            return Err(SqsError::invalid_value(handle, "ReceiptHandle", EXPIRED));
         }
         // With an older handle the request succeeds and deletes nothing. Source: reference,
         // `DeleteMessage`.
@@ -234,25 +238,17 @@ impl QueueState {
     ) -> Result<(), SqsError> {
         let secs = check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
         let receipt = self.receipt(handle)?;
-        let state = self
-            .messages
-            .get(&receipt.key)
-            .filter(|message| message.receipt == receipt.number)
-            .map(|message| message.state);
-        let received = match state {
-            Some(State::InFlight { received, .. }) => received,
-            Some(State::Visible { .. } | State::Delayed { .. }) => {
-                return Err(SqsError::new(
-                    ErrorCode::MessageNotInflight,
-                    "The specified message isn't in flight.",
-                ));
-            }
-            None => {
-                return Err(SqsError::invalid_value(
-                    handle,
-                    "ReceiptHandle",
-                    "Message does not exist or is not available for visibility timeout change.",
-                ));
+        let Some(message) = self.messages.get(&receipt.key) else {
+            return Err(SqsError::invalid_value(
+                handle,
+                "ReceiptHandle",
+                "Message does not exist or is not available for visibility timeout change.",
+            ));
+        };
+        let received = match message.state {
+            State::InFlight { received, .. } if message.receipt == receipt.number => received,
+            State::InFlight { .. } | State::Visible { .. } | State::Delayed { .. } => {
+                return self.change_nothing(handle);
             }
         };
         let until = now + Duration::from_secs(secs);
@@ -267,7 +263,16 @@ impl QueueState {
         Ok(())
     }
 
-    /// Removes all messages.
+    /// The result for a handle whose visibility timeout has ended. AWS was seen to accept it on a
+    /// standard queue, and to change nothing.
+    fn change_nothing(&self, handle: &str) -> Result<(), SqsError> {
+        match &self.settings.fifo {
+            None => Ok(()),
+            Some(_) => Err(SqsError::invalid_value(handle, "ReceiptHandle", EXPIRED)),
+        }
+    }
+
+    /// Removes all messages. AWS was seen to forget their deduplication ids too.
     pub(crate) fn purge(&mut self, now: SystemTime) -> Result<(), SqsError> {
         if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
             return Err(SqsError::new(
@@ -279,6 +284,7 @@ impl QueueState {
             ));
         }
         self.purged = Some(now);
+        self.memory = Memory::default();
         let all: Vec<Key> = self.messages.keys().copied().collect();
         for key in all {
             self.remove(key);

@@ -127,8 +127,12 @@ impl Settings {
             | "FifoThroughputLimit" => {
                 self.set_fifo(name, value)?;
             }
+            // An empty value removes a policy or a key.
+            name if PASSIVE.contains(&name) && value.is_empty() => {
+                self.passive.remove(name);
+            }
             name if PASSIVE.contains(&name) => {
-                self.passive.insert(name.to_owned(), value.to_owned());
+                self.passive.insert(name.to_owned(), switch(value).to_owned());
             }
             _ => return Err(unknown(name)),
         }
@@ -139,7 +143,7 @@ impl Settings {
         let Some(fifo) = &mut self.fifo else {
             return Err(unknown(name));
         };
-        match (name, value) {
+        match (name, switch(value)) {
             ("FifoQueue", "true") => {}
             ("ContentBasedDeduplication", "true") => fifo.content_based_deduplication = true,
             ("ContentBasedDeduplication", "false") => fifo.content_based_deduplication = false,
@@ -222,6 +226,11 @@ fn redrive_allow(value: &str) -> Result<RedriveAllow, SqsError> {
         ));
     }
     Ok(policy)
+}
+
+/// The spelling of a switch. AWS was seen to take `True`, which Python programs write.
+fn switch(value: &str) -> &str {
+    ["true", "false"].into_iter().find(|word| value.eq_ignore_ascii_case(word)).unwrap_or(value)
 }
 
 fn number(name: &str, value: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {

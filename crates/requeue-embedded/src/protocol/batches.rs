@@ -6,6 +6,7 @@ use super::shapes::{
 };
 use super::{Context, queue_name};
 use crate::engine::Engine;
+use crate::engine::check::LackingIds;
 use crate::engine::error::SqsError;
 use crate::engine::message::Draft;
 use crate::fault::EntryOutcome;
@@ -22,6 +23,9 @@ pub(super) fn send(
     let bytes = entries.iter().filter_map(|(_, draft)| draft.as_ref().ok()).map(Draft::size).sum();
     let ids = entries.iter().map(|(id, _)| id.as_str());
     Engine::check_batch("SendMessageBatchRequestEntry", ids, bytes)?;
+    let drafts = entries.iter().filter_map(|(_, draft)| draft.as_ref().ok());
+    let ids = drafts.map(|draft| (draft.group.as_deref(), draft.deduplication.as_deref()));
+    engine.queue(&name, context.now)?.check_batch(LackingIds::of(ids))?;
     Ok(each(context, entries, |id, draft| {
         let draft = draft?;
         let digests = Digests::of(&draft, context);

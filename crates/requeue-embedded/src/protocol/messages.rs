@@ -210,7 +210,8 @@ impl<'a> Wanted<'a> {
 
     fn wants(&self, name: &str) -> bool {
         self.attributes.iter().any(|wanted| match wanted.as_str() {
-            "All" | ".*" => true,
+            // AWS was seen to take an asterisk alone, too.
+            "All" | "*" | ".*" => true,
             wanted => match wanted.strip_suffix(".*") {
                 Some(prefix) => name.starts_with(prefix),
                 None => wanted == name,
