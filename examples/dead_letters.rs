@@ -61,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_ticket_says_why_the_message_was_given_up() {
         let mut orders = World::with(refuse, "orders", |settings| {
-            settings.dead_letter = DeadLetterMode::Annotate;
+            settings.dead_letter = Some(DeadLetterMode::Annotate);
         });
         let id = orders.send_text("{}").await;
         orders.run_until_empty().await;

@@ -48,9 +48,10 @@ pub struct Settings {
     pub strategy: Strategy,
     /// How Lambda treats copies. Default: [`RecursiveLoop::Terminate`].
     pub recursive_loop: RecursiveLoop,
-    /// How a message that is given up reaches the dead-letter queue. Default:
-    /// [`DeadLetterMode::Redrive`].
-    pub dead_letter: DeadLetterMode,
+    /// How a message that is given up reaches the dead-letter queue. Default: `None`, which leaves it
+    /// to the host. A Lambda function then has [`DeadLetterMode::Redrive`], because its role may not
+    /// send. A [`Worker`](crate::Worker) has [`DeadLetterMode::OF_WORKERS`].
+    pub dead_letter: Option<DeadLetterMode>,
     /// Whether failed messages are tried again at all. Default: [`Mode::Requeue`].
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
@@ -120,7 +121,7 @@ impl Default for Settings {
             limits: Limits::default(),
             strategy: Strategy::Copy,
             recursive_loop: RecursiveLoop::Terminate,
-            dead_letter: DeadLetterMode::Redrive,
+            dead_letter: None,
             mode: Mode::Requeue,
             wrap: Wrap::WhenNeeded,
             trusted_senders: None,
@@ -297,6 +298,10 @@ pub enum DeadLetterMode {
 }
 
 impl DeadLetterMode {
+    /// The mode of a worker whose settings name none: it sends copies anyway, and dead letters then
+    /// say why.
+    pub const OF_WORKERS: Self = Self::Annotate;
+
     /// The word of the setting `REQUEUE_DEAD_LETTER`.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {

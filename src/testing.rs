@@ -152,7 +152,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         let mut settings = Settings {
             sampler: Sampler::seeded(0),
             recursive_loop: RecursiveLoop::Allow,
-            dead_letter: DeadLetterMode::Annotate,
+            dead_letter: Some(DeadLetterMode::Annotate),
             ..Settings::default()
         };
         set(&mut settings);

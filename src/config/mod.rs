@@ -49,7 +49,7 @@ impl Settings {
     /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that the body carries the retry state. With `never`, such a message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. A value that cannot be read makes the message non-retryable. | `on`, `off` | `on` |
     /// | `REQUEUE_TRUSTED_SENDERS` | Requeue believes the retry fields in a body from these senders alone, by SQS's `SenderId`. The list has to name the principal of this process, as `own` or by its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: Requeue believes every sender |
-    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` |
+    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
     /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode, the variable stops the start. | URL of an SQS queue | none: needed by `direct` |
     /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures: it sends nothing, pauses nothing, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_TABLE` | A DynamoDB table by which all execution environments keep a rate limit together, and share a pause and a circuit. In the dead-letter mode `direct`, it also counts the attempts of messages that wait by their visibility timeout. The policy's `once` needs a table. The variable needs the library's feature `fleet`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps limit, pause and circuit alone |
@@ -181,13 +181,13 @@ impl Variables {
         Some(trusted)
     }
 
-    fn dead_letter(&mut self) -> DeadLetterMode {
+    fn dead_letter(&mut self) -> Option<DeadLetterMode> {
         const URL: &str = "DEAD_LETTER_QUEUE_URL";
         let mode = self.one_of("DEAD_LETTER", &DEAD_LETTER);
         let url = self.get(URL);
         match (mode, url) {
             (Some(None), Some(url)) => match url.trim().parse::<QueueUrl>() {
-                Ok(url) => return DeadLetterMode::Direct(url),
+                Ok(url) => return Some(DeadLetterMode::Direct(url)),
                 Err(error) => self.problem(URL, format_args!("is `{url}`: {error}")),
             },
             (Some(None), None) => {
@@ -205,10 +205,10 @@ impl Variables {
                     format_args!("has no effect: {PREFIX}DEAD_LETTER is not `direct`"),
                 );
             }
-            (Some(Some(mode)), None) => return mode,
+            (Some(mode), None) => return mode,
             (None, None) => {}
         }
-        DeadLetterMode::default()
+        None
     }
 
     fn coordination(&mut self) -> Option<Coordination> {

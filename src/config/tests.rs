@@ -26,18 +26,18 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
                   https://sqs.eu-west-1.amazonaws.com/123456789012/orders";
     let padded = format!(" {URL}\n");
     for (mode, url, expected) in [
-        ("", "", Ok(DeadLetterMode::Redrive)),
+        ("", "", Ok(None)),
         ("", URL, Err(no_effect)),
         ("", "orders-dlq", Err(no_effect)),
-        ("redrive", "", Ok(DeadLetterMode::Redrive)),
+        ("redrive", "", Ok(Some(DeadLetterMode::Redrive))),
         ("redrive", URL, Err(no_effect)),
         ("redrive", "orders-dlq", Err(no_effect)),
-        ("annotate", "", Ok(DeadLetterMode::Annotate)),
+        ("annotate", "", Ok(Some(DeadLetterMode::Annotate))),
         ("annotate", URL, Err(no_effect)),
         ("annotate", "orders-dlq", Err(no_effect)),
         ("direct", "", Err(missing)),
-        ("direct", URL, Ok(direct())),
-        ("direct", &padded, Ok(direct())),
+        ("direct", URL, Ok(Some(direct()))),
+        ("direct", &padded, Ok(Some(direct()))),
         ("direct", "orders-dlq", Err(no_url)),
         // What the mode should have been is not known, so nothing is said about the URL.
         ("Direct", "", Err(unknown)),
@@ -108,7 +108,7 @@ fn every_variable_reaches_its_place() {
     );
     assert_eq!(
         (settings.dead_letter, settings.recursive_loop),
-        (DeadLetterMode::Annotate, RecursiveLoop::Allow)
+        (Some(DeadLetterMode::Annotate), RecursiveLoop::Allow)
     );
 }
 

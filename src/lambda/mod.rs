@@ -22,7 +22,7 @@ use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::{NO_STORE, RecursiveLoop, Settings};
+use crate::settings::{Mode, NO_STORE, RecursiveLoop, Settings};
 
 mod event;
 mod fields;
@@ -152,6 +152,7 @@ where
         return Err(InvalidConfig::of(NO_STORE).into());
     }
     warn_of_loop_detection(&settings);
+    warn_of_missing_reasons(&settings);
     let spare = (workers() < 2).then(Spare::new).transpose()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
@@ -205,6 +206,17 @@ fn warn_of_loop_detection(settings: &Settings) {
             "Lambda takes copies for a runaway loop and stops a message after about 16 of them, so after 10 copies it waits by its \
              visibility timeout and gets only maxReceiveCount receives: set the function's property RecursiveLoop and \
              REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
+        );
+    }
+}
+
+/// Without a setting the function sends nothing for which its role may lack the permission. Somebody
+/// who names the mode has chosen it.
+fn warn_of_missing_reasons(settings: &Settings) {
+    if settings.dead_letter.is_none() && settings.mode == Mode::Requeue {
+        tracing::warn!(
+            "dead letters will not say why: REQUEUE_DEAD_LETTER is not set, so SQS moves each message itself, after maxReceiveCount \
+             receives. Set it to annotate (on a FIFO queue direct), or to redrive to keep this"
         );
     }
 }

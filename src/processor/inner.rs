@@ -64,7 +64,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             ..
         } = settings;
         let (strategy, dead_letter) = match mode {
-            Mode::Requeue => (settings.strategy, dead_letter),
+            Mode::Requeue => (settings.strategy, dead_letter.unwrap_or_default()),
             // The mode `report` sends nothing.
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };

@@ -156,10 +156,10 @@ async fn check_dead_letters(
     worker: &WorkerSettings,
 ) -> Result<(), StartError> {
     let direct = match &settings.dead_letter {
-        DeadLetterMode::Direct(url) => {
+        Some(DeadLetterMode::Direct(url)) => {
             Some(url.arn(description.arn.partition(), description.arn.region()))
         }
-        DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
+        Some(DeadLetterMode::Redrive | DeadLetterMode::Annotate) | None => None,
     };
     let missing = match (&direct, &description.dead_letter_queue) {
         (Some(queue), _) | (None, Some(queue)) => {
@@ -181,7 +181,7 @@ async fn check_dead_letters(
     }
     // In the mode `report` the worker sends nothing on any queue.
     if description.arn.is_fifo()
-        && settings.dead_letter == DeadLetterMode::Annotate
+        && settings.dead_letter == Some(DeadLetterMode::Annotate)
         && settings.mode == Mode::Requeue
     {
         tracing::warn!(

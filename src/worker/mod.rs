@@ -18,7 +18,7 @@ use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
-use crate::settings::{Limits, Mode, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 
 mod settings;
 mod check;
@@ -143,7 +143,8 @@ where
         settings: Settings,
         worker: WorkerSettings,
     ) -> Result<Self, StartError> {
-        let settings = Settings { recursive_loop: RecursiveLoop::Allow, ..settings };
+        let dead_letter = settings.dead_letter.or(Some(DeadLetterMode::OF_WORKERS));
+        let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source);
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());

@@ -23,7 +23,8 @@ async fn with(name: &str, store: Told) -> (World, Arc<Told>) {
     let store = Arc::new(store);
     let shared = Arc::clone(&store) as Arc<dyn Store>;
     world.settings.coordination = Some(Coordination::by(shared));
-    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world.settings.dead_letter =
+        Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world.settings.policy.max_retries = 3;
     (world, store)
 }
@@ -215,8 +216,8 @@ async fn a_store_that_lost_its_items_lets_no_message_go() {
 async fn messages_that_sqs_moves_by_their_receives_are_not_counted() {
     type Change = fn(&mut World);
     let changes: [(&str, Change); 4] = [
-        ("redrive", |world| world.settings.dead_letter = DeadLetterMode::Redrive),
-        ("annotate", |world| world.settings.dead_letter = DeadLetterMode::Annotate),
+        ("redrive", |world| world.settings.dead_letter = Some(DeadLetterMode::Redrive)),
+        ("annotate", |world| world.settings.dead_letter = Some(DeadLetterMode::Annotate)),
         ("report", |world| world.settings.mode = Mode::Report),
         ("no store", |world| world.settings.coordination = None),
     ];

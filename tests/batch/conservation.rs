@@ -98,7 +98,8 @@ fn fifo() -> Scenario {
 
 fn direct(world: &mut World) {
     world.settings.policy.max_retries = 2;
-    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world.settings.dead_letter =
+        Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
 }
 
 /// What is given up finally or at the end of its retries goes to the dead-letter queue directly.

@@ -14,7 +14,7 @@ use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY_CHANGE, Worl
 
 fn world() -> World {
     let mut world = World::new();
-    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
     world
 }
 
@@ -45,7 +45,7 @@ async fn a_final_failure_is_handled_once_and_its_dead_letter_says_why() {
 #[tokio::test(start_paused = true)]
 async fn on_a_fifo_queue_nothing_is_annotated_since_a_copy_would_lose_its_place() {
     let mut world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
-    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
     world.send_as("{}", |message| message.message_group_id("a")).await;
     let processor = world.processor(Script::always(Failure::non_retryable("never")));
     let report = world.report(&processor, &world.receive().await).await;
@@ -129,7 +129,7 @@ async fn a_dead_letter_that_cannot_be_sent_is_tried_again_on_each_receive_withou
         for refused in [0, 1, 4, u64::MAX] {
             let what = format!("{mode:?}, {strategy:?}, {refused} sends are refused");
             let mut world = World::new();
-            world.settings.dead_letter = mode.clone();
+            world.settings.dead_letter = Some(mode.clone());
             world.settings.strategy = strategy;
             let id = world.send(r#"{"order":7}"#).await;
             world.faults_of(SEND, move |call| match call.of_operation {
@@ -254,7 +254,7 @@ async fn a_function_on_the_dead_letter_queue_works_on_its_messages_anew() {
     for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)] {
         let mut world = World::new();
         world.settings.policy.max_retries = 2;
-        world.settings.dead_letter = mode.clone();
+        world.settings.dead_letter = Some(mode.clone());
         let id = world.send("{}").await;
         world.run(&world.processor(Script::always(Failure::temporary("no")))).await;
         assert_eq!(world.dead().len(), 1);
@@ -279,7 +279,7 @@ async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_mes
     ] {
         let mut world = World::new();
         world.settings.policy.max_retries = 2;
-        world.settings.dead_letter = mode.clone();
+        world.settings.dead_letter = Some(mode.clone());
         world.send("text").await;
         let script = Script::always(Failure::temporary("no"));
         world.run(&world.processor(script.clone())).await;

@@ -12,7 +12,8 @@ use crate::world::{
 };
 
 fn direct(mut world: World) -> World {
-    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world.settings.dead_letter =
+        Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world
 }
 
@@ -241,7 +242,7 @@ async fn a_fifo_dead_letter_that_is_sent_twice_is_there_once() {
 #[tokio::test(start_paused = true)]
 async fn a_queue_is_not_its_own_dead_letter_queue() {
     let mut world = World::new();
-    world.settings.dead_letter = DeadLetterMode::Direct(world.queue.url().parse().unwrap());
+    world.settings.dead_letter = Some(DeadLetterMode::Direct(world.queue.url().parse().unwrap()));
     world.send("{}").await;
     let processor = world.processor(Script::always(Failure::non_retryable("never")));
     let report = world.report(&processor, &world.receive().await).await;
@@ -255,7 +256,7 @@ async fn a_queue_is_not_its_own_dead_letter_queue() {
     assert_eq!(world.dead().len(), 1, "as in the mode redrive");
 
     let mut world = fifo();
-    world.settings.dead_letter = DeadLetterMode::Direct(world.queue.url().parse().unwrap());
+    world.settings.dead_letter = Some(DeadLetterMode::Direct(world.queue.url().parse().unwrap()));
     for body in ["a1", "a2"] {
         world.send_as(body, |message| message.message_group_id("a")).await;
     }
@@ -339,7 +340,7 @@ async fn a_fifo_dead_letter_queue_serves_a_standard_queue_and_the_reverse() {
     for (name, dead) in [("orders", "all-dlq.fifo"), ("orders.fifo", "all-dlq")] {
         let mut world = World::with_queue(name, &[]);
         let dead = world.sqs.create_queue(dead, []).unwrap();
-        world.settings.dead_letter = DeadLetterMode::Direct(dead.url().parse().unwrap());
+        world.settings.dead_letter = Some(DeadLetterMode::Direct(dead.url().parse().unwrap()));
         let is_fifo = world.queue.is_fifo();
         for n in 0..2 {
             let group = (is_fifo || n == 1).then(|| "tenant".to_owned());

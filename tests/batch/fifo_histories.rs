@@ -59,7 +59,7 @@ async fn live(seed: u64) -> usize {
     let is_direct = dice.roll(0, 1) == 1;
     if is_direct {
         world.settings.dead_letter =
-            DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL"));
+            Some(DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL")));
     }
     let groups = dice.roll(1, 4);
     let mut sent: BTreeMap<String, u32> = BTreeMap::new();

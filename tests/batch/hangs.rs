@@ -54,11 +54,11 @@ fn world(dice: &Dice) -> World {
     world.settings.limits.reserve = millis(dice.roll(10, 10_000));
     world.settings.strategy =
         if dice.roll(0, 2) == 0 { Strategy::Visibility } else { Strategy::Copy };
-    world.settings.dead_letter = match dice.roll(0, 2) {
+    world.settings.dead_letter = Some(match dice.roll(0, 2) {
         0 => DeadLetterMode::Redrive,
         1 => DeadLetterMode::Annotate,
         _ => DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL")),
-    };
+    });
     if dice.roll(0, 1) == 1 {
         world.protect();
     }

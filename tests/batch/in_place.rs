@@ -226,7 +226,7 @@ async fn each_way_to_the_dead_letter_queue_is_open() {
     ] {
         let mut world = world();
         world.settings.policy.max_retries = 2;
-        world.settings.dead_letter = mode.clone();
+        world.settings.dead_letter = Some(mode.clone());
         world.send("{}").await;
         let script = Script::always(Failure::temporary("no"));
         world.run(&world.processor(script.clone())).await;

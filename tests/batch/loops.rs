@@ -78,7 +78,7 @@ async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
     for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate] {
         let mut world = World::new();
         world.settings.recursive_loop = RecursiveLoop::Terminate;
-        world.settings.dead_letter = mode.clone();
+        world.settings.dead_letter = Some(mode.clone());
         world.settings.policy.max_retries = 12;
         // Hops, postponements and retries all are copies; new messages come along all the time.
         for n in 0..40_u64 {
@@ -105,7 +105,7 @@ async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
 async fn annotated_copies_keep_the_row_short_too() {
     let mut world = World::new();
     world.settings.recursive_loop = RecursiveLoop::Terminate;
-    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
     for n in 0..120 {
         world
             .send_as(&numbered(n), |message| message.delay_seconds(i32::try_from(n * 5).unwrap()))

@@ -211,7 +211,7 @@ async fn a_limit_that_cannot_be_read_is_non_retryable_without_a_call() {
             [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url.clone())]
         {
             let mut world = World::new();
-            world.settings.dead_letter = mode.clone();
+            world.settings.dead_letter = Some(mode.clone());
             let id = send(&world, name, value).await;
             let script = Script::new(|_| Act::Done);
             world.run(&world.processor(script.clone())).await;

@@ -21,7 +21,7 @@ async fn every_failure_is_returned_to_sqs_and_nothing_is_sent() {
             for dead_letter in [DeadLetterMode::Redrive, DeadLetterMode::Annotate] {
                 let mut world = world(name);
                 world.settings.strategy = strategy;
-                world.settings.dead_letter = dead_letter;
+                world.settings.dead_letter = Some(dead_letter);
                 world.set_max_receive_count(3).await;
                 let mut ids = Vec::new();
                 for n in 0..6 {

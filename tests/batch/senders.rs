@@ -128,7 +128,7 @@ async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_
                 let what = format!("{mode:?}, {failure:?}, {body}");
                 let mut world = world();
                 world.settings.trusted_senders = Some(TrustedSenders::default());
-                world.settings.dead_letter = mode.clone();
+                world.settings.dead_letter = Some(mode.clone());
                 world.send(body).await;
                 let script = Script::always(failure.clone());
                 let processor = world.processor(script.clone());

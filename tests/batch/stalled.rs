@@ -142,7 +142,7 @@ async fn serve(stream: DuplexStream, case: Case, after: Duration, over_http2: bo
 fn world(timeout: Duration) -> World {
     let mut world = World::new();
     world.settings.limits.timeout = timeout;
-    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
     world
 }
 

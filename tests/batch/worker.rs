@@ -88,7 +88,7 @@ async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
     ] {
         let mut world = World::new();
         (world.settings.strategy, world.settings.mode) = (strategy, mode);
-        world.settings.dead_letter = DeadLetterMode::Redrive;
+        world.settings.dead_letter = Some(DeadLetterMode::Redrive);
         let is_copy = (strategy, mode) == (Strategy::Copy, Mode::Requeue);
         world.send(&if is_copy { no_room.clone() } else { numbered(0) }).await;
         world.send(&numbered(1)).await;
@@ -260,7 +260,7 @@ async fn lapse(
 ) -> Lapsed {
     world.settings.limits.timeout = secs(60);
     world.settings.strategy = strategy;
-    world.settings.dead_letter = dead_letter;
+    world.settings.dead_letter = Some(dead_letter);
     world.send_numbered(1).await;
     world.faults_of(VISIBILITY_CHANGE, |_| Fault::LoseRequest);
     let script = Script::new(move |seen| {
@@ -887,7 +887,7 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
             let mut worker = WorkerSettings::default();
             worker.without_dead_letter_queue = without;
             let mut settings = world.settings.clone();
-            settings.dead_letter = dead_letter.clone();
+            settings.dead_letter = Some(dead_letter.clone());
             let source = SqsQueue::new(&world.sqs.client());
             let started =
                 Worker::start(Script::new(|_| Act::Done), source, queue, settings, worker).await;
@@ -904,6 +904,27 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_letter_of_a_worker_says_why_unless_a_setting_says_otherwise() {
+    for (mode, reason) in [
+        (None, Some("non-retryable")),
+        (Some(DeadLetterMode::Annotate), Some("non-retryable")),
+        (Some(DeadLetterMode::Redrive), None),
+    ] {
+        let mut world = World::new();
+        world.settings.dead_letter = mode.clone();
+        world.send_numbered(1).await;
+        let script = Script::new(|_| Act::Fail(Failure::non_retryable("no")));
+        start(&world, script, draining()).await.run(pending()).await;
+        let reasons: Vec<_> = world
+            .dead()
+            .iter()
+            .map(|letter| requeue::DeadLetter::read(&letter.body).reason().map(str::to_owned))
+            .collect();
+        assert_eq!(reasons, [reason.map(str::to_owned)], "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_mode_for_dead_letters_that_does_nothing_on_a_fifo_queue_is_said_at_the_start() {
     let direct = || {
         DeadLetterMode::Direct(
@@ -911,11 +932,13 @@ async fn a_mode_for_dead_letters_that_does_nothing_on_a_fifo_queue_is_said_at_th
         )
     };
     for (name, dead_letter, mode, times) in [
-        ("orders.fifo", DeadLetterMode::Annotate, Mode::Requeue, 1),
-        ("orders.fifo", DeadLetterMode::Annotate, Mode::Report, 0),
-        ("orders.fifo", DeadLetterMode::Redrive, Mode::Requeue, 0),
-        ("orders", DeadLetterMode::Annotate, Mode::Requeue, 0),
-        ("orders", direct(), Mode::Requeue, 0),
+        ("orders.fifo", Some(DeadLetterMode::Annotate), Mode::Requeue, 1),
+        ("orders.fifo", None, Mode::Requeue, 1),
+        ("orders.fifo", Some(DeadLetterMode::Annotate), Mode::Report, 0),
+        ("orders.fifo", Some(DeadLetterMode::Redrive), Mode::Requeue, 0),
+        ("orders", Some(DeadLetterMode::Annotate), Mode::Requeue, 0),
+        ("orders", None, Mode::Requeue, 0),
+        ("orders", Some(direct()), Mode::Requeue, 0),
     ] {
         let mut world = World::with_queue(name, &[]);
         world.settings.dead_letter = dead_letter.clone();
@@ -1141,7 +1164,7 @@ async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_take
 async fn a_probe_does_not_wait_behind_messages_on_their_way_to_the_dead_letter_queue() {
     let mut world = World::new();
     world.protect();
-    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
     world.set_max_receive_count(5).await;
     let copies = 1_000;
     world.send_numbered(copies).await;
@@ -1178,7 +1201,7 @@ async fn a_worker_that_receives_nothing_for_a_pause_ends_at_once_all_the_same() 
     world.settings.policy.max_retries = 0;
     let dead_letters =
         "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap();
-    world.settings.dead_letter = DeadLetterMode::Direct(dead_letters);
+    world.settings.dead_letter = Some(DeadLetterMode::Direct(dead_letters));
     world.send_numbered(1).await;
     let begun = Instant::now();
     drain(&world, &Script::always(pause)).await;

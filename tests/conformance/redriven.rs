@@ -91,7 +91,7 @@ impl Story {
         let clock = Clock::starting_at(bench.clock.now() - BEHIND);
         let mut settings = Settings::default();
         settings.clock = Some(clock);
-        settings.dead_letter = mode;
+        settings.dead_letter = Some(mode);
         settings.policy.max_retries = 2;
         settings.policy.temporary.backoff = Backoff::Constant { base: Duration::ZERO };
         settings.policy.temporary.jitter = Jitter::None;

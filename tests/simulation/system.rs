@@ -275,7 +275,7 @@ impl World {
         settings.limits = plan.limits.clone();
         settings.strategy = plan.strategy;
         settings.recursive_loop = plan.recursive_loop;
-        settings.dead_letter = dead_letter;
+        settings.dead_letter = Some(dead_letter);
         settings.mode = plan.mode;
         settings.wrap = plan.wrap;
         settings.coordination =

@@ -106,7 +106,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut settings = Settings::default();
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
-    settings.dead_letter = DeadLetterMode::Annotate;
+    settings.dead_letter = Some(DeadLetterMode::Annotate);
     let url = TargetUrl::parse(endpoint::URL)?;
     // Each order is a scope, so the failures of one order hold back no other.
     let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);

@@ -153,7 +153,7 @@ async fn invoke(
         return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
     let clock = Clock::starting_at(received(&records)?);
-    let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
+    let embedded = Embedded::with(&records, settings.dead_letter.as_ref(), clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let deadline = Instant::now() + arguments.timeout;
     progress.step(handling(&records));
@@ -334,7 +334,11 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn with(records: &[Record], dead_letter: &DeadLetterMode, clock: Clock) -> Result<Self, Error> {
+    fn with(
+        records: &[Record],
+        dead_letter: Option<&DeadLetterMode>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
         let mut queues = BTreeSet::new();
         let mut ids = BTreeSet::new();
@@ -343,7 +347,7 @@ impl Embedded {
             if queues.insert(QueueArn::clone(queue)) {
                 sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
             }
-            if let DeadLetterMode::Direct(url) = dead_letter {
+            if let Some(DeadLetterMode::Direct(url)) = dead_letter {
                 let dead_letters = url.arn(queue.partition(), queue.region());
                 if queues.insert(dead_letters.clone()) {
                     sqs.create_queue(dead_letters.name(), [])?;

@@ -68,7 +68,7 @@ async fn head_is_moved(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let url = dead.url.parse().map_err(|_| format!("{} is no queue URL", dead.url))?;
     let mut settings = settings();
-    settings.dead_letter = DeadLetterMode::Direct(url);
+    settings.dead_letter = Some(DeadLetterMode::Direct(url));
     let function =
         Function::new(bench.fifo(&[]).await?, settings, |call| match call.body.as_str() {
             "a1" => Err(Failure::non_retryable("never")),

@@ -64,7 +64,7 @@ const SETTINGS: [(&str, &str, Shown); 32] = [
     ("NAMESPACE", "the function's name; empty elsewhere", Whole),
     ("MAX_ENVIRONMENTS", "1,000", Whole),
     ("RECURSIVE_LOOP", "Terminate", Whole),
-    ("DEAD_LETTER", "redrive", Whole),
+    ("DEAD_LETTER", "redrive in a Lambda function, annotate in a worker", Whole),
     ("DEAD_LETTER_QUEUE_URL", "none", Whole),
     ("TRUSTED_SENDERS", "none", Whole),
     ("PRODUCER_LIMITS", "on", Whole),
@@ -90,6 +90,8 @@ impl Host {
         let value = match (self, name) {
             (Self::Function(function), "REQUEUE_NAMESPACE" | "REQUEUE_SERVICE") => function,
             (Self::Function(_), "REQUEUE_METRICS") => "emf",
+            (Self::Function(_), "REQUEUE_DEAD_LETTER") => "redrive",
+            (Self::Worker, "REQUEUE_DEAD_LETTER") => "annotate",
             (Self::Worker, "REQUEUE_NAMESPACE") => "empty",
             (Self::Worker, "REQUEUE_SERVICE") => "requeue",
             (Self::Worker, "REQUEUE_METRICS") => "off",

@@ -115,7 +115,7 @@ impl<'a> OutageRun<'a> {
         settings.policy.once = None;
         settings.sampler = Sampler::seeded(arguments.seed);
         settings.recursive_loop = RecursiveLoop::Allow;
-        settings.dead_letter = DeadLetterMode::Annotate;
+        settings.dead_letter = Some(DeadLetterMode::Annotate);
         let service = DownstreamService::new(arguments, clock);
         let progress =
             RunProgress::begin(progress, name, arguments.messages).with_outage(arguments.outage);

@@ -222,7 +222,7 @@ fn settings(arguments: &Arguments, policy: RetryPolicy, sharing: Sharing) -> Set
     });
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
-    settings.dead_letter = DeadLetterMode::Annotate;
+    settings.dead_letter = Some(DeadLetterMode::Annotate);
     settings
 }
 

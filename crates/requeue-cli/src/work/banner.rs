@@ -44,11 +44,11 @@ impl Banner {
                 limits.timeout.as_secs_f64()
             ),
             dead_letter: match dead_letter {
-                DeadLetterMode::Direct(url) => {
+                Some(DeadLetterMode::Direct(url)) => {
                     // The region does not matter for the name.
                     format!("direct to {}", url.arn("aws", "us-east-1").name())
                 }
-                mode => format!("{mode:?}").to_lowercase(),
+                mode => mode.as_ref().unwrap_or(&DeadLetterMode::OF_WORKERS).as_str().to_owned(),
             },
             table: if coordination.is_some() { "the one of REQUEUE_TABLE" } else { "none" },
             mode: *mode,

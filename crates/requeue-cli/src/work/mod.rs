@@ -33,6 +33,7 @@ mod ending;
 mod line;
 mod log;
 mod screen;
+mod settings;
 mod trouble;
 mod trouble_log;
 mod verbose;
@@ -41,12 +42,13 @@ mod view;
 use banner::Banner;
 use line::seconds;
 use screen::Screen;
+use settings::SettingArguments;
 use view::View;
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
-                        REQUEUE_POLICY, REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the \
-                        others in docs/reference/settings.md. AWS_LAMBDA_LOG_FORMAT and \
+                        REQUEUE_POLICY, REQUEUE_HEADERS and the others in \
+                        docs/reference/settings.md. AWS_LAMBDA_LOG_FORMAT and \
                         AWS_LAMBDA_LOG_LEVEL set the log's format and level. AWS's environment \
                         leads to SQS: AWS_REGION, credentials, and for an emulator \
                         AWS_ENDPOINT_URL_SQS.\n\n\
@@ -75,6 +77,8 @@ pub(crate) struct Arguments {
     region: RegionArgument,
     #[command(flatten)]
     policy: PolicyArgument,
+    #[command(flatten)]
+    replaced: SettingArguments,
     /// The number of receivers. Each has a batch of its own, and receives again after the last
     /// message of it; all share `REQUEUE_CONCURRENCY`. If calls are slow and messages come one by
     /// one, more receivers keep the handlers busy. [default: one for each 10 handlers]
@@ -137,7 +141,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// All steps before the first receive.
 async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
-    let mut config = Config::load().await?;
+    let mut config = Config::load_from(arguments.replaced.variables()).await?;
+    let dead_letter = config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS).clone();
     arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url, config.target_rules.clone())?,
@@ -165,7 +170,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let target_text = target.to_string();
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
-    let (dead_letter, mode) = (config.settings.dead_letter.clone(), config.settings.mode);
+    let mode = config.settings.mode;
     view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
     let concurrency = u64::try_from(config.settings.limits.concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();

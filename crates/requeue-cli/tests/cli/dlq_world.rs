@@ -95,11 +95,11 @@ impl World {
         settings.policy.max_retries = 1;
         settings.policy.max_pause = None;
         settings.policy.circuit_breaker = None;
-        settings.dead_letter = match mode {
+        settings.dead_letter = Some(match mode {
             "annotate" => DeadLetterMode::Annotate,
             "direct" => DeadLetterMode::Direct(dead_letters.url().parse().unwrap()),
             _ => DeadLetterMode::Redrive,
-        };
+        });
         let mut ids = Vec::new();
         for (at, body) in bodies.iter().enumerate() {
             ids.push(send(&sqs, &queue, body, at).await);
@@ -307,7 +307,8 @@ impl World {
     /// A function on the queue that gives everything up at once, for as long as this is awaited.
     pub(crate) async fn give_up_for_ever(&self) {
         let mut settings = Settings::default();
-        settings.dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
+        settings.dead_letter =
+            Some(DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap()));
         settings.recursive_loop = RecursiveLoop::Allow;
         let refuse = async |_: Message| Err(Failure::non_retryable("never"));
         let processor = BatchProcessor::new(refuse, SqsQueue::new(&self.sqs.client()), settings);

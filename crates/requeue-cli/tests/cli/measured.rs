@@ -60,7 +60,7 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
     settings.sampler = Sampler::always(0.5);
     settings.strategy = strategy;
     settings.recursive_loop = RecursiveLoop::Allow;
-    settings.dead_letter = dead_letter;
+    settings.dead_letter = Some(dead_letter);
     let processor = BatchProcessor::new(handler, SqsQueue::new(&sqs.client()), settings);
     let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 1);
     let (started, mut last_call, mut receives) = (Instant::now(), 0, 0);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::{Clock, DeadLetter};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::shop::Shop;
@@ -24,6 +24,49 @@ async fn it_drains_a_queue_and_ends() {
         "{said}"
     );
     assert!(said.contains("received=25 completed=25") && !said.contains("\"n\""), "{said}");
+}
+
+/// The copies of given-up messages wait for ten seconds, so they are still in the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
+    let annotated = vec!["non-retryable", "retries-exhausted", "retries-exhausted"];
+    let once = r#"{"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off"}"#;
+    let redrive = ("REQUEUE_DEAD_LETTER", "redrive");
+    let own = ["--dead-letter", "annotate", "--concurrency", "7", "--timeout", "9s"];
+    for (name, arguments, setting, reasons, settings) in [
+        ("bare", &[][..], None, &annotated, ("10, timeout 20 s", "annotate")),
+        ("set", &[], Some(redrive), &vec![], ("10, timeout 20 s", "redrive")),
+        ("said", &own, Some(redrive), &annotated, ("7, timeout 9 s", "annotate")),
+    ] {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let server = sqs.serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), name).await;
+        let answers = ["invalid", "unavailable", "quota"];
+        let bodies = answers.iter().enumerate();
+        shop.send(bodies.map(|(n, of)| format!(r#"{{"n":{n},"answer":"{of}"}}"#)).collect()).await;
+        let json = [("REQUEUE_POLICY", once), ("AWS_LAMBDA_LOG_FORMAT", "json")];
+        let environment: Vec<_> = json.into_iter().chain(setting).collect();
+        let worker = shop.worker(arguments, &environment);
+        shop.called(3).await;
+        worker.signal("-TERM");
+        let (status, said) = worker.ended().await;
+        let queue = format!("arn:aws:sqs:us-east-1:000000000000:{name}").parse().unwrap();
+        let letters = sqs.messages(&queue).unwrap();
+        let letters = letters.iter().map(|letter| DeadLetter::read(&letter.body));
+        let mut found: Vec<_> =
+            letters.filter_map(|letter| letter.reason().map(str::to_owned)).collect();
+        found.sort_unstable();
+        assert_eq!(
+            (status, found.iter().map(String::as_str).collect()),
+            (Some(0), reasons.clone()),
+            "{name}: {said}"
+        );
+        let (limits, mode) = settings;
+        assert!(
+            said.contains(&format!(r#""concurrency":"{limits}","deadLetter":"{mode}""#)),
+            "{said}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -80,7 +80,13 @@ impl Config {
     ///
     /// All problems in one message, those of fetching among them.
     pub async fn load() -> Result<Self, InvalidConfig> {
-        let reader = Reader::new(Variables::from_env());
+        Self::load_from(Variables::from_env()).await
+    }
+
+    /// As [`load`](Self::load), with variables of which a program has replaced some by its options.
+    #[doc(hidden)]
+    pub async fn load_from(variables: Variables) -> Result<Self, InvalidConfig> {
+        let reader = Reader::new(variables);
         let reader = Reader { host: Host::from_env(), ..reader };
         reader.with_secrets().await.into_config()
     }

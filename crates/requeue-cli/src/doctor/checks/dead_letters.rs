@@ -55,10 +55,10 @@ pub(super) const CHECKS: &[Check] = &[
         look: annotate_receives,
     },
     Check {
-        id: "annotate-fifo",
-        why: "In a FIFO queue an annotated copy would lose its place. So the mode annotate works \
-              as redrive there, and a dead letter has no reason.",
-        look: annotate_fifo,
+        id: "dead-letter-reasons",
+        why: "If SQS moves the message itself, its dead letter does not say why. In a FIFO queue an \
+              annotated copy would lose its place, so the mode annotate works as redrive there.",
+        look: reasons,
     },
     Check {
         id: "redrive-with-rate-limit",
@@ -100,7 +100,7 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
         [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
     let goes_elsewhere = context
         .config()
-        .is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
+        .is_ok_and(|config| matches!(config.dead_letter, Some(DeadLetterMode::Direct(_))));
     Ok(if goes_elsewhere {
         let found = "the queue has no redrive policy for messages that the function cannot send to \
                      its dead-letter queue";
@@ -263,21 +263,42 @@ fn annotate_receives(context: &Context<'_>) -> Checked {
     })
 }
 
-fn annotate_fifo(context: &Context<'_>) -> Checked {
-    let path = context.path()?;
-    if !path.source.arn.is_fifo() {
+fn reasons(context: &Context<'_>) -> Checked {
+    let (path, config) = (context.path()?, context.config()?);
+    if config.mode != Mode::Requeue {
         return Err(Skip::NotApplicable);
     }
-    if !is_annotating(context)? {
-        return Ok(Diagnosis::ok("the mode is not annotate"));
-    }
+    let is_fifo = path.source.arn.is_fifo();
+    let found = match &config.dead_letter {
+        Some(DeadLetterMode::Annotate) if is_fifo => {
+            "REQUEUE_DEAD_LETTER is annotate, and the queue is FIFO"
+        }
+        None => "REQUEUE_DEAD_LETTER is not set, so it is redrive, and no dead letter says why",
+        // Somebody has chosen it.
+        Some(DeadLetterMode::Redrive) => {
+            return Ok(Diagnosis::ok("REQUEUE_DEAD_LETTER is redrive: no dead letter says why"));
+        }
+        Some(mode) => {
+            let found =
+                format!("REQUEUE_DEAD_LETTER is {}: each dead letter says why", mode.as_str());
+            return Ok(Diagnosis::ok(found));
+        }
+    };
     let url =
         path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
-    let remedies = [format!(
-        "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
-        remedy::variable("DEAD_LETTER", "direct")
-    )];
-    Ok(Diagnosis::warning("REQUEUE_DEAD_LETTER is annotate, and the queue is FIFO", remedies))
+    let remedy = if is_fifo {
+        format!(
+            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
+            remedy::variable("DEAD_LETTER", "direct")
+        )
+    } else {
+        format!(
+            "{}, with sqs:SendMessage on {}",
+            remedy::variable("DEAD_LETTER", "annotate"),
+            path.source.arn.name()
+        )
+    };
+    Ok(Diagnosis::warning(found, [remedy]))
 }
 
 fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
@@ -289,7 +310,7 @@ fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
         return Err(Skip::NotApplicable);
     }
     Ok(match &config.dead_letter {
-        DeadLetterMode::Redrive => Diagnosis::warning(
+        Some(DeadLetterMode::Redrive) | None => Diagnosis::warning(
             "REQUEUE_DEAD_LETTER is redrive, and the policy has a rateLimit: while messages wait \
              in line, a message that is given up may be called again and again",
             [remedy::variable("DEAD_LETTER", "annotate")],
@@ -300,7 +321,7 @@ fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
 
 fn is_annotating(context: &Context<'_>) -> Result<bool, Skip> {
     let config = context.config()?;
-    Ok(config.dead_letter == DeadLetterMode::Annotate && config.mode == Mode::Requeue)
+    Ok(config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue)
 }
 
 fn direct_queue(context: &Context<'_>) -> Checked {

@@ -115,7 +115,8 @@ fn settings(context: &Context<'_>) -> Checked {
 /// for each`
 fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
-    let (strategy, dead_letter) = (config.strategy.as_str(), config.dead_letter.as_str());
+    let (strategy, dead_letter) = (config.strategy, config.dead_letter.clone().unwrap_or_default());
+    let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
     Ok(format!(
         "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at \
          once, {} for each",

@@ -57,7 +57,8 @@ fn queue_permissions(context: &Context<'_>) -> Checked {
 fn sends(context: &Context<'_>) -> Result<bool, Skip> {
     let is_standard = !context.source()?.arn.is_fifo();
     let needs_none = context.config().is_ok_and(|config| {
-        config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate
+        config.strategy == Strategy::Visibility
+            && config.dead_letter != Some(DeadLetterMode::Annotate)
     });
     Ok(is_standard && !needs_none)
 }

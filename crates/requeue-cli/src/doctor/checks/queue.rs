@@ -338,7 +338,7 @@ fn exact_attempts(context: &Context<'_>) -> Checked {
     let redrive = context.queue()?.redrive.as_ref();
     let redrive = redrive.filter(|_| has_table && arn.is_fifo()).ok_or(Skip::NotApplicable)?;
     let count = redrive.max_receive_count;
-    let is_direct = matches!(config.dead_letter, DeadLetterMode::Direct(_));
+    let is_direct = matches!(config.dead_letter, Some(DeadLetterMode::Direct(_)));
     let mut remedies = Vec::new();
     if !is_direct {
         remedies.push(format!(

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use requeue::aws::SdkConfig;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{CallError, QueueArn};
-use requeue::{QueueConfig, Variables};
+use requeue::{DeadLetterMode, QueueConfig, Variables};
 use requeue_lambda::Config;
 
 use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
@@ -294,6 +294,7 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
     if let Some(policy) = policy {
         config.settings.policy = policy.clone();
     }
+    config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
     FunctionSettings::Valid(Box::new(Valid {
         config: config.settings,
         lacks_policy: policy.is_none() && parse::lacks_policy(&problems),

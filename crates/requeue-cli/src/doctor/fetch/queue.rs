@@ -2,6 +2,7 @@
 
 use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
 use aws_sdk_sqs::types::QueueAttributeName;
+use requeue::DeadLetterMode;
 use requeue::queue::QueueArn;
 
 use super::super::calls::{iam, lambda};
@@ -26,7 +27,7 @@ impl Clients {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
         let direct = match settings {
             FunctionSettings::Valid(valid) => {
-                let queue = valid.config.dead_letter.queue();
+                let queue = valid.config.dead_letter.as_ref().and_then(DeadLetterMode::queue);
                 queue.map(|url| url.arn(source.arn.partition(), &self.region))
             }
             FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
@@ -76,7 +77,7 @@ impl Clients {
             Some(key) => Some(self.key(key, &arn.to_string()).await),
             None => None,
         };
-        // A queue's ARN has its partition; a URL has none.
+        // A queue's ARN has its partition; the URL of an emulator has none.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
         Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }

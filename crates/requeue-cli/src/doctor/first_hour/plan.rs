@@ -70,7 +70,7 @@ impl Plan {
                 source.arn.name()
             )));
         }
-        let is_direct = config.dead_letter.queue().is_some();
+        let is_direct = matches!(config.dead_letter, Some(DeadLetterMode::Direct(_)));
         let dead_letters = if is_direct { &path.direct } else { &path.dead_letters };
         let known = |queue: &Option<Reached>| {
             let queue = queue.as_ref()?;
@@ -79,7 +79,8 @@ impl Plan {
         let (dead_letters, is_redriven) = known(dead_letters).ok_or_else(|| {
             refused(&format!("the dead-letter queue of {} is not known", source.arn.name()))
         })?;
-        let is_annotated = config.dead_letter == DeadLetterMode::Annotate && !source.arn.is_fifo();
+        let is_annotated =
+            config.dead_letter == Some(DeadLetterMode::Annotate) && !source.arn.is_fifo();
         let by_sqs = source.known().and_then(|queue| {
             let redrive = queue.redrive.as_ref()?;
             Some(queue.visibility * redrive.max_receive_count)
@@ -90,7 +91,7 @@ impl Plan {
             target,
             source: source.arn.clone(),
             dead_letters,
-            mode: config.dead_letter.as_str(),
+            mode: config.dead_letter.clone().unwrap_or_default().as_str(),
             moved_after: by_sqs.filter(|_| !is_annotated && !is_direct),
             is_redriven,
         })

@@ -125,7 +125,7 @@ fn the_dead_letter_is_expected_as_the_mode_sends_it() {
         (DeadLetterMode::Redrive, "in dead after about 31 min 40 s, without a reason"),
     ] {
         let mut deployment = deployment();
-        valid(&mut deployment).config.dead_letter = mode;
+        valid(&mut deployment).config.dead_letter = Some(mode);
         let plan = Plan::of(&deployment, &variables("REQUEUE_METRICS", "on")).expect("a plan");
         assert_eq!(plan.arrival(), expected);
         assert_eq!(plan.function, "orders");

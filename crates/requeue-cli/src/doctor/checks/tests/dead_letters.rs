@@ -78,27 +78,39 @@ pub(super) const ROWS: &[Row] = &[
     (
         "annotate-receives",
         |d| {
-            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
             d.receives(11);
         },
         None,
     ),
-    ("annotate-fifo", |d| d.fifo(), Some(Warning)),
+    ("dead-letter-reasons", |_| {}, Some(Fine)),
+    ("dead-letter-reasons", |d| d.direct(14 * DAY), Some(Fine)),
+    ("dead-letter-reasons", |d| d.valid().config.dead_letter = None, Some(Warning)),
     (
-        "annotate-fifo",
-        |d| {
-            d.fifo();
-            d.valid().config.dead_letter = DeadLetterMode::Redrive;
-        },
+        "dead-letter-reasons",
+        |d| d.valid().config.dead_letter = Some(DeadLetterMode::Redrive),
         Some(Fine),
     ),
-    ("redrive-with-rate-limit", |d| d.valid().config.dead_letter = DeadLetterMode::Redrive, None),
+    ("dead-letter-reasons", |d| d.fifo(), Some(Warning)),
+    (
+        "dead-letter-reasons",
+        |d| {
+            d.valid().config.dead_letter = None;
+            d.valid().config.mode = Mode::Report;
+        },
+        None,
+    ),
+    (
+        "redrive-with-rate-limit",
+        |d| d.valid().config.dead_letter = Some(DeadLetterMode::Redrive),
+        None,
+    ),
     ("redrive-with-rate-limit", |d| limited(d, 49), Some(Fine)),
     (
         "redrive-with-rate-limit",
         |d| {
             limited(d, 49);
-            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
         },
         Some(Warning),
     ),
@@ -106,7 +118,7 @@ pub(super) const ROWS: &[Row] = &[
         "redrive-with-rate-limit",
         |d| {
             limited(d, 49);
-            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
             d.valid().config.mode = Mode::Report;
         },
         None,
@@ -116,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             limited(d, 49);
             d.fifo();
-            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
         },
         None,
     ),

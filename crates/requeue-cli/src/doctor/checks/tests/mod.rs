@@ -89,7 +89,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 /// The template's deployment, with its defaults.
 pub(in super::super) fn good() -> Deployment {
     let mut config = requeue::Settings::default();
-    config.dead_letter = DeadLetterMode::Annotate;
+    config.dead_letter = Some(DeadLetterMode::Annotate);
     config.recursive_loop = RecursiveLoop::Allow;
     config.limits.timeout = secs(10);
     config.metrics = Some(Metrics::of("orders"));
@@ -260,7 +260,7 @@ impl Parts for Deployment {
 
     fn direct(&mut self, retention: u64) {
         let url = arn("given-up").url().parse().unwrap();
-        self.valid().config.dead_letter = DeadLetterMode::Direct(url);
+        self.valid().config.dead_letter = Some(DeadLetterMode::Direct(url));
         let queue = Ok(Some(queue(retention)));
         self.path().direct = Some(Reached {
             arn: arn("given-up"),

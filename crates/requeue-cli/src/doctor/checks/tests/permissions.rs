@@ -43,7 +43,7 @@ fn hidden_alias(d: &mut Deployment, access: Access) {
 /// Retries wait in their place, and the role may not send.
 fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
     d.valid().config.strategy = Strategy::Visibility;
-    d.valid().config.dead_letter = dead_letter;
+    d.valid().config.dead_letter = Some(dead_letter);
     d.decides(SENDING, AccessDecision::NotAllowed);
 }
 
