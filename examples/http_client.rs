@@ -103,7 +103,19 @@ mod tests {
             (NonRetryable, "status 422: card_declined")
         );
 
+        // The bank may still work on the order.
         let broken = charged("").await.unwrap_err();
-        assert_eq!(broken.class(), Temporary);
+        assert_eq!((broken.class(), broken.is_in_doubt()), (Temporary, true));
+    }
+
+    #[tokio::test]
+    async fn without_a_connection_the_bank_got_nothing() {
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", nobody.local_addr().unwrap());
+        drop(nobody);
+        let order = Order { id: "o-1".to_owned(), cents: 500 };
+        let charge = Charge { client: Client::new(), url };
+        let refused = charge.handle(Message::builder(order).build()).await.unwrap_err();
+        assert_eq!((refused.class(), refused.is_in_doubt()), (Temporary, false));
     }
 }

@@ -126,6 +126,7 @@ pub struct Failure {
     postponed: bool,
     /// A response says that the service works, and this message has to wait.
     is_service_up: bool,
+    is_in_doubt: bool,
     evidence: Evidence,
     reason: Reason,
 }
@@ -193,6 +194,7 @@ impl Failure {
             is_delay_ruled: false,
             postponed: false,
             is_service_up: false,
+            is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
             evidence,
             reason,
         }
@@ -220,6 +222,36 @@ impl Failure {
     /// Whether a rule of the user's own set the delay.
     pub(crate) fn is_delay_ruled(&self) -> bool {
         self.is_delay_ruled
+    }
+
+    /// Notes that the downstream service may still work on the request, as after a timeout. With
+    /// [`once`](crate::policy::RetryPolicy::once), Requeue then keeps the event until the lease of
+    /// this attempt ends. Without it, this changes nothing.
+    ///
+    /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
+    /// [`Failure::from_grpc`] is in doubt where its error says so, and so is the failure of a
+    /// handler that panicked or ran out of time. Say it for a timeout whose class you choose:
+    ///
+    /// ```
+    /// use requeue::Failure;
+    ///
+    /// let failure = Failure::temporary("the bank did not respond").in_doubt();
+    /// assert!(failure.is_in_doubt());
+    /// ```
+    #[must_use]
+    pub fn in_doubt(self) -> Self {
+        Self { is_in_doubt: true, ..self }
+    }
+
+    /// Whether the downstream service may still work on the request.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
+    /// Notes doubt where there is some.
+    pub(crate) fn doubted(self, is_in_doubt: bool) -> Self {
+        if is_in_doubt { self.in_doubt() } else { self }
     }
 
     /// The class.

@@ -22,6 +22,9 @@ use crate::failure::{Evidence, Failure};
 /// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
 /// ```
 ///
+/// If you choose the class of a timeout with one of the other methods, and the policy has
+/// [`once`](crate::policy::RetryPolicy::once), add [`Failure::in_doubt`].
+///
 /// Only [`Result`] implements the trait, so later versions can add methods to it.
 pub trait ResultExt<T, E>: Sized + sealed::Sealed {
     /// The downstream service limits the rate: [`Failure::rate_limit`].
@@ -70,7 +73,8 @@ impl<T, E> ResultExt<T, E> for Result<T, E> {
             match failure.evidence() {
                 Evidence::Unrecognised => {
                     let reason = format_args!("unrecognised: {}", type_name::<E>());
-                    Failure::new(failure.class(), Evidence::Unrecognised, reason)
+                    let named = Failure::new(failure.class(), Evidence::Unrecognised, reason);
+                    named.doubted(failure.is_in_doubt())
                 }
                 Evidence::Handler
                 | Evidence::Rule

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::doubt;
 use super::rules::Facts;
 use crate::failure::{Evidence, Failure, FailureClass};
 
@@ -90,7 +91,8 @@ impl Failure {
             | FailureClass::NonRetryable => *class,
         };
         let built_in = || Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
-        Facts::code(name).by_rules().unwrap_or_else(built_in).told(status.retry_delay)
+        let failure = Facts::code(name).by_rules().unwrap_or_else(built_in);
+        failure.told(status.retry_delay).doubted(doubt::of_grpc(status.code))
     }
 }
 

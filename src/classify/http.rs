@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::response::Response;
 use super::rules::Facts;
 use super::status::{class_of, told};
-use super::{aws, code, retry_after};
+use super::{aws, code, doubt, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// The reasons that providers write into an error body, in any of its fields. The first row that
@@ -138,7 +138,8 @@ impl Failure {
         let ruled = Facts::response(response, codes, details.own_code.as_deref()).by_rules();
         let failure = ruled
             .unwrap_or_else(|| built_in(response, &details, told.is_some()))
-            .by_status(response.status);
+            .by_status(response.status)
+            .doubted(doubt::of_status(response.status) || details.are_in_doubt());
         let told = told.or(details.retry_delay);
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
@@ -260,6 +261,11 @@ impl Details {
 
     fn says(&self, reason: &str) -> bool {
         self.words.iter().any(|word| word == reason)
+    }
+
+    /// Whether a code says that the service may still work on the request.
+    fn are_in_doubt(&self) -> bool {
+        self.own_code.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
     }
 
     fn pause(&self) -> Option<Duration> {

@@ -25,6 +25,7 @@ use rules::Facts;
 mod grpc;
 mod http;
 mod rules;
+mod doubt;
 mod text;
 mod code;
 mod retry_after;
@@ -68,9 +69,10 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
-        Facts::error(error, None).by_rules().or_else(|| recognised(error)).unwrap_or_else(|| {
-            Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error")
-        })
+        let failure = Facts::error(error, None).by_rules().or_else(|| recognised(error));
+        let unrecognised =
+            || Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error");
+        failure.unwrap_or_else(unrecognised).doubted(doubt::of_error(error))
     }
 
     /// Classifies an error of the AWS SDK for Rust, of any service, by its code. Throttling is a
@@ -88,9 +90,11 @@ impl Failure {
     #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
         let ruled = Facts::error(error, error.code()).by_rules();
+        let is_in_doubt = error.code().map_or_else(|| doubt::of_error(error), doubt::of_code);
         ruled
             .or_else(|| error.code().and_then(aws::by_code))
             .unwrap_or_else(|| Self::classified(error))
+            .doubted(is_in_doubt)
     }
 
     /// Adds the delay that the service named, unless the failure has one already or is

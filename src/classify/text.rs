@@ -221,8 +221,13 @@ impl Words {
         ends.any(|rest| rest.starts_with(' '))
     }
 
-    /// The first number that is a status by the words around it.
     fn status(&self) -> Option<Failure> {
+        let status = self.status_number()?;
+        Some(Failure::new(class_of(status), Evidence::Text, format_args!("status {status}")))
+    }
+
+    /// The first number that is a status by the words around it.
+    pub(super) fn status_number(&self) -> Option<u16> {
         let words: Vec<&str> = self.spaced.split_ascii_whitespace().collect();
         let after_its_name = words.iter().enumerate().find_map(|(at, word)| {
             // A version may stand between, as in "HTTP/1.1 503".
@@ -232,8 +237,7 @@ impl Words {
         });
         let with_its_phrase =
             || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
-        let status = after_its_name.or_else(with_its_phrase)?;
-        Some(Failure::new(class_of(status), Evidence::Text, format_args!("status {status}")))
+        after_its_name.or_else(with_its_phrase)
     }
 }
 

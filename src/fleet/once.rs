@@ -44,6 +44,15 @@ pub(crate) struct Lease {
     owner: u64,
     /// Whether the store gave it.
     is_confirmed: bool,
+    /// When others may acquire the event.
+    until: Instant,
+}
+
+impl Lease {
+    /// The time until others may acquire the event.
+    pub(crate) fn rest(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }
 
 /// The answer to an attempt that wants to handle an event.
@@ -92,12 +101,13 @@ impl Events {
         lease: Duration,
     ) -> Acquired {
         let key = self.fleet.key("once", queue, event);
+        let until = Instant::now() + lease + MARGIN;
         // A lease by a clock that is far off would end too early, or hold the event for too long.
         // An answer tells the time.
         if !self.fleet.knows_time()
             && let Err(error) = self.fleet.read(&key).await
         {
-            return self.unanswered(&error, key, owner);
+            return self.unanswered(&error, Lease { key, owner, is_confirmed: false, until });
         }
         let now = self.fleet.now();
         let (millis, end) = (epoch_millis(now), now + lease);
@@ -114,23 +124,22 @@ impl Events {
         }
         match answer {
             Ok(answer) if answer.is_changed => {
-                Acquired::Lease(Lease { key, owner, is_confirmed: true })
+                Acquired::Lease(Lease { key, owner, is_confirmed: true, until })
             }
             Ok(answer) if answer.before.get(DONE_UNTIL) > millis => Acquired::Done,
             Ok(answer) => {
                 let left = answer.before.get(LEASE_END).saturating_sub(millis);
                 Acquired::InProgress(Duration::from_millis(left) + MARGIN)
             }
-            Err(error) => self.unanswered(&error, key, owner),
+            Err(error) => self.unanswered(&error, Lease { key, owner, is_confirmed: false, until }),
         }
     }
 
-    fn unanswered(&self, error: &StoreError, key: Key, owner: u64) -> Acquired {
+    fn unanswered(&self, error: &StoreError, lease: Lease) -> Acquired {
         let throttled = match error {
             StoreError::Throttled => Some(self.throttled.fetch_add(1, Ordering::Relaxed) + 1),
             StoreError::Unavailable(_) => None,
         };
-        let lease = Lease { key, owner, is_confirmed: false };
         Acquired::Unanswered { lease, throttled }
     }
 

@@ -139,6 +139,29 @@ pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     Disposition::Defer { why: Deferral::InProgress, wait: Wait::from(wait, now) }
 }
 
+/// The retry of a message whose event stays taken for `rest`. In its place in the queue, an earlier
+/// receive would be spent on waiting for that. A copy waits without using a retry.
+pub(crate) fn after_lease(
+    disposition: Disposition,
+    strategy: Strategy,
+    rest: Duration,
+    now: SystemTime,
+) -> Disposition {
+    match disposition {
+        Disposition::Requeue { wait, hidden_if_unsent } => Disposition::Requeue {
+            wait: match strategy {
+                Strategy::Visibility if wait.total() < rest => Wait::from(rest, now),
+                Strategy::Visibility | Strategy::Copy => wait,
+            },
+            hidden_if_unsent: hidden_if_unsent.max(rest),
+        },
+        Disposition::Complete
+        | Disposition::Defer { .. }
+        | Disposition::Release(_)
+        | Disposition::DeadLetter(_) => disposition,
+    }
+}
+
 /// Defers a message whose sender is not known yet. It waits by its visibility timeout, and each
 /// wait uses up a receive.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {

@@ -19,6 +19,7 @@ use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
 use super::handled::{Call, Handled, Refused, Taken};
 use super::inner::Inner;
+use super::once::Ended;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
@@ -73,6 +74,10 @@ where
         let mut decision = self.decide(delivery, turn, handled);
         slot.note(reply, decision.at);
         let Taken { event, ticket, refused } = taken;
+        if let (Ended::Unknown, Some(lease)) = (ended, &event.lease) {
+            let Decision { disposition, at, .. } = &mut decision;
+            *disposition = policy::after_lease(*disposition, delivery.strategy, lease.rest(), *at);
+        }
         if let Some(events) = events {
             decision.once = self.conclude(events, event, ended, slot).await;
         }

@@ -13,13 +13,16 @@ use super::handled::Handled;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, OnceNotes, Strategy};
-use crate::failure::Evidence;
 use crate::fleet::{Acquired, Acquisition, Admitted, Events};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::pointer;
 use crate::policy::WhenUnavailable;
 use crate::queue::Queue;
+
+/// A service may work on an event for so long beyond the timeout of its handler. Servers and the
+/// gateways before them end a request after 30 to 60 s.
+const BEYOND: Duration = Duration::from_mins(1);
 
 /// The meaning of an attempt's end for its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ impl Handled {
     pub(super) fn end_of_event(&self) -> Ended {
         match self {
             Self::Done => Ended::Done,
-            Self::Failed(failure) if failure.evidence() == Evidence::TimeOut => Ended::Unknown,
+            Self::Failed(failure) if failure.is_in_doubt() => Ended::Unknown,
             Self::Interrupted | Self::Abandoned => Ended::Unknown,
             Self::Failed(_)
             | Self::Held(_)
@@ -74,8 +77,7 @@ where
         // The handler's time begins after the answer.
         let later = slot.wait(events.patience());
         let lease = later.limit.saturating_duration_since(Instant::now())
-            + self.deadlines.grace
-            + events.patience() * 2;
+            + (self.deadlines.grace + events.patience() * 2).max(BEYOND);
         let asked = events.acquire(&queue, name.as_bytes(), owner(delivery, turn), lease);
         let answer = tokio::select! {
             biased;

@@ -12,7 +12,7 @@ use crate::asked::Asked;
 use crate::counted::Counted;
 use crate::history::History;
 use crate::life::Life;
-use crate::once::Event;
+use crate::once::{Event, Work};
 use crate::probes::Probe;
 use crate::producer::Product;
 use crate::starved::Waiting;
@@ -143,8 +143,8 @@ pub struct Book {
     pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
     /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
-    /// How many calls run for each event that is handled once.
-    pub at_work: BTreeMap<Event, usize>,
+    /// The work on each event that is handled once.
+    pub at_work: BTreeMap<Event, Work>,
     /// The probes that run, by scope.
     pub probes: BTreeMap<usize, Vec<Probe>>,
     /// The messages that wait behind others in the dead-letter queue.

@@ -24,6 +24,8 @@ enum Act {
     Done,
     Fail(FailureClass, Option<Duration>),
     Postpone(Duration),
+    /// A timeout of its own: the service may work on.
+    Doubt,
     Panic,
     Hang,
 }
@@ -37,6 +39,7 @@ impl Act {
             Self::Fail(_, Some(Duration::ZERO))
             | Self::Fail(FailureClass::Quota, _)
             | Self::Postpone(_)
+            | Self::Doubt
             | Self::Panic
             | Self::Hang => None,
             Self::Fail(FailureClass::RateLimit, named) => Some((429, named)),
@@ -52,9 +55,14 @@ impl Act {
             Self::Fail(FailureClass::NonRetryable, _) => Ended::Final,
             Self::Fail(class, named) => Ended::Failed(class, named),
             Self::Postpone(delay) => Ended::Postponed(delay),
-            Self::Panic => Ended::Failed(FailureClass::Temporary, None),
+            Self::Doubt | Self::Panic => Ended::Failed(FailureClass::Temporary, None),
             Self::Hang => Ended::Cut,
         }
+    }
+
+    /// Whether what it began may go on.
+    fn goes_on(self) -> bool {
+        matches!(self, Self::Doubt | Self::Panic | Self::Hang)
     }
 }
 
@@ -86,13 +94,14 @@ fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
     let named = dice
         .happens(400)
         .then(|| secs(dice.pick(&[0, 1, dice.roll(1, 60), dice.roll(1, 2_000), 20_000])));
-    let act = match dice.roll(0, 11) {
+    let act = match dice.roll(0, 12) {
         0..=2 => Act::Fail(FailureClass::Temporary, named),
         3 | 4 => Act::Fail(FailureClass::RateLimit, named),
         5 | 6 => Act::Fail(FailureClass::Quota, named),
         7 => Act::Fail(FailureClass::NonRetryable, None),
         8 | 9 => Act::Postpone(secs(dice.pick(&[1, 60, 3_000]))),
         10 => Act::Panic,
+        11 => Act::Doubt,
         _ => Act::Hang,
     };
     (time, act, dice.happens(200))
@@ -116,6 +125,7 @@ impl Handler for Script {
             environment: self.environment,
             message,
             ended: Ended::Cut,
+            goes_on: true,
             words: None,
         };
         let Some((n, count)) =
@@ -130,12 +140,12 @@ impl Handler for Script {
         {
             // The head is there now, and decides also if the call is cut short while the body is
             // waited for.
-            call.ended = act.end();
+            (call.ended, call.goes_on) = (act.end(), act.goes_on());
             let delivered = stalled::deliver(status, named).await;
             call.words = delivered.as_ref().err().map(|failure| failure.reason().to_owned());
             return delivered;
         }
-        call.ended = act.end();
+        (call.ended, call.goes_on) = (act.end(), act.goes_on());
         match act {
             Act::Done => Ok(()),
             Act::Fail(class, named) => {
@@ -150,6 +160,11 @@ impl Handler for Script {
                 Err(named.into_iter().fold(failure, Failure::retry_after))
             }
             Act::Postpone(delay) => Err(Failure::postpone(delay)),
+            Act::Doubt => {
+                let (words, scrubbed) = words(&self.world, n, count);
+                call.words = Some(scrubbed);
+                Err(Failure::temporary(words).in_doubt())
+            }
             // Unlike `panic!`, prints nothing.
             Act::Panic => resume_unwind(Box::new("as scripted")),
             Act::Hang => std::future::pending().await,
@@ -163,6 +178,8 @@ struct Call {
     environment: usize,
     message: Message,
     ended: Ended,
+    /// Whether what it began may go on.
+    goes_on: bool,
     /// Those of its failure, as others are to see them.
     words: Option<String>,
 }
@@ -171,7 +188,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         let (has_words, words) = (self.words.is_some(), self.words.take());
         let mut book = self.world.book();
-        book.leaves(&self.world, self.environment, &self.message);
+        book.leaves(&self.world, self.environment, &self.message, self.goes_on);
         book.ends_probe(self.environment, &self.message);
         if let Some(n) = book.ended(self.environment, &self.message, self.ended, words) {
             book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);

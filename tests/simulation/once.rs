@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use requeue::policy::{Once, WhenUnavailable};
 use requeue::{Message, Mode};
 use requeue_testkit::dice::Dice;
+use tokio::time::Instant;
 
 use crate::book::{Book, Invocation};
 use crate::plan::secs;
@@ -17,6 +18,16 @@ pub const REST: Duration = Duration::from_secs(2);
 /// A corrected clock is off that of the store by up to this. Dates have whole seconds, and an answer
 /// that takes longer than the rest is none.
 pub const SKEW: Duration = Duration::from_millis(1_250);
+
+/// The work of a call that was cut short, panicked or is in doubt goes on for so long.
+const BEYOND: Duration = Duration::from_secs(40);
+
+/// The work on an event: how many calls run, and until when the work of others goes on.
+#[derive(Default)]
+pub struct Work {
+    calls: usize,
+    until: Option<Instant>,
+}
 
 /// An event: its queue, and the id of the first delivery.
 pub type Event = (usize, String);
@@ -39,9 +50,9 @@ impl Book {
         message: &Message,
     ) -> Result<(), String> {
         let Some(event) = event(world, environment, message) else { return Ok(()) };
-        let others = self.at_work.entry(event.clone()).or_default();
-        *others += 1;
-        let is_alone = *others == 1;
+        let work = self.at_work.entry(event.clone()).or_default();
+        work.calls += 1;
+        let is_alone = work.calls == 1 && work.until.is_none_or(|until| Instant::now() >= until);
         let faults = world.plan.store.unwrap_or_default();
         if faults > 0 && world.started.elapsed() <= world.plan.calm + REST {
             return Ok(());
@@ -67,11 +78,14 @@ impl Book {
         if may_be_dropped { uncalled.count() } else { 0 }
     }
 
-    /// It ends.
-    pub fn leaves(&mut self, world: &World, environment: usize, message: &Message) {
+    /// It ends. What it began may go on.
+    pub fn leaves(&mut self, world: &World, environment: usize, message: &Message, goes_on: bool) {
         let event = event(world, environment, message);
-        if let Some(at_work) = event.and_then(|event| self.at_work.get_mut(&event)) {
-            *at_work -= 1;
+        if let Some(work) = event.and_then(|event| self.at_work.get_mut(&event)) {
+            work.calls -= 1;
+            if goes_on {
+                work.until = Some(Instant::now() + BEYOND);
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ impl Seen {
 }
 
 /// What a scripted handler does.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Act {
     Done,
     Fail(Failure),

@@ -69,7 +69,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Any 2xx is a success as soon as its status arrives; the body is not awaited. Any other response
 /// becomes a [`Failure`], as [`Failure::from_response`] describes. Requeue reads the part of its
 /// body that arrives within 2 s after the head. Without a response (no connection, unknown host
-/// name, untrusted certificate, timeout), the failure is temporary.
+/// name, untrusted certificate, timeout), the failure is temporary. If the target may have got the
+/// request, it is [in doubt](Failure::is_in_doubt).
 ///
 /// # Sent twice
 ///
@@ -168,11 +169,18 @@ impl<C: Connector> HttpTarget<C> {
     /// Delivers one message. Dropping the future abandons the request, and closes its connection
     /// or, over HTTP/2, its stream.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
+        let mut is_in_doubt = false;
+        let delivered = self.send(&delivery, &mut is_in_doubt).await;
+        delivered.map_err(|failure| if is_in_doubt { failure.in_doubt() } else { failure })
+    }
+
+    /// Delivers one message. Notes whether the target may still work on a request that it got.
+    async fn send(&self, delivery: &Delivery<'_>, is_in_doubt: &mut bool) -> Result<(), Failure> {
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {
             // Assembled for each attempt, since a signature contains the time of signing.
-            let headers = request_headers::assemble(&self.settings, &delivery)?;
+            let headers = request_headers::assemble(&self.settings, delivery)?;
             let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
             let request = Unaddressed {
                 method: self.settings.method.clone(),
@@ -192,6 +200,7 @@ impl<C: Connector> HttpTarget<C> {
                 Err(lost) => lost,
             };
             self.pool.forget(&connection);
+            *is_in_doubt |= matches!(lost.repeat, Repeat::Never | Repeat::WithKey);
             let is_possible = match lost.repeat {
                 Repeat::Never => false,
                 Repeat::WithKey => has_key,

@@ -21,6 +21,7 @@ mod frozen;
 mod hangs;
 mod hostile;
 mod isolation;
+mod once;
 mod proxy;
 mod secrecy;
 mod secrets;

@@ -245,6 +245,7 @@ async fn answer(
     let mut response = match wish.as_str() {
         "rate-limit" => http::status(StatusCode::TOO_MANY_REQUESTS),
         "unavailable" => http::status(StatusCode::SERVICE_UNAVAILABLE),
+        "gateway-timeout" => http::status(StatusCode::GATEWAY_TIMEOUT),
         "quota" => Response::builder().status(403).body(reason("quotaExceeded")).unwrap(),
         "invalid" => http::status(StatusCode::BAD_REQUEST),
         "hostile" => Response::builder().status(400).body(reason(HOSTILE)).unwrap(),

@@ -260,6 +260,7 @@ async fn connecting_has_a_time_out_of_its_own() {
         (failed.class(), failed.evidence(), failed.reason()),
         (FailureClass::Temporary, Evidence::Typed, "connect timed out")
     );
+    assert!(!failed.is_in_doubt(), "nothing was handed over");
     let took = begun.elapsed();
     assert!(took >= CONNECT_TIMEOUT && took < CONNECT_TIMEOUT + Duration::from_millis(50));
 }

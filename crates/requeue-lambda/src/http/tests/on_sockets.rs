@@ -341,6 +341,8 @@ async fn an_answer_that_breaks_off_is_temporary() {
             (FailureClass::Temporary, Evidence::Typed, reason),
             "{answer}"
         );
+        let has_status = answer.starts_with("HTTP/1.1 503");
+        assert_eq!(failed.is_in_doubt(), !has_status, "{answer}: it may still work on it");
     }
 }
 
@@ -358,6 +360,7 @@ async fn a_reset_is_temporary() {
         .await;
         let failed = failure(&server.target()).await;
         assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
+        assert_eq!(failed.is_in_doubt(), answer.is_empty());
     }
 }
 
@@ -383,6 +386,7 @@ async fn no_connection_is_temporary_and_says_why() {
             (failed.class(), failed.evidence(), failed.reason()),
             (FailureClass::Temporary, Evidence::Typed, reason)
         );
+        assert!(!failed.is_in_doubt(), "nothing was handed over");
     }
 }
 
