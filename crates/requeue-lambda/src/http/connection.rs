@@ -22,6 +22,7 @@ use hyper::rt::{Executor, Read, Write};
 use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use requeue::{Clock, is_last_poll};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -47,6 +48,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The headers of a response.
 pub(super) const MAX_HEADERS: usize = 1_000;
+/// The bytes of a body that an HTTP/2 target may send before they are read: the least that HTTP/2
+/// allows, and enough for the beginning of a body.
+const STREAM_WINDOW: u32 = 65_535;
+/// The same for all bodies of a connection together.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -144,12 +150,14 @@ impl Connection {
         mut connector: C,
         address: &Address,
         clock: &Clock,
+        background: &Arc<Semaphore>,
     ) -> Result<Self, BoxError> {
         poll_fn(|context| connector.poll_ready(context)).await.map_err(Into::into)?;
         let io = connector.call(address.root()).await.map_err(Into::into)?;
         let connected = io.connected();
         if connected.is_negotiated_h2() {
-            return Ok(Self::Http2(Stream::new(Arc::new(over_http2(io, clock).await?), false)));
+            let connection = over_http2(io, clock, background).await?;
+            return Ok(Self::Http2(Stream::new(Arc::new(connection), false)));
         }
         let status = Arc::default();
         let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&status)));
@@ -158,7 +166,7 @@ impl Connection {
             .max_headers(MAX_HEADERS)
             .handshake(io);
         let (mut sender, connection) = handshake.await?;
-        let tasks = Tasks::default();
+        let tasks = Tasks::new(background);
         let guard = tasks.guard();
         tasks.execute(connection);
         sender.ready().await?;
@@ -181,11 +189,15 @@ impl Connection {
     }
 }
 
-async fn over_http2<T>(io: T, clock: &Clock) -> Result<Http2, hyper::Error>
+async fn over_http2<T>(
+    io: T,
+    clock: &Clock,
+    background: &Arc<Semaphore>,
+) -> Result<Http2, hyper::Error>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
-    let tasks = Tasks::default();
+    let tasks = Tasks::new(background);
     let guard = tasks.guard();
     let frames = Arc::default();
     let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&frames)));
@@ -194,6 +206,8 @@ where
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .initial_max_send_streams(1)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
         .handshake(io)
         .await?;
@@ -214,26 +228,36 @@ where
 }
 
 /// Runs the tasks of one connection, and aborts them if they have not ended some time after it was
-/// closed.
-#[derive(Clone, Default)]
-struct Tasks(CancellationToken);
+/// closed, or at once if too many others are ending.
+#[derive(Clone)]
+struct Tasks {
+    closed: CancellationToken,
+    background: Arc<Semaphore>,
+}
 
 impl Tasks {
+    fn new(background: &Arc<Semaphore>) -> Self {
+        Self { closed: CancellationToken::new(), background: Arc::clone(background) }
+    }
+
     /// Dropping this closes the connection.
     fn guard(&self) -> DropGuard {
-        self.0.clone().drop_guard()
+        self.closed.clone().drop_guard()
     }
 }
 
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
     fn execute(&self, task: F) {
-        let given_up = self.0.clone();
+        let Self { closed, background } = self.clone();
         tokio::spawn(async move {
             let late = async {
-                given_up.cancelled().await;
-                sleep(CLOSE_TIMEOUT).await;
+                closed.cancelled().await;
+                if let Ok(_permit) = background.try_acquire() {
+                    sleep(CLOSE_TIMEOUT).await;
+                }
             };
             tokio::select! {
+                biased;
                 _ = task => {}
                 () = late => {}
             }

@@ -61,6 +61,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The part of a response's body that Requeue reads. It is enough for all error descriptions of
 /// providers.
 const MAX_BODY_BYTES: usize = 16 * 1024;
+/// The interim responses to a request. Real ones have a few links to preload.
+const MAX_INTERIM_BYTES: usize = 16 * 1024;
 /// The longest wait for the body of a response whose status is known.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -176,6 +178,7 @@ impl<C: Connector> HttpTarget<C> {
 
     /// Delivers one message. Notes whether the target may still work on a request that it got.
     async fn send(&self, delivery: &Delivery<'_>, is_in_doubt: &mut bool) -> Result<(), Failure> {
+        let _underway = self.pool.underway();
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {

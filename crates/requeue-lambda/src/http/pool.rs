@@ -16,7 +16,7 @@ use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use requeue::Clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{BoxError, Connection, Http1, Http2, Stream, lock};
@@ -81,6 +81,9 @@ struct Inner<C> {
     unused: Mutex<Unused>,
     /// Signals that a connection or a stream was returned, or will not be soon.
     returned: Notify,
+    /// Permits for the rests of responses and connections that end, as many as there were requests
+    /// at once. A target that ends none of them would use up the descriptors of the process.
+    background: Arc<Semaphore>,
     /// The target requires HTTP/1.1.
     wants_http1: AtomicBool,
 }
@@ -92,6 +95,9 @@ struct Unused {
     http2: Vec<Arc<Http2>>,
     /// The number of connections that may soon be returned.
     returning: usize,
+    /// The number of requests that are under way, and the most that were.
+    underway: usize,
+    most_underway: usize,
     /// Whether a task closes unused connections.
     is_watched: bool,
 }
@@ -142,12 +148,24 @@ impl<C: Connector> Pool<C> {
             times,
             unused: Mutex::default(),
             returned: Notify::new(),
+            background: Arc::new(Semaphore::new(0)),
             wants_http1: AtomicBool::new(false),
         }))
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.0.address
+    }
+
+    /// Counts a request until the value is dropped.
+    pub(super) fn underway(&self) -> Underway<C> {
+        let mut unused = self.0.unused();
+        unused.underway += 1;
+        if unused.underway > unused.most_underway {
+            unused.most_underway = unused.underway;
+            self.0.background.add_permits(1);
+        }
+        Underway(self.clone())
     }
 
     /// An idle connection, one that is returned while a new one is opened, or the new one.
@@ -179,11 +197,11 @@ impl<C: Connector> Pool<C> {
 
     /// A new connection. No other request uses it before its first response.
     pub(super) async fn open(&self) -> Result<Connection, BoxError> {
-        let Inner { address, connectors, times, wants_http1, .. } = &*self.0;
+        let Inner { address, connectors, times, background, wants_http1, .. } = &*self.0;
         let http1 = connectors.http1.as_ref().filter(|_| wants_http1.load(Ordering::Relaxed));
         let connector = http1.unwrap_or(&connectors.best).clone();
         // Boxed, since it is large and rarely needed.
-        let opening = Box::pin(Connection::open(connector, address, &times.clock));
+        let opening = Box::pin(Connection::open(connector, address, &times.clock, background));
         timeout(times.connect, opening).await.map_err(|_| ConnectTimedOut)?
     }
 
@@ -195,7 +213,8 @@ impl<C: Connector> Pool<C> {
     }
 
     /// Returns a connection after a response. A short rest of the body is read in the background,
-    /// so that the connection can take the next request.
+    /// so that the connection can take the next request. If the rests of too many others are being
+    /// read, it is closed.
     pub(super) fn give_back(&self, connection: Connection, mut body: Option<Incoming>) {
         // The rest has usually arrived, and then needs no task.
         if body.as_mut().is_some_and(|body| read(body).now_or_never() == Some(true)) {
@@ -204,7 +223,7 @@ impl<C: Connector> Pool<C> {
         match connection {
             Connection::Http2(stream) => {
                 self.share(&stream.connection);
-                let Some(mut body) = body else {
+                let (Some(mut body), Some(permit)) = (body, self.permit()) else {
                     drop(stream);
                     return self.0.returned.notify_waiters();
                 };
@@ -213,7 +232,7 @@ impl<C: Connector> Pool<C> {
                 let pool = self.clone();
                 tokio::spawn(async move {
                     let _ = timeout(BODY_TIMEOUT, read(&mut body)).await;
-                    drop((body, stream));
+                    drop((body, stream, permit));
                     pool.0.returned.notify_waiters();
                 });
             }
@@ -221,6 +240,7 @@ impl<C: Connector> Pool<C> {
                 self.keep(connection);
             }
             Connection::Http1(connection) => {
+                let Some(permit) = self.permit() else { return };
                 self.0.unused().returning += 1;
                 let returning = Returning(self.clone());
                 tokio::spawn(async move {
@@ -235,9 +255,14 @@ impl<C: Connector> Pool<C> {
                     if let Some(connection) = connection {
                         pool.keep(connection);
                     }
+                    drop(permit);
                 });
             }
         }
+    }
+
+    fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.background).try_acquire_owned().ok()
     }
 
     /// Gives the connection to no further request. Its open requests continue.
@@ -282,6 +307,15 @@ impl<C: Connector> Pool<C> {
                 }
             }
         });
+    }
+}
+
+/// A request that is under way.
+pub(super) struct Underway<C: Connector>(Pool<C>);
+
+impl<C: Connector> Drop for Underway<C> {
+    fn drop(&mut self) {
+        self.0.0.unused().underway -= 1;
     }
 }
 

@@ -3,7 +3,8 @@
 
 use ::http::StatusCode;
 
-use super::watched::Watch;
+use super::MAX_INTERIM_BYTES;
+use super::watched::{Flooded, Watch};
 
 /// `HTTP/1.1 200`, and the byte that ends it.
 const LENGTH: usize = 13;
@@ -19,15 +20,21 @@ pub(super) struct StatusLine {
     length: usize,
     /// The line ends in a row in an interim response; two end it.
     ends: usize,
+    /// The bytes before the status, those of interim responses.
+    before: usize,
 }
 
 impl Watch for StatusLine {
-    fn read(&mut self, bytes: &[u8]) {
-        if !self.is_asked {
-            return;
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Flooded> {
+        if !self.is_asked || self.status().is_some() {
+            return Ok(());
         }
         self.has_begun |= !bytes.is_empty();
         for &byte in bytes {
+            self.before += 1;
+            if self.before > MAX_INTERIM_BYTES {
+                return Err(Flooded);
+            }
             // Empty lines may precede a response; hyper accepts them too.
             if self.length == 0 && matches!(byte, b'\r' | b'\n') {
                 continue;
@@ -40,7 +47,7 @@ impl Watch for StatusLine {
                 continue;
             }
             if !self.parse().is_some_and(|status| status.is_informational()) {
-                return;
+                return Ok(());
             }
             self.ends = match byte {
                 b'\n' => self.ends + 1,
@@ -51,6 +58,7 @@ impl Watch for StatusLine {
                 (self.length, self.ends) = (0, 0);
             }
         }
+        Ok(())
     }
 
     fn written(&mut self, bytes: &[u8]) {
@@ -108,13 +116,30 @@ mod tests {
         ] {
             for size in [1, 3, 64] {
                 let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
-                bytes.as_bytes().chunks(size).for_each(|chunk| line.read(chunk));
+                bytes.as_bytes().chunks(size).for_each(|chunk| line.read(chunk).expect("short"));
                 assert_eq!(
                     line.status().map(|status| status.as_u16()),
                     expected,
                     "{bytes:?} by {size}"
                 );
                 assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");
+            }
+        }
+    }
+    #[test]
+    fn interim_responses_end_after_so_many_bytes_however_they_come() {
+        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n";
+        let most = MAX_INTERIM_BYTES / interim.len();
+        for flood in [interim.repeat(most + 1), b"\r\n".repeat(MAX_INTERIM_BYTES)] {
+            for size in [1, 64, 100_000] {
+                let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
+                assert!(flood.chunks(size).any(|chunk| line.read(chunk).is_err()));
+                let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
+                let whole = [&interim.repeat(most - 1), &b"HTTP/1.1 200 OK\r\n"[..]].concat();
+                let body = vec![b'x'; 2 * MAX_INTERIM_BYTES];
+                let mut bytes = whole.chunks(size).chain(body.chunks(size));
+                assert!(bytes.all(|chunk| line.read(chunk).is_ok()));
+                assert_eq!(line.status(), Some(StatusCode::OK));
             }
         }
     }

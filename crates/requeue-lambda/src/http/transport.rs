@@ -10,6 +10,7 @@ use super::connection::TimedOut;
 use super::connector::ConnectTimedOut;
 use super::proxy::ProxyFailed;
 use super::rules::RefusedAddress;
+use super::watched::Flooded;
 
 /// A kind of hyper's errors, and its name in a reason.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
@@ -81,12 +82,14 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(http2) = error.downcast_ref::<h2::Error>() {
         return of_http2(http2);
     }
-    // These errors have only a text: the connector's, and those of TLS that come through h2.
+    // These errors have only a text: the connector's, and those of a stream that come through h2.
     let text = error.to_string();
     let is_about_us =
         || ABOUT_US.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string());
     if text == "dns error" {
         Some("host name not resolved".to_owned())
+    } else if text == Flooded.to_string() {
+        Some(text)
     } else {
         is_about_us().then(|| NOT_ACCEPTED.to_owned())
     }

@@ -1,9 +1,9 @@
-//! A stream with an observer of its bytes. Does not know their meaning.
+//! A stream with an observer of its bytes, which may end it. Does not know their meaning.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -11,9 +11,15 @@ use super::connection::lock;
 
 /// The observer.
 pub(super) trait Watch {
-    fn read(&mut self, bytes: &[u8]);
+    /// An error ends the connection.
+    fn read(&mut self, bytes: &[u8]) -> Result<(), Flooded>;
     fn written(&mut self, bytes: &[u8]);
 }
+
+/// The other side sends without end, and no response among it.
+#[derive(Debug, thiserror::Error)]
+#[error("target sent too much besides its response")]
+pub(super) struct Flooded;
 
 /// A stream and its observer.
 pub(super) struct Watched<T, W> {
@@ -34,9 +40,8 @@ impl<T: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<T, W> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        lock(&self.watch).read(&buffer.filled()[before..]);
-        read
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        Poll::Ready(lock(&self.watch).read(&buffer.filled()[before..]).map_err(io::Error::other))
     }
 }
 

@@ -27,7 +27,7 @@ const FATES: [(&str, &str, bool, &str); 16] = [
     ("a head that does not end", "temporary", false, "status 503"),
     ("headers that do not end", "temporary", false, "status 503"),
     ("a header of a megabyte", "temporary", false, "status 503"),
-    ("interim answers that do not end", "temporary", false, " time"),
+    ("interim answers that do not end", "temporary", false, "target sent too much"),
     ("no HTTP", "temporary", false, "head of the response too large or not HTTP"),
     ("one byte of the body at a time", "temporary", false, "status 503"),
     ("a body that does not end", "temporary", false, "status 503"),
@@ -178,14 +178,14 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
 
 /// The most memory that a process had at once, in KiB.
 #[cfg(target_os = "linux")]
-fn peak_memory(pid: u32) -> u64 {
+pub fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn peak_memory(_: u32) -> u64 {
+pub fn peak_memory(_: u32) -> u64 {
     0
 }
 

@@ -17,6 +17,8 @@ mod concurrent;
 mod crash;
 mod delivery;
 mod events;
+#[cfg(target_os = "linux")]
+mod floods;
 mod frozen;
 mod hangs;
 mod hostile;
