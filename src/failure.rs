@@ -272,7 +272,7 @@ impl Failure {
         self.postponed
     }
 
-    /// Whether a response with a status from 300 to 499 says that the service works, such as a 409
+    /// Whether a response with a status from 200 to 499 says that the service works, such as a 409
     /// with `Retry-After`.
     pub(crate) fn is_service_up(&self) -> bool {
         self.is_service_up
@@ -280,7 +280,12 @@ impl Failure {
 
     /// Notes the status of the response from which this failure was concluded.
     pub(crate) fn by_status(self, status: u16) -> Self {
-        Self { is_service_up: (300..500).contains(&status), ..self }
+        Self { is_service_up: (200..500).contains(&status), ..self }
+    }
+
+    /// Adds words to the reason.
+    pub(crate) fn noting(self, words: impl fmt::Display) -> Self {
+        Self { reason: Reason::new(format_args!("{}, {words}", self.reason.as_str())), ..self }
     }
 
     /// The evidence from which the class was concluded.

@@ -16,28 +16,49 @@ const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 
 /// The fields that name an error, the most specific first.
-const NAMES: [&str; 4] = ["code", "reason", "errorCode", "errorType"];
+const NAMES: [&str; 9] = [
+    "code",
+    "reason",
+    "errorCode",
+    "errorType",
+    "error_code",
+    "errorcode",
+    "error_type",
+    "ECODE",
+    "o:errorCode",
+];
 
-/// The first code in a JSON error body. `objects` are its errors, and `listed` are the errors that
-/// those list. A code that only repeats the status does not count.
-pub(super) fn of_errors<'a>(
-    status: u16,
-    objects: &(impl Iterator<Item = &'a Value> + Clone),
-    listed: impl Iterator<Item = &'a Value>,
-) -> Option<String> {
-    let member = |name: &str| objects.clone().find_map(|object| of_value(&object[name], status));
-    let in_lists = || {
-        let mut members = listed.flat_map(|entry| [&entry["code"], &entry["reason"]]);
-        members.find_map(|value| of_value(value, status))
+/// Words that any error may have.
+const EMPTY: [&str; 6] = ["error", "errors", "fail", "failed", "failure", "error.list"];
+
+/// The first code in a JSON error body, by the errors that it has. A code that only repeats the
+/// status does not count.
+pub(super) fn of_errors(status: u16, errors: &[&Value]) -> Option<String> {
+    let field = |name: &str| errors.iter().find_map(|error| of_value(&error[name], status));
+    // HubSpot: a category may be anything where no error is beside it.
+    let category = |error: &&Value| {
+        (error["status"] == "error").then(|| of_value(&error["category"], status)).flatten()
+    };
+    let of_summary = |error: &&Value| {
+        let mut tags = summary(error["error_summary"].as_str()?).splitn(3, '/');
+        let (tag, second) = (tags.next()?, tags.next());
+        let tags = second.map_or(tag.to_owned(), |second| format!("{tag}/{second}"));
+        presentable(&tags).map(str::to_owned)
     };
     NAMES
         .into_iter()
-        .find_map(member)
-        .or_else(in_lists)
-        .or_else(|| objects.clone().find_map(|object| of_problem_type(&object["type"])))
+        .find_map(field)
+        .or_else(|| errors.iter().find_map(category))
+        .or_else(|| errors.iter().find_map(|error| of_problem_type(&error["type"])))
+        .or_else(|| errors.iter().find_map(of_summary))
         // `"error": "invalid_grant"`
-        .or_else(|| objects.clone().find_map(|object| of_value(object, status)))
-        .or_else(|| member("status"))
+        .or_else(|| errors.iter().find_map(|error| of_value(error, status)))
+        .or_else(|| field("status"))
+}
+
+/// Dropbox's summary of an error, without the points at its end: `path/not_found/..`.
+pub(super) fn summary(text: &str) -> &str {
+    text.trim_end_matches(['.', '/'])
 }
 
 /// The code of an AWS service, without the text that the protocol puts around it.
@@ -65,7 +86,8 @@ fn presentable(text: &str) -> Option<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
     let count = |is_it: fn(&u8) -> bool| text.bytes().filter(is_it).count();
     let digits = count(u8::is_ascii_digit);
-    let is_named = (1..=MAX_BYTES).contains(&text.len())
+    let is_named = !EMPTY.contains(&text)
+        && (1..=MAX_BYTES).contains(&text.len())
         && text.bytes().all(is_part)
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())

@@ -3,12 +3,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
-
+use super::body::Details;
 use super::response::Response;
+use super::retry_after::{self, Named};
 use super::rules::Facts;
-use super::status::{class_of, told};
-use super::{aws, code, doubt, retry_after};
+use super::status::{class_of, class_until_later, told};
+use super::{aws, doubt};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// The reasons that providers write into an error body, in any of its fields. The first row that
@@ -20,13 +20,17 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             // Google
             "quotaExceeded",
             "dailyLimitExceeded",
+            "uploadLimitExceeded",
             "QuotaFailure",
             // RFC 9457 problem type
             "quota-exceeded",
             // OpenAI
             "insufficient_quota",
+            "billing_hard_limit_reached",
             // Salesforce, the requests of a day
             "REQUEST_LIMIT_EXCEEDED",
+            // Apigee
+            "policies.ratelimit.QuotaViolation",
         ],
     ),
     (
@@ -41,6 +45,16 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "RetryableError",
             // Salesforce
             "UNABLE_TO_LOCK_ROW",
+            // BigQuery
+            "backendError",
+            "jobBackendError",
+            "jobInternalError",
+            "tableUnavailable",
+            // Box
+            "operation_blocked_temporary",
+            "name_temporarily_reserved",
+            // Anthropic
+            "overloaded_error",
         ],
     ),
     (
@@ -51,6 +65,7 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "userRateLimitExceeded",
             "RATE_LIMIT_EXCEEDED",
             "sharingRateLimitExceeded",
+            "jobRateLimitExceeded",
             "RESOURCE_EXHAUSTED",
             // GitHub, by the section of its documentation that it points to
             "about-secondary-rate-limits",
@@ -64,9 +79,45 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "rate_limit_exceeded",
             // Slack
             "ratelimited",
+            // Linear
+            "RATELIMITED",
+            // Square, GitHub's GraphQL
+            "RATE_LIMITED",
+            "RATE_LIMIT_ERROR",
+            // HubSpot
+            "RATE_LIMIT",
+            "RATE_LIMITS",
+            // PayPal, Airtable
+            "RATE_LIMIT_REACHED",
+            // Notion
+            "rate_limited",
+            // Azure, Microsoft Graph
+            "TooManyRequests",
+            "tooManyRequests",
+            "activityLimitReached",
+            "RateLimitExceeded",
+            // Box, Auth0, Dropbox and others
+            "too_many_requests",
+            "TOO_MANY_REQUESTS",
+            // Shopify, Klaviyo, Django REST framework
+            "THROTTLED",
+            "throttled",
+            // NetSuite
+            "SSS_REQUEST_LIMIT_EXCEEDED",
+            "CONCURRENCY_LIMIT_EXCEEDED",
+            // monday.com
+            "ComplexityException",
+            "COMPLEXITY_BUDGET_EXHAUSTED",
+            // Apigee
+            "policies.ratelimit.SpikeArrestViolation",
         ],
     ),
 ];
+
+/// Codes of Meta's Graph API that say that calls come too often. Source: Graph API, Rate Limits.
+fn is_graph_limit(code: i64) -> bool {
+    matches!(code, 4 | 17 | 32 | 613 | 80_000..=80_014)
+}
 
 /// Reasons that ask for a pause where the response itself names none. Source: GitHub Docs, "Rate
 /// limits for the REST API".
@@ -84,9 +135,6 @@ const UNDER_WAY: [&str; 2] = [
     "ABORTED",
 ];
 
-/// Some bodies are a list of errors. The errors after so many tell nothing new.
-const MAX_LISTED: usize = 10;
-
 impl Failure {
     /// Classifies an HTTP response that is no success. `now` is the time of day; dates in headers
     /// are counted from it if the response has no `Date` of its own.
@@ -97,8 +145,8 @@ impl Failure {
     /// | a [rule](super::Rules) of the user's own | its class |
     /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
     /// | `Stripe-Should-Retry: false`, except on 429; `true` | non-retryable; as the status says, but at least temporary |
-    /// | 403 with `x-ratelimit-remaining: 0` or `Retry-After` | rate-limit |
-    /// | 409 or 413 with `Retry-After` | temporary |
+    /// | 403, 418, 420 or 430 with `Retry-After` or `x-ratelimit-remaining: 0` | rate-limit |
+    /// | any other 4xx that cannot speak of the request, such as 409, 413 or 449, with `Retry-After` | temporary |
     /// | 429 | rate-limit |
     /// | 408, 425, 500, 502, 503, 504, any other 5xx | temporary |
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
@@ -111,9 +159,9 @@ impl Failure {
     /// earlier attempt runs, write a rule for it.
     ///
     /// The reason is the status, and the error's own code if the JSON body has one. The code is the
-    /// field `code`, `reason`, `errorCode` or `errorType` of the body, of its field `error`, or of
-    /// the errors that it lists. It may also be the end of an RFC 9457 `type`, or the code of an
-    /// AWS service.
+    /// field `code`, `reason`, `errorCode`, `errorType` or the like of the body, of its field
+    /// `error`, or of the errors that it lists. It may also be the `type`, of which the end counts
+    /// if it is a URI, or the code of an AWS service.
     ///
     /// The code has at most 64 of the characters `A-Z a-z 0-9 _ . : / -`. Requeue leaves out error
     /// messages, and a text that looks like an address, an id, a number of more than six digits or
@@ -123,30 +171,82 @@ impl Failure {
     /// of a Google error, `RateLimit` and its relatives. GitHub's secondary limit without a delay
     /// waits 60 s. If several allowances are used up, the longest delay counts.
     ///
-    /// A delay of zero, or a date in the past, leaves the delay to the policy's curve. A
-    /// postponement then waits a second.
+    /// A delay of zero, or a time that has just passed, leaves the delay to the policy's curve. A
+    /// postponement then waits a second. A time that passed more than a day ago or is more than a
+    /// year away counts as absent, and the reason names its header.
     #[must_use]
     pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
-        let told = retry_after::retry_after(response, now);
+        let named = Named::new(response, now);
+        let later = named.retry_after();
         if let (429, true, Some(delay)) =
-            (response.status, response.says("requeue-scope", b"message"), told)
+            (response.status, response.says("requeue-scope", b"message"), later)
         {
             return Self::postpone(delay);
         }
         let details = Details::of(response);
-        let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
-        let ruled = Facts::response(response, codes, details.own_code.as_deref()).by_rules();
-        let failure = ruled
-            .unwrap_or_else(|| built_in(response, &details, told.is_some()))
-            .by_status(response.status)
-            .doubted(doubt::of_status(response.status) || details.are_in_doubt());
-        let told = told.or(details.retry_delay);
-        match failure.class() {
-            FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
-            FailureClass::RateLimit | FailureClass::Quota => failure.told(
-                told.or_else(|| retry_after::reset(response, now)).or_else(|| details.pause()),
-            ),
+        let failure = by_rules(response, &details)
+            .unwrap_or_else(|| built_in(response, &details, later.is_some()));
+        timed(failure, response, &details, &named, later)
+    }
+
+    /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
+    /// service that responds 200 and says in the body that it failed. `None` means that the message
+    /// is done. [`names_status`](super::names_status) says whether the response has to be read.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use requeue::{Failure, FailureClass};
+    /// use requeue::classify::{Response, Rules};
+    ///
+    /// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "RATE_LIMIT"}]}"#.parse()?;
+    /// let of = |body| {
+    ///     let response = Response { status: 200, headers: &[], body };
+    ///     rules.within(|| Failure::from_success(&response, SystemTime::UNIX_EPOCH))
+    /// };
+    /// assert_eq!(of(br#"{"ok": true}"#), None);
+    /// let failure = of(br#"{"ok": false, "error": "ratelimited"}"#).expect("a rule matches");
+    /// assert_eq!((failure.class(), failure.reason()), (FailureClass::RateLimit, "status 200: ratelimited, by rules[0]"));
+    /// # Ok::<(), requeue::InvalidPolicy>(())
+    /// ```
+    #[must_use]
+    pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
+        let (named, details) = (Named::new(response, now), Details::of(response));
+        let failure = by_rules(response, &details)?;
+        let later = named.retry_after();
+        Some(timed(failure, response, &details, &named, later))
+    }
+}
+
+fn by_rules(response: &Response<'_>, details: &Details) -> Option<Failure> {
+    Facts::response(response, details.codes(), details.own_code.as_deref()).by_rules()
+}
+
+/// Adds the delay that the response names, and the header that nobody can mean.
+fn timed(
+    failure: Failure,
+    response: &Response<'_>,
+    details: &Details,
+    named: &Named<'_>,
+    later: Option<Duration>,
+) -> Failure {
+    let later = later.or(details.delay);
+    let delay = match failure.class() {
+        FailureClass::Temporary | FailureClass::NonRetryable => later,
+        FailureClass::RateLimit | FailureClass::Quota => {
+            later.or_else(|| named.reset()).or_else(|| pause(details))
         }
+    };
+    let failure = failure
+        .by_status(response.status)
+        .doubted(doubt::of_status(response.status) || details.are_in_doubt())
+        .told(delay);
+    let is_header_of_use = failure.class() != FailureClass::NonRetryable
+        || class_until_later(response.status).is_some();
+    match named.ignored() {
+        Some(header) if is_header_of_use && failure.delay().is_none() => {
+            failure.noting(format_args!("{header} ignored: past, or over a year away"))
+        }
+        Some(_) | None => failure,
     }
 }
 
@@ -154,7 +254,7 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     let status = response.status;
     let typed =
         |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
-    if let Some((class, reason)) = details.reason() {
+    if let Some((class, reason)) = reason(details, status) {
         return typed(class, format_args!("status {status}: {reason}"));
     }
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
@@ -169,6 +269,12 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     let told = |class, words| {
         typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())))
     };
+    if details.graph_code.is_some_and(is_graph_limit) {
+        return told(FailureClass::RateLimit, Some("rate limit"));
+    }
+    if details.is_transient {
+        return told(FailureClass::Temporary, Some("transient"));
+    }
     // Stripe's header speaks of an immediate retry. That is of no use against a rate limit, but
     // waiting in a queue is.
     if status != 429 && response.says("stripe-should-retry", b"false") {
@@ -178,117 +284,37 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
     // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
-    // server that still works on an earlier attempt.
-    if matches!(status, 409 | 413) && names_delay {
-        return told(FailureClass::Temporary, Some("asks for a later retry"));
-    }
-    // GitHub's two limits.
-    if status == 403 && (names_delay || retry_after::is_used_up(response) == Some(true)) {
-        return told(FailureClass::RateLimit, Some("rate limit"));
-    }
-    told(class, None)
-}
-
-/// The facts of an error body of a known shape.
-#[derive(Default)]
-struct Details {
-    /// Words that may be reasons.
-    words: Vec<String>,
-    aws_code: Option<String>,
-    /// The server's name for the error, if it may be logged.
-    own_code: Option<String>,
-    retry_delay: Option<Duration>,
-}
-
-impl Details {
-    fn of(response: &Response<'_>) -> Self {
-        let mut details = Self::default();
-        if response.status < 400 {
-            return details;
+    // server that still works on an earlier attempt. GitHub's two limits are a 403.
+    match class_until_later(status).filter(|_| class == FailureClass::NonRetryable) {
+        Some(FailureClass::RateLimit)
+            if names_delay || retry_after::is_used_up(response) == Some(true) =>
+        {
+            told(FailureClass::RateLimit, Some("rate limit"))
         }
-        details.aws_code = response
-            .values("x-amzn-errortype")
-            .find_map(|value| String::from_utf8(value.to_vec()).ok());
-        if let Ok(body) = serde_json::from_slice::<Value>(response.body) {
-            let errors = body
-                .as_array()
-                .map_or(std::slice::from_ref(&body), |list| &list[..list.len().min(MAX_LISTED)]);
-            for error in errors {
-                details.read(error);
-                details.read(&error["error"]);
-            }
-            if details.aws_code.is_none() {
-                details.aws_code = body["__type"].as_str().map(str::to_owned);
-            }
-            let objects = errors.iter().flat_map(|error| [error, &error["error"]]);
-            details.own_code =
-                code::of_errors(response.status, &objects, objects.clone().flat_map(listed));
+        Some(FailureClass::Temporary) if names_delay => {
+            told(FailureClass::Temporary, Some("asks for a later retry"))
         }
-        let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
-        details.own_code = details.own_code.take().or_else(of_aws);
-        details
-    }
-
-    /// Reads one object: the body itself, or its field `error`.
-    fn read(&mut self, object: &Value) {
-        let members =
-            ["reason", "code", "status", "errorCode", "errorType"].map(|name| &object[name]);
-        for word in [object].into_iter().chain(members) {
-            self.words.extend(
-                word.as_str()
-                    .map(str::to_owned)
-                    .or_else(|| word.as_i64().map(|code| code.to_string())),
-            );
-        }
-        // A problem type is a URI, which ends in the word.
-        let last_segment = |uri: &Value| {
-            uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned))
-        };
-        self.words.extend(last_segment(&object["type"]));
-        self.words.extend(last_segment(&object["documentation_url"]));
-        for entry in listed(object) {
-            self.words.extend(
-                [&entry["reason"], &entry["code"]]
-                    .into_iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned),
-            );
-            self.words.extend(last_segment(&entry["@type"]));
-            let named = entry["retryDelay"].as_str().and_then(retry_after::proto_duration);
-            self.retry_delay = self.retry_delay.or(named);
-        }
-    }
-
-    fn says(&self, reason: &str) -> bool {
-        self.words.iter().any(|word| word == reason)
-    }
-
-    /// Whether a code says that the service may still work on the request.
-    fn are_in_doubt(&self) -> bool {
-        self.own_code.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
-    }
-
-    fn pause(&self) -> Option<Duration> {
-        PAUSES.iter().find(|(reason, _)| self.says(reason)).map(|(_, pause)| *pause)
-    }
-
-    /// The first row of the table that has one of the words, and that word as the table spells it.
-    fn reason(&self) -> Option<(FailureClass, &'static str)> {
-        REASONS.iter().find_map(|(class, reasons)| {
-            let reason = reasons.iter().find(|reason| self.says(reason))?;
-            // Per-minute limits come with both details. A service that names a delay has not used
-            // up a day's quota.
-            if *reason == "QuotaFailure" && self.retry_delay.is_some() {
-                return None;
-            }
-            Some((*class, *reason))
-        })
+        Some(_) | None => told(class, None),
     }
 }
 
-/// The errors that an object lists.
-fn listed(object: &Value) -> impl Iterator<Item = &Value> {
-    [&object["errors"], &object["details"]].into_iter().filter_map(Value::as_array).flatten()
+fn pause(details: &Details) -> Option<Duration> {
+    PAUSES.iter().find(|(reason, _)| details.says(reason)).map(|(_, pause)| *pause)
+}
+
+/// The first row of the table that has one of the words, and that word as the table spells it.
+fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)> {
+    // A service that names a delay has not used up a day's quota: per-minute limits of Google come
+    // with both details. Databricks' 429 has the word of Salesforce's 403.
+    let is_short = |reason: &str| match reason {
+        "QuotaFailure" => details.delay.is_some(),
+        "REQUEST_LIMIT_EXCEEDED" => status == 429,
+        _ => false,
+    };
+    REASONS.iter().find_map(|(class, reasons)| {
+        let reason = reasons.iter().find(|reason| details.says(reason))?;
+        (!is_short(reason)).then_some((*class, *reason))
+    })
 }
 
 #[cfg(test)]

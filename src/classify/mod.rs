@@ -27,6 +27,7 @@ mod http;
 mod rules;
 mod doubt;
 mod text;
+mod body;
 mod code;
 mod retry_after;
 mod aws;
@@ -38,8 +39,8 @@ mod response;
 pub use chain::chain;
 pub use grpc::GrpcStatus;
 pub use response::Response;
-pub use rules::Rules;
 pub(crate) use rules::{Effect, Match, Phrase};
+pub use rules::{Rules, names_status};
 
 /// The kinds of errors that are known by their type, in no particular order: no error is of two
 /// kinds.

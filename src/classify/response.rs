@@ -36,6 +36,10 @@ impl<'a> Response<'a> {
             .map(|header| header.1.trim_ascii())
     }
 
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
     pub(super) fn says(&self, name: &str, value: &[u8]) -> bool {
         self.values(name).any(|found| found.eq_ignore_ascii_case(value))
     }

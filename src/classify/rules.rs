@@ -35,14 +35,16 @@ tokio::task_local! {
 ///
 /// | condition | holds for | holds if |
 /// |---|---|---|
-/// | `status` | responses | it is the status: a number from 300 to 999, `"3xx"`, `"4xx"` or `"5xx"` |
+/// | `status` | responses | it is the status: a number from 200 to 999, `"2xx"`, `"3xx"`, `"4xx"` or `"5xx"` |
 /// | `code` | responses, AWS errors, gRPC names | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
 /// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
 /// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
+/// A 2xx is a success unless a rule names its status, and its other conditions hold.
+///
 /// `status`, `code` and `words` may also be a list, of which one must hold. `class` is the class of
 /// the failure. `delaySeconds` (0.001 to 43,200) is its shortest wait and overrides the delay of
-/// the response. Without `delaySeconds`, the response's own `Retry-After` counts. `reason` (1 to 64
+/// the response and of the class. Without `delaySeconds`, the response's own `Retry-After` counts. `reason` (1 to 64
 /// characters) is its name in logs and dead letters; by default that is the place of the rule.
 ///
 /// Words within an address (`https://…`) in an error's message do not count. If a target did not
@@ -199,6 +201,28 @@ impl fmt::Debug for Rules {
     }
 }
 
+/// Whether a rule in force here names this status. Only then does the response of a success have to
+/// be read and given to [`Failure::from_success`].
+///
+/// ```
+/// use requeue::classify::{Rules, names_status};
+///
+/// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "RATE_LIMIT"}]}"#.parse()?;
+/// assert_eq!([200, 201].map(|status| rules.within(|| names_status(status))), [true, false]);
+/// assert!(!names_status(200));
+/// # Ok::<(), requeue::InvalidPolicy>(())
+/// ```
+#[must_use]
+pub fn names_status(status: u16) -> bool {
+    let names = |rule: &Rule| match rule {
+        Rule::ByType(_) => false,
+        Rule::Matching(condition, _) => {
+            condition.statuses.iter().any(|range| range.contains(&status))
+        }
+    };
+    CURRENT.try_with(|rules| rules.0.iter().any(names)).unwrap_or(false)
+}
+
 /// The facts of a failure that a rule may test.
 #[derive(Default)]
 pub(super) struct Facts<'a> {
@@ -251,6 +275,10 @@ impl Match {
         let status = |range: &RangeInclusive<u16>| {
             facts.response.is_some_and(|response| range.contains(&response.status))
         };
+        // A rule for failures must not make one of a success.
+        if facts.response.is_some_and(Response::is_success) && self.statuses.is_empty() {
+            return false;
+        }
         let code = |code: &String| {
             facts.codes.iter().any(|known| known == code || aws::bare(known) == code)
         };

@@ -18,6 +18,25 @@ const STATUSES: [(u16, FailureClass); 9] = {
     ]
 };
 
+/// Statuses from 400 to 499 that speak of the request itself, or of its object. The same request
+/// fails again, even if the response names a delay.
+const FINAL: [u16; 15] =
+    [400, 402, 404, 405, 406, 410, 411, 414, 415, 416, 417, 422, 428, 431, 451];
+/// Statuses from 400 to 499 with which services refuse a client that calls too often: GitHub's,
+/// Binance's, Twitter's and Shopify's.
+const TOO_OFTEN: [u16; 4] = [403, 418, 420, 430];
+
+/// The class of a status from 400 to 499 that cannot speak of the request, if the response names a
+/// delay.
+pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {
+    match status {
+        _ if FINAL.contains(&status) => None,
+        _ if TOO_OFTEN.contains(&status) => Some(FailureClass::RateLimit),
+        400..=499 => Some(FailureClass::Temporary),
+        _ => None,
+    }
+}
+
 /// A reason: the status, our own words on it, and the error's own code.
 pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> String {
     match (words, own_code) {
@@ -34,4 +53,18 @@ pub(super) fn class_of(status: u16) -> FailureClass {
         _ => FailureClass::Temporary,
     };
     STATUSES.iter().find(|row| row.0 == status).map_or(of_hundred, |row| row.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_each_status_that_is_final_in_any_case() {
+        let row = super::super::tests::PAGE.lines().find(|row| row.contains("also with a delay"));
+        let row = row.expect("the page has a row for them");
+        for status in FINAL {
+            assert!(row.contains(&status.to_string()), "{status}");
+        }
+    }
 }

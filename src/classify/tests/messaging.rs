@@ -30,9 +30,9 @@ fn chats_name_their_delays_in_many_ways() {
         ("Slack, Incoming webhooks: errors", 403, &[], "action_prohibited", NonRetryable, None),
         ("Slack, Incoming webhooks: errors", 410, &[], "channel_is_archived", NonRetryable, None),
         (DISCORD, 429, discord, LIMITED, RateLimit, Some(65_000)),
-        (DISCORD, 429, fraction, LIMITED, RateLimit, None),
+        (DISCORD, 429, fraction, LIMITED, RateLimit, Some(64_570)),
         (DISCORD, 403, &[("X-RateLimit-Remaining", "4")], MISSING, NonRetryable, None),
-        (TELEGRAM, 429, &[], parameters, RateLimit, None),
+        (TELEGRAM, 429, &[], parameters, RateLimit, Some(35_000)),
         (
             "Telegram Bot API, Making requests",
             403,

@@ -17,6 +17,7 @@ mod google;
 mod messaging;
 mod models;
 mod payments;
+mod providers;
 mod saas;
 mod standards;
 mod texts;

@@ -55,14 +55,13 @@ fn the_others_say_it_by_status() {
         (PAYPAL, 429, &[], REACHED, RateLimit, None),
         (PAYPAL, 422, &[], r#"{"name":"UNPROCESSABLE_ENTITY"}"#, NonRetryable, None),
         (PAYPAL, 503, &[], r#"{"name":"SERVICE_UNAVAILABLE"}"#, Temporary, None),
-        // A decimal is no Retry-After.
         (
             SHOPIFY,
             429,
             &[("Retry-After", "2.0")],
             r#"{"errors":"Exceeded 2 calls per second"}"#,
             RateLimit,
-            None,
+            Some(2_000),
         ),
         (SHOPIFY, 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, None),
         (SHOPIFY, 430, &[], "Shopify Security Rejection", NonRetryable, None),

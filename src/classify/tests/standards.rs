@@ -112,8 +112,8 @@ fn retry_after_is_read_in_all_its_forms() {
         (PAGE, 503, &[("Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT")], "", Temporary, None),
         (PAGE, 503, by_its_clock, "", Temporary, Some(60_000)),
         (PAGE, 503, &[("Retry-After", "-1")], "", Temporary, None),
-        (PAGE, 503, &[("Retry-After", "1.5")], "", Temporary, None),
-        (PAGE, 503, &[("Retry-After", "2 minutes")], "", Temporary, None),
+        (PAGE, 503, &[("Retry-After", "1.5")], "", Temporary, Some(1_500)),
+        (PAGE, 503, &[("Retry-After", "2 minutes")], "", Temporary, Some(120_000)),
         (PAGE, 429, &[("Retry-After", "0")], "", RateLimit, None),
         (
             DATES,
@@ -132,7 +132,14 @@ fn retry_after_is_read_in_all_its_forms() {
             Some(60_000),
         ),
         (DATES, 503, &[("Retry-After", "Tue Nov 14 22:14:20 2023")], "", Temporary, Some(60_000)),
-        (DATES, 503, &[("Retry-After", "2023-11-14T22:14:20Z")], "", Temporary, None),
+        (
+            "RFC 3339, where many expect it",
+            503,
+            &[("Retry-After", "2023-11-14T22:14:20Z")],
+            "",
+            Temporary,
+            Some(60_000),
+        ),
     ]);
 }
 

@@ -38,8 +38,7 @@ const FATES: [(&str, &str, bool, &str); 16] = [
     ("a reset before the answer", "temporary", false, "connection reset"),
     ("a reset within the body", "temporary", false, "status 503"),
     ("secrets in the answer", "non-retryable", true, "status 400"),
-    // Older than the policy lets it become.
-    ("a delay without end", "rate-limit", true, "status 429"),
+    ("a delay without end", "rate-limit", false, "retry-after ignored: past, or over a year away"),
 ];
 
 /// Responds to every message as its field `answer` says; redirects point to `elsewhere`.

@@ -305,12 +305,12 @@ fn what_is_no_rule_is_refused_in_its_place() {
             "rules[0].match.stauts is unknown; did you mean status?",
         ),
         (
-            r#"[{"match": {"status": 299}, "class": "QUOTA"}]"#,
-            "rules[0].match.status is `299`: must be a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
+            r#"[{"match": {"status": 199}, "class": "QUOTA"}]"#,
+            "rules[0].match.status is `199`: must be a status from 200 to 999, 2xx, 3xx, 4xx, 5xx, or a list",
         ),
         (
-            r#"[{"match": {"status": ["4xx", "2xx"]}, "class": "QUOTA"}]"#,
-            "rules[0].match.status[1] is `\"2xx\"`: must be a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
+            r#"[{"match": {"status": ["4xx", "1xx"]}, "class": "QUOTA"}]"#,
+            "rules[0].match.status[1] is `\"1xx\"`: must be a status from 200 to 999, 2xx, 3xx, 4xx, 5xx, or a list",
         ),
         (
             r#"[{"match": {"status": []}, "class": "QUOTA"}]"#,
@@ -402,7 +402,7 @@ fn the_policies_in_the_documents_are_accepted() {
     let policies: Vec<&str> = documents
         .filter(|document| document.contains("preset") || document.contains("rules"))
         .collect();
-    assert_eq!(policies.len(), 3);
+    assert_eq!(policies.len(), 4);
     for document in policies {
         assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");
     }

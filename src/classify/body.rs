@@ -1,0 +1,162 @@
+//! Reads the facts of a JSON body: words that may be reasons, the service's name for the error, and
+//! a delay. This module knows no class.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::response::Response;
+use super::{code, doubt, retry_after};
+
+/// The fields below which services describe an error, or list several.
+const NESTED: [&str; 12] = [
+    "error",
+    "errors",
+    "details",
+    "detail",
+    "extensions",
+    "root_cause",
+    "fault",
+    // SOAP's and Intuit's names
+    "Error",
+    "Errors",
+    "Fault",
+    // NetSuite
+    "o:errorDetails",
+    // Dropbox
+    "reason",
+];
+/// Errors at a deeper level tell nothing new, nor do those after so many in a list.
+const MAX_LEVELS: usize = 5;
+const MAX_LISTED: usize = 10;
+
+/// The fields whose text may be a reason, or the code of a user's rule.
+const WORDS: [&str; 16] = [
+    "reason",
+    "code",
+    "status",
+    "errorCode",
+    "errorType",
+    "error_code",
+    "error_type",
+    "errorcode",
+    "type",
+    "category",
+    "name",
+    "issue",
+    "id",
+    ".tag",
+    "ECODE",
+    "o:errorCode",
+];
+
+/// The facts of an error body of a known shape.
+#[derive(Default)]
+pub(super) struct Details {
+    /// Words that may be reasons.
+    pub(super) words: Vec<String>,
+    pub(super) aws_code: Option<String>,
+    /// The server's name for the error, if it may be logged.
+    pub(super) own_code: Option<String>,
+    pub(super) delay: Option<Duration>,
+    /// The code of an error of Meta's Graph API.
+    pub(super) graph_code: Option<i64>,
+    /// The service says that the error passes.
+    pub(super) is_transient: bool,
+}
+
+impl Details {
+    pub(super) fn of(response: &Response<'_>) -> Self {
+        let mut details = Self::default();
+        if response.status < 200 || (300..400).contains(&response.status) {
+            return details;
+        }
+        details.aws_code = response
+            .values("x-amzn-errortype")
+            .find_map(|value| String::from_utf8(value.to_vec()).ok());
+        if let Ok(body) = serde_json::from_slice::<Value>(response.body) {
+            let errors = errors(&body);
+            for error in &errors {
+                details.read(error);
+            }
+            if details.aws_code.is_none() {
+                details.aws_code = body["__type"].as_str().map(str::to_owned);
+            }
+            details.own_code = code::of_errors(response.status, &errors);
+        }
+        let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
+        details.own_code = details.own_code.take().or_else(of_aws);
+        details
+    }
+
+    /// Reads one error: an object, or its code alone.
+    fn read(&mut self, error: &Value) {
+        let word = |value: &Value| {
+            let text = value.as_str().map(str::to_owned);
+            text.or_else(|| value.as_i64().map(|code| code.to_string()))
+        };
+        let fields = WORDS.iter().map(|name| &error[*name]);
+        self.words.extend([error].into_iter().chain(fields).filter_map(word));
+        // A problem type is a URI, which ends in the word.
+        for name in ["type", "@type", "documentation_url"] {
+            let uri = error[name].as_str();
+            self.words.extend(
+                uri.and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next()).map(str::to_owned),
+            );
+        }
+        // Dropbox: `too_many_requests/...`
+        if let Some(summary) = error["error_summary"].as_str() {
+            let summary = code::summary(summary);
+            self.words.extend(summary.split('/').next().map(str::to_owned));
+            self.words.push(summary.to_owned());
+        }
+        let delay = || error["retryDelay"].as_str().and_then(retry_after::proto_duration);
+        let seconds = || {
+            // Discord's place, and Telegram's
+            let places = [&error["retry_after"], &error["parameters"]["retry_after"]];
+            places.into_iter().find_map(retry_after::json_seconds)
+        };
+        self.delay = self.delay.or_else(delay).or_else(seconds);
+        if error["fbtrace_id"].is_string() {
+            self.graph_code = error["code"].as_i64();
+            self.is_transient = error["is_transient"] == true;
+        }
+    }
+
+    pub(super) fn says(&self, reason: &str) -> bool {
+        self.words.iter().any(|word| word == reason)
+    }
+
+    /// Whether a code says that the service may still work on the request.
+    pub(super) fn are_in_doubt(&self) -> bool {
+        self.own_code.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
+    }
+
+    /// The codes that a user's rule may name.
+    pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
+        self.words.iter().chain(&self.aws_code).map(String::as_str)
+    }
+}
+
+/// The body, or those that it lists, and the errors below them, level by level. An error is an
+/// object; only the field `error` may be a code itself.
+fn errors(body: &Value) -> Vec<&Value> {
+    let mut level: Vec<&Value> = each(body).collect();
+    let mut errors = Vec::new();
+    for _ in 0..MAX_LEVELS {
+        let below = level.iter().flat_map(|error| {
+            NESTED.iter().flat_map(|name| {
+                each(&error[*name]).filter(|below| below.is_object() || *name == "error")
+            })
+        });
+        let below = below.collect();
+        errors.append(&mut level);
+        level = below;
+    }
+    errors
+}
+
+fn each(value: &Value) -> impl Iterator<Item = &Value> {
+    let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    values.iter().take(MAX_LISTED).filter(|value| !value.is_null())
+}

@@ -1,0 +1,292 @@
+//! The forms of a delay, and the headers that have one.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// 1994-11-06T08:49:37Z
+const THEN: u64 = 784_111_777;
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+fn retry_after(response: &Response<'_>, now: SystemTime) -> Option<Duration> {
+    Named::new(response, now).retry_after()
+}
+
+fn reset(response: &Response<'_>, now: SystemTime) -> Option<Duration> {
+    Named::new(response, now).reset()
+}
+
+fn response<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Response<'a> {
+    Response { status: 429, headers, body: b"" }
+}
+
+#[test]
+fn the_page_has_each_header() {
+    for header in MILLIS.iter().chain(&REMAINING).chain(&RESETS) {
+        assert!(crate::classify::tests::PAGE.contains(&format!("`{header}`")), "{header}");
+    }
+}
+
+#[test]
+fn retry_after_is_a_number_of_seconds_a_duration_or_a_time() {
+    for (value, expected) in [
+        ("0", Some(0)),
+        ("120", Some(120)),
+        ("  7 ", Some(7)),
+        ("007", Some(7)),
+        ("31536000", Some(31_536_000)),
+        ("784111837", None),
+        ("1.5", Some(1)),
+        ("2.0", Some(2)),
+        ("30s", Some(30)),
+        ("2 minutes", Some(120)),
+        ("1994-11-06T08:50:37Z", Some(60)),
+        ("1994-11-06T09:50:37.000+01:00", Some(60)),
+        ("1994-11-06 08:50:37Z", Some(60)),
+        ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+        ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+        ("Sun Nov  6 08:50:37 1994", Some(60)),
+        ("Sun, 06 Nov 1994 08:49:36 GMT", Some(0)),
+        ("Mon, 06 Nov 1994 08:50:37 GMT", None),
+        ("Sun, 31 Nov 1994 08:50:37 GMT", None),
+        ("", None),
+        ("-5", None),
+        ("+5", None),
+        ("1.", None),
+        (".5", None),
+        ("1e9", None),
+        ("1994-11-06T08:50:37", None),
+        ("NaN", None),
+        ("3, 4", None),
+        ("٣", None),
+    ] {
+        let headers = [("Retry-After", value.as_bytes())];
+        let delay = retry_after(&response(&headers), at(THEN));
+        assert_eq!(delay.map(|delay| delay.as_secs()), expected, "{value}");
+    }
+}
+
+/// The header, its value, and the delay in milliseconds. `None`: it is ignored and remembered.
+#[test]
+fn a_time_that_nobody_can_mean_is_no_time() {
+    let day = 86_400_000;
+    for (header, value, millis) in [
+        // 2023-11-14T22:14:20Z in each unit
+        ("x-ratelimit-reset", "1700000060", Some(60_000)),
+        ("x-ratelimit-reset", "1700000060.5", Some(60_500)),
+        ("x-ratelimit-reset", "1700000060500", Some(60_500)),
+        ("x-ratelimit-reset", "1700000060500000", Some(60_500)),
+        ("x-ratelimit-reset", "1700000060500000000", Some(60_500)),
+        ("retry-after", "1700000060", Some(60_000)),
+        ("retry-after", "1700000060500000", Some(60_500)),
+        // Numbers of no unit.
+        ("x-ratelimit-reset", "17000000600", None),
+        ("x-ratelimit-reset", "170000006000", None),
+        ("x-ratelimit-reset", "17000000600000", None),
+        ("x-ratelimit-reset", "17000000600000000", None),
+        ("x-ratelimit-reset", "99999999999999999999", None),
+        ("retry-after", "99999999999999999999", None),
+        // A year from now, and after it.
+        ("retry-after", "31536000", Some(365 * day)),
+        ("retry-after", "31536001", None),
+        ("retry-after-ms", "31536000000", Some(365 * day)),
+        ("retry-after-ms", "31536000001", None),
+        ("x-ratelimit-reset", "1731536000", Some(365 * day)),
+        ("x-ratelimit-reset", "1731536001", None),
+        ("x-ratelimit-reset", "9999-12-30T00:00:00Z", None),
+        ("x-ratelimit-reset", "9999999h", None),
+        ("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT", None),
+        ("ratelimit", r#""p";r=0;t=31536001"#, None),
+        ("ratelimit", r#""p";r=0;t=1700000060"#, Some(60_000)),
+        ("ratelimit", "limit=9, remaining=0, reset=1700000060000", Some(60_000)),
+        // A day ago, and before it.
+        ("x-ratelimit-reset", "1699913600", Some(0)),
+        ("x-ratelimit-reset", "1699913599", None),
+        ("retry-after", "Mon, 13 Nov 2023 22:13:20 GMT", Some(0)),
+        ("retry-after", "Mon, 13 Nov 2023 22:13:19 GMT", None),
+        ("retry-after", "1970-01-01T00:00:00Z", None),
+        // A date where others have a number.
+        ("ratelimit-reset", "Tue, 14 Nov 2023 22:14:20 GMT", Some(60_000)),
+        ("x-rate-limit-reset", "Tue Nov 14 22:14:20 2023", Some(60_000)),
+        // Discord's.
+        ("x-ratelimit-reset-after", "64.57", Some(64_570)),
+    ] {
+        let headers = [(header, value.as_bytes())];
+        let response = response(&headers);
+        let named = Named::new(&response, at(1_700_000_000));
+        let delay = named.retry_after().or_else(|| named.reset());
+        assert_eq!(delay, millis.map(Duration::from_millis), "{header}: {value}");
+        let ignored = millis.is_none().then_some(header);
+        assert_eq!(named.ignored(), ignored, "{header}: {value}");
+    }
+}
+
+#[test]
+fn the_first_valid_of_several_counts() {
+    let headers: [(&str, &[u8]); 5] = [
+        ("Retry-After", b""),
+        ("retry-after", b"soon"),
+        ("RETRY-AFTER", b"\xff"),
+        ("Retry-After", b"9"),
+        ("Retry-After", b"3"),
+    ];
+    assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_secs(9)));
+    let headers: [(&str, &[u8]); 2] = [("x-amz-retry-after", b"1500"), ("Retry-After", b"-1")];
+    assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_millis(1_500)));
+}
+
+#[test]
+fn a_clock_that_is_an_hour_off_changes_nothing_when_the_server_shows_its_own() {
+    let headers: [(&str, &[u8]); 2] = [
+        ("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT"),
+    ];
+    for now in [THEN - 3_600, THEN, THEN + 3_600] {
+        assert_eq!(retry_after(&response(&headers), at(now)), Some(Duration::from_mins(1)));
+    }
+    for date in [
+        "Sun, 06 Nov 1994 08:49:37 GMT",
+        "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994",
+    ] {
+        for (value, expected) in [
+            ("Sunday, 06-Nov-94 08:50:37 GMT", 60),
+            ("Sun Nov  6 08:50:37 1994", 60),
+            ("Sun, 06 Nov 1994 07:50:37 GMT", 0),
+            ("60", 60),
+        ] {
+            let headers = [("DATE", date.as_bytes()), ("RETRY-AFTER", value.as_bytes())];
+            for now in [THEN - 3_600, THEN + 3_600] {
+                let delay = retry_after(&response(&headers), at(now));
+                assert_eq!(delay, Some(Duration::from_secs(expected)), "{headers:?}");
+            }
+        }
+    }
+    let headers: [(&str, &[u8]); 2] = [("Date", b"yesterday"), headers[1]];
+    assert_eq!(retry_after(&response(&headers), at(THEN - 3_600)), Some(Duration::from_mins(61)));
+}
+
+#[test]
+fn an_allowance_that_is_used_up_names_its_reset() {
+    let epoch = "1700000030";
+    let millis = "1700000030000";
+    for (headers, expected) in [
+        (&[("RateLimit", r#""p";r=0;t=30"#)][..], Some(30)),
+        (&[("RateLimit", r#""p;r=0;t=9,";r=5;t=30"#)], None),
+        (&[("RateLimit", r#""a";r=0;t=30, "b";r=0;t=60, "c";r=9;t=90"#)], Some(60)),
+        (&[("RateLimit", r#""a";r=0;t=30"#), ("RateLimit", r#""b";r=0;t=40"#)], Some(40)),
+        (&[("RateLimit", "limit=100, remaining=0, reset=50")], Some(50)),
+        (&[("RateLimit", "limit=100, remaining=1, reset=50")], None),
+        (&[("RateLimit", r#""a";r=0;t=-3"#)], None),
+        (&[("RateLimit", "\"a\\\";r=0;t=5")], None),
+        // Only in quotes does it mean that the next character stands for itself.
+        (&[("RateLimit", r"a\;r=0;t=30")], Some(30)),
+        (&[("RateLimit-Reset", "15")], Some(15)),
+        (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0")], Some(15)),
+        (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "1")], None),
+        (&[("X-RateLimit-Reset", epoch)], Some(30)),
+        (&[("x-rate-limit-reset", millis)], Some(30)),
+        (&[("X-RateLimit-Reset", "1699999999")], Some(0)),
+        (&[("X-RateLimit-Reset", "15 s")], Some(15)),
+        (&[("X-RateLimit-Reset", "2023-11-14T22:14Z")], Some(40)),
+        (&[("X-RateLimit-Reset", "2023-11-14T23:13:50+01:00")], Some(30)),
+        (&[("X-RateLimit-Reset", "2023-11-14T22:13:50")], None),
+        (&[("X-RateLimit-Reset", "")], None),
+        (&[("X-RATELIMIT-RESET", "15"), ("X-RATELIMIT-REMAINING", "0;w=60")], Some(15)),
+        (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0.0")], Some(15)),
+        (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "7;w=0")], None),
+        (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "NaN")], None),
+        (&[("X-RateLimit-Reset", ""), ("X-RateLimit-Reset", "15")], Some(15)),
+        (&[], None),
+    ] {
+        let bytes: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let delay = reset(&response(&bytes), at(1_700_000_000));
+        assert_eq!(delay, expected.map(Duration::from_secs), "{headers:?}");
+    }
+}
+
+#[test]
+fn of_several_allowances_those_that_are_used_up_name_the_longest_wait() {
+    const LEFT: [&str; 2] = ["x-ratelimit-remaining-requests", "X-RateLimit-Remaining-Tokens"];
+    const RESET: [&str; 2] = ["x-ratelimit-reset-requests", "X-RateLimit-Reset-Tokens"];
+    for (left, reset, expected) in [
+        (["0", "9"], ["1s", "6m0s"], Some(1_000)),
+        (["9", "0"], ["1s", "6m0s"], Some(360_000)),
+        (["0", "0"], ["1s", "6m0s"], Some(360_000)),
+        (["0", "0"], ["1h2m3s", "88ms"], Some(3_723_000)),
+        (["9", "0"], ["", "88ms"], Some(88)),
+        (["0", "9"], ["2m52.8s", "547ms"], Some(172_800)),
+        (["9", "-27689"], ["1s", "64"], Some(64_000)),
+        (["9", "9"], ["1s", "6m0s"], None),
+        (["", "soon"], ["1s", "6m0s"], None),
+        (["0", "0"], ["", "soon"], None),
+        (["0", "0"], ["-1s", "1s ago"], None),
+        (["0", "0"], ["5", "1.5"], Some(5_000)),
+        (["0", "9"], ["0s", "6m0s"], Some(0)),
+        (["0", "0"], ["9999999999h", "1s"], Some(1_000)),
+    ] {
+        let headers: Vec<(&str, &[u8])> = LEFT
+            .iter()
+            .zip(left)
+            .chain(RESET.iter().zip(reset))
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let response = response(&headers);
+        let delay = Named::new(&response, at(1_700_000_000)).reset();
+        assert_eq!(delay, expected.map(Duration::from_millis), "{headers:?}");
+    }
+}
+
+#[test]
+fn durations_of_protobuf_are_read_to_the_nanosecond() {
+    for (text, expected) in [
+        ("30s", Some(Duration::from_secs(30))),
+        ("1.5s", Some(Duration::from_millis(1_500))),
+        ("0.000000001s", Some(Duration::from_nanos(1))),
+        ("31536000s", Some(LONGEST)),
+        ("31536001s", None),
+        ("99999999999999999999s", None),
+        ("30", None),
+        ("s", None),
+        ("-1s", None),
+        ("1.s", None),
+        ("1.0000000001s", None),
+        ("1.5.5s", None),
+    ] {
+        assert_eq!(proto_duration(text), expected, "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_in_any_header_cause_a_panic(
+        value in proptest::collection::vec(any::<u8>(), 0..64),
+        date in proptest::collection::vec(any::<u8>(), 0..64),
+        now in 0_u64..=253_402_300_799,
+    ) {
+        const LEFT: &str = "x-ratelimit-remaining-requests";
+        for name in ["Retry-After", "x-amz-retry-after", "RateLimit", "X-RateLimit-Reset", LEFT, "x-ratelimit-reset-requests"] {
+            let headers: [(&str, &[u8]); 3] = [(name, &value), ("Date", &date), (LEFT, b"0")];
+            let named = retry_after(&response(&headers), at(now)).or(reset(&response(&headers), at(now)));
+            prop_assert!(named.is_none_or(|delay| delay <= LONGEST));
+        }
+        let _ = proto_duration(&String::from_utf8_lossy(&value));
+    }
+
+    #[test]
+    fn what_looks_like_a_date_causes_no_panic(value in "(Sun|Sunday)[, ]{1,2}(06[- ]Nov[- ]|Nov  6 |99 Feb )[0-9]{2,4}[ :0-9]{1,12}( GMT)?") {
+        let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
+        let _ = retry_after(&response(&headers), SystemTime::UNIX_EPOCH);
+    }
+
+    #[test]
+    fn every_number_of_seconds_within_a_year_is_taken_as_it_is(seconds in 0_u64..=31_536_000) {
+        let value = seconds.to_string();
+        let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
+        prop_assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_secs(seconds)));
+    }
+}

@@ -1,0 +1,259 @@
+//! Responses as the public documents of providers show them, and as issue threads quote them. The
+//! time is 2023-11-14T22:13:20Z.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Provider, where it is described, status, headers, body; class, reason, delay in milliseconds.
+type Shown<'a> =
+    (&'a str, &'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, &'a str, Option<u64>);
+
+const LEFT: (&str, &str) = ("X-RateLimit-Remaining", "0");
+
+#[rustfmt::skip]
+const SHOWN: &[Shown<'_>] = &[
+    // A code in the body of a 400 or 403 says that a limit is used up.
+    ("BigQuery", "Error messages", 400, &[], r#"{"error":{"code":400,"errors":[{"domain":"global","reason":"jobRateLimitExceeded","message":"Exceeded rate limits"}]}}"#, RateLimit, "status 400: jobRateLimitExceeded", None),
+    ("BigQuery", "Error messages", 400, &[], r#"{"error":{"code":400,"errors":[{"domain":"global","reason":"jobBackendError","message":"Retry the job"}]}}"#, Temporary, "status 400: jobBackendError", None),
+    ("BigQuery", "Error messages", 400, &[], r#"{"error":{"code":400,"errors":[{"reason":"tableUnavailable"}]}}"#, Temporary, "status 400: tableUnavailable", None),
+    ("BigQuery", "Error messages", 400, &[("Retry-After", "5")], r#"{"error":{"code":400,"errors":[{"reason":"invalidQuery"}]}}"#, NonRetryable, "status 400: invalidQuery", None),
+    ("YouTube", "Data API, Errors: videos.insert", 400, &[], r#"{"error":{"code":400,"errors":[{"domain":"youtube.video","reason":"uploadLimitExceeded"}]}}"#, Quota, "status 400: uploadLimitExceeded", None),
+    ("Linear", "Rate limiting", 400, &[("X-RateLimit-Requests-Remaining", "0"), ("X-RateLimit-Requests-Reset", "1700000060000")], r#"{"errors":[{"message":"Rate limit exceeded","extensions":{"code":"RATELIMITED"}}]}"#, RateLimit, "status 400: RATELIMITED", Some(60_000)),
+    ("Linear", "Rate limiting", 400, &[("X-RateLimit-Requests-Remaining", "0"), ("X-RateLimit-Requests-Reset", "1700000060000")], r#"{"errors":[{"message":"Argument Validation Error","extensions":{"code":"INVALID_INPUT"}}]}"#, NonRetryable, "status 400: INVALID_INPUT", None),
+    ("Meta", "facebook-nodejs-business-sdk, issue 97", 400, &[], r#"{"error":{"message":"(#4) Application request limit reached","type":"OAuthException","is_transient":true,"code":4,"fbtrace_id":"FlQgl+5U8pF"}}"#, RateLimit, "status 400: 4, rate limit", None),
+    ("Meta", "Graph API, Rate limits", 400, &[], r#"{"error":{"message":"(#80004) There have been too many calls","type":"OAuthException","code":80004,"fbtrace_id":"A"}}"#, RateLimit, "status 400: 80004, rate limit", None),
+    ("Meta", "Graph API, Handling errors", 500, &[], r#"{"error":{"message":"Service temporarily unavailable","type":"OAuthException","is_transient":true,"code":2,"fbtrace_id":"A"}}"#, Temporary, "status 500: 2, transient", None),
+    ("Meta", "Graph API, Handling errors", 400, &[], r#"{"error":{"message":"Invalid parameter","type":"OAuthException","code":100,"error_subcode":33,"fbtrace_id":"A"}}"#, NonRetryable, "status 400: 100", None),
+    ("NetSuite", "Errors for concurrency violations: RESTlets", 400, &[], r#"{"error":{"code":"SSS_REQUEST_LIMIT_EXCEEDED","message":"Request Limit Exceeded"}}"#, RateLimit, "status 400: SSS_REQUEST_LIMIT_EXCEEDED", None),
+    ("Salesforce", "REST API, Status codes and error responses", 403, &[], r#"[{"message":"TotalRequests Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#, Quota, "status 403: REQUEST_LIMIT_EXCEEDED", None),
+    ("OpenAI", "Error codes", 400, &[], r#"{"error":{"message":"Billing hard limit has been reached","type":"invalid_request_error","code":"billing_hard_limit_reached"}}"#, Quota, "status 400: billing_hard_limit_reached", None),
+    ("Plaid", "Errors: Rate limit exceeded", 429, &[], r#"{"error_type":"RATE_LIMIT_EXCEEDED","error_code":"ACCOUNTS_LIMIT","error_message":"rate limit exceeded","display_message":null}"#, RateLimit, "status 429: RATE_LIMIT_EXCEEDED", None),
+    ("Plaid", "Errors: Invalid request", 400, &[], r#"{"error_type":"INVALID_REQUEST","error_code":"MISSING_FIELDS","display_message":null}"#, NonRetryable, "status 400: MISSING_FIELDS", None),
+    ("QuickBooks", "quickbooks-online-v3-sdk, issue 6", 429, &[], r#"{"fault":{"error":[{"message":"message=ThrottleExceeded; errorCode=003001; statusCode=429","detail":"The request limit was reached.","code":"3001"}],"type":"SERVICE"}}"#, RateLimit, "status 429: 3001", None),
+    ("Box", "Common errors", 409, &[], r#"{"type":"error","status":409,"code":"operation_blocked_temporary"}"#, Temporary, "status 409: operation_blocked_temporary", None),
+    ("Box", "Common errors", 409, &[], r#"{"type":"error","status":409,"code":"item_name_in_use"}"#, NonRetryable, "status 409: item_name_in_use", None),
+    ("Apigee", "HTTP 429 as default status code for quota policy violation", 500, &[], r#"{"fault":{"faultstring":"Rate limit quota violation. Quota limit exceeded. Identifier : _default","detail":{"errorcode":"policies.ratelimit.QuotaViolation"}}}"#, Quota, "status 500: policies.ratelimit.QuotaViolation", None),
+    ("Keap", "Community: Intermittently receiving spike arrest violation", 429, &[], r#"{"fault":{"faultstring":"Spike arrest violation.","detail":{"errorcode":"policies.ratelimit.SpikeArrestViolation"}}}"#, RateLimit, "status 429: policies.ratelimit.SpikeArrestViolation", None),
+    // A status that cannot speak of the message, with a delay.
+    ("HubSpot", "Handling errors: 477 Migration in Progress", 477, &[("Retry-After", "3600")], r#"{"status":"error","message":"m","category":"MIGRATION_IN_PROGRESS"}"#, Temporary, "status 477: MIGRATION_IN_PROGRESS, asks for a later retry", Some(3_600_000)),
+    ("HubSpot", "Handling errors: 423 Locked", 423, &[("Retry-After", "2")], r#"{"status":"error","message":"locked","category":"LOCKED"}"#, Temporary, "status 423: LOCKED, asks for a later retry", Some(2_000)),
+    ("HubSpot", "Handling errors", 400, &[], r#"{"status":"error","message":"m","errors":[{"message":"m","in":"name"}],"category":"VALIDATION_ERROR"}"#, NonRetryable, "status 400: VALIDATION_ERROR", None),
+    ("HubSpot", "Usage guidelines: limits", 429, &[], r#"{"status":"error","message":"m","errorType":"RATE_LIMIT","policyName":"DAILY","category":"RATE_LIMITS"}"#, RateLimit, "status 429: RATE_LIMIT", None),
+    ("Binance", "General API information: HTTP return codes", 418, &[("Retry-After", "120")], r#"{"code":-1003,"msg":"Way too many requests; IP banned until 1700000120000."}"#, RateLimit, "status 418: rate limit", Some(120_000)),
+    ("Binance", "General API information: HTTP return codes", 418, &[], r#"{"code":-1003,"msg":"banned"}"#, NonRetryable, "status 418", None),
+    ("Binance", "General API information: HTTP return codes", 429, &[("Retry-After", "7")], r#"{"code":-1003,"msg":"Too many requests"}"#, RateLimit, "status 429", Some(7_000)),
+    ("Azure Cosmos DB", "HTTP status codes: 449", 449, &[("x-ms-retry-after-ms", "10")], r#"{"code":"RetryWith","message":"Conflicting request"}"#, Temporary, "status 449: RetryWith, asks for a later retry", Some(10)),
+    ("Twitter", "API v1, Response codes: 420 Enhance your calm", 420, &[("Retry-After", "60")], r#"{"error":"EnhanceYourCalm"}"#, RateLimit, "status 420: EnhanceYourCalm, rate limit", Some(60_000)),
+    ("Shopify", "REST Admin API, Rate limits", 429, &[("Retry-After", "2.0"), ("X-Shopify-Shop-Api-Call-Limit", "40/40")], r#"{"errors":"Exceeded 2 calls per second for api client."}"#, RateLimit, "status 429", Some(2_000)),
+    ("Shopify", "Response status codes: 423 Locked", 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, "status 423", None),
+    ("GitLab", "User and IP rate limits", 429, &[("RateLimit-Remaining", "0"), ("RateLimit-ResetTime", "Tue, 14 Nov 2023 22:14:20 GMT"), ("RateLimit-Reset", "1700000060")], "Retry later", RateLimit, "status 429", Some(60_000)),
+    ("Standard Webhooks", "Responding to webhooks", 410, &[("Retry-After", "5")], "", NonRetryable, "status 410", None),
+    // Resets and delays in the forms that providers use.
+    ("PUBG", "api-documentation-content, issue 61", 429, &[LEFT, ("X-RateLimit-Reset", "1700000060000000000")], "", RateLimit, "status 429", Some(60_000)),
+    ("PUBG", "api-documentation-content, issue 61", 429, &[LEFT, ("X-RateLimit-Reset", "1700000060000000")], "", RateLimit, "status 429", Some(60_000)),
+    ("Rocket.Chat", "docs-old, pull request 1358", 429, &[LEFT, ("X-RateLimit-Reset", "1700000060000")], r#"{"success":false,"error":"error-too-many-requests"}"#, RateLimit, "status 429: error-too-many-requests", Some(60_000)),
+    ("TradeGecko", "smaug, issue 41", 429, &[("X-Rate-Limit-Remaining", "0"), ("X-Rate-Limit-Reset", "1700000300")], "", RateLimit, "status 429", Some(300_000)),
+    ("Zalando", "restful-api-guidelines, issue 379", 429, &[LEFT, ("X-RateLimit-Reset", "2513")], "", RateLimit, "status 429", Some(2_513_000)),
+    ("Discord", "discord-api-docs, issue 5621", 429, &[("X-RateLimit-Reset-After", "0.565"), ("X-RateLimit-Reset", "1700000000.565")], r#"{"message":"You are being rate limited.","retry_after":0.565,"global":false}"#, RateLimit, "status 429", Some(565)),
+    ("Telegram", "Bot API, ResponseParameters", 429, &[], r#"{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 35","parameters":{"retry_after":35}}"#, RateLimit, "status 429", Some(35_000)),
+    ("Dropbox", "Error handling guide", 429, &[], r#"{"error_summary":"too_many_requests/..","error":{"reason":{".tag":"too_many_requests"},"retry_after":15}}"#, RateLimit, "status 429: too_many_requests", Some(15_000)),
+    ("Dropbox", "HTTP documentation: Errors by status code", 409, &[], r#"{"error_summary":"path/not_found/...","error":{".tag":"path","path":{".tag":"not_found"}}}"#, NonRetryable, "status 409: path/not_found", None),
+    ("GitHub", "Rate limits for the REST API", 403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700003000")], r#"{"message":"API rate limit exceeded for user ID 1."}"#, RateLimit, "status 403: rate limit", Some(3_000_000)),
+    ("Jira", "Rate limiting", 429, &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "2023-11-14T22:14Z"), ("RateLimit-Reason", "jira-quota-tenant-based")], "", RateLimit, "status 429", Some(40_000)),
+    ("Vimeo", "Guidelines: Rate limiting", 429, &[LEFT, ("X-RateLimit-Reset", "2023-11-14T22:14:20+00:00")], r#"{"error":"Too many API requests.","error_code":9000}"#, RateLimit, "status 429: 9000", Some(60_000)),
+    ("Cerebras", "Rate limits", 429, &[("x-ratelimit-remaining-tokens-minute", "0"), ("x-ratelimit-reset-tokens-minute", "33.38")], r#"{"code":"too_many_requests_error","type":"too_many_requests_error"}"#, RateLimit, "status 429: too_many_requests_error", Some(33_380)),
+    ("X", "Rate limits: posts of a day", 429, &[("x-rate-limit-remaining", "199"), ("x-rate-limit-reset", "1700000900"), ("x-user-limit-24hour-remaining", "0"), ("x-user-limit-24hour-reset", "1700003600")], r#"{"title":"Too Many Requests","detail":"Too Many Requests","type":"about:blank","status":429}"#, RateLimit, "status 429", Some(3_600_000)),
+    ("Anthropic", "Rate limits: Response headers", 429, &[("anthropic-ratelimit-input-tokens-remaining", "0"), ("anthropic-ratelimit-input-tokens-reset", "2023-11-14T22:14:20Z")], r#"{"type":"error","error":{"type":"rate_limit_error","message":"m"}}"#, RateLimit, "status 429: rate_limit_error", Some(60_000)),
+    ("Google Gemini", "Troubleshooting", 429, &[], r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"36.5s"}]}}"#, RateLimit, "status 429: RESOURCE_EXHAUSTED", Some(36_500)),
+    ("OpenAI", "Rate limits: headers", 429, &[("x-ratelimit-remaining-tokens", "0"), ("x-ratelimit-reset-tokens", "6m0s")], r#"{"error":{"type":"tokens","code":"rate_limit_exceeded"}}"#, RateLimit, "status 429: rate_limit_exceeded", Some(360_000)),
+    ("Microsoft Graph", "Throttling guidance", 429, &[("Retry-After", "10")], r#"{"error":{"code":"TooManyRequests","innerError":{"code":"429"},"message":"Please retry after"}}"#, RateLimit, "status 429: TooManyRequests", Some(10_000)),
+    ("Klaviyo", "Rate limits, status codes and errors", 429, &[("Retry-After", "15"), ("RateLimit-Reset", "15")], r#"{"errors":[{"id":"2d1a","status":429,"code":"throttled","title":"Request was throttled."}]}"#, RateLimit, "status 429: throttled", Some(15_000)),
+    ("monday.com", "Rate limits", 429, &[("Retry-After", "43")], r#"{"errors":[{"message":"Complexity budget exhausted","extensions":{"code":"COMPLEXITY_BUDGET_EXHAUSTED","retry_in_seconds":43}}]}"#, RateLimit, "status 429: COMPLEXITY_BUDGET_EXHAUSTED", Some(43_000)),
+    ("Databricks", "API rate limits", 429, &[("Retry-After", "1")], r#"{"error_code":"REQUEST_LIMIT_EXCEEDED","message":"Your request was rejected"}"#, RateLimit, "status 429: REQUEST_LIMIT_EXCEEDED", Some(1_000)),
+    ("Xero", "OAuth 2.0 API limits", 429, &[("Retry-After", "42"), ("X-Rate-Limit-Problem", "minute")], "", RateLimit, "status 429", Some(42_000)),
+    ("Okta", "Rate limits: HTTP headers", 429, &[("X-Rate-Limit-Remaining", "0"), ("X-Rate-Limit-Reset", "1700000060")], r#"{"errorCode":"E0000047","errorSummary":"API call exceeded rate limit"}"#, RateLimit, "status 429", Some(60_000)),
+    ("Auth0", "Rate limit policy", 429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], r#"{"statusCode":429,"error":"Too Many Requests","errorCode":"too_many_requests"}"#, RateLimit, "status 429: too_many_requests", Some(60_000)),
+    ("Slack", "Rate limits", 429, &[("Retry-After", "30")], r#"{"ok":false,"error":"ratelimited"}"#, RateLimit, "status 429: ratelimited", Some(30_000)),
+    ("Notion", "Request limits", 429, &[("Retry-After", "1")], r#"{"object":"error","status":429,"code":"rate_limited"}"#, RateLimit, "status 429: rate_limited", Some(1_000)),
+    ("Airtable", "Rate limits", 429, &[], r#"{"errors":[{"error":"RATE_LIMIT_REACHED","message":"m"}]}"#, RateLimit, "status 429: RATE_LIMIT_REACHED", None),
+    ("Heroku", "Platform API, Rate limits", 429, &[], r#"{"id":"rate_limit","message":"Your account reached the API limit."}"#, RateLimit, "status 429: rate_limit", None),
+    ("ClickUp", "Rate limits", 429, &[LEFT, ("X-RateLimit-Reset", "1700000030")], r#"{"err":"Rate limit reached","ECODE":"APP_002"}"#, RateLimit, "status 429: APP_002", Some(30_000)),
+    // Codes where their providers put them; the class is that of the status.
+    ("Anthropic", "Errors", 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"m"}}"#, NonRetryable, "status 400: invalid_request_error", None),
+    ("Anthropic", "Errors", 529, &[], r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Temporary, "status 529: overloaded_error", None),
+    ("Elasticsearch", "Tune for indexing speed", 429, &[], r#"{"error":{"root_cause":[{"type":"es_rejected_execution_exception","reason":"rejected execution of coordinating operation"}],"type":"es_rejected_execution_exception"},"status":429}"#, RateLimit, "status 429: es_rejected_execution_exception", None),
+    ("Elasticsearch", "Mapping: explicit mapping", 400, &[], r#"{"error":{"root_cause":[{"type":"document_parsing_exception","reason":"failed to parse field [x]"}],"type":"document_parsing_exception","reason":"failed to parse field [x]"},"status":400}"#, NonRetryable, "status 400: document_parsing_exception", None),
+    ("Twilio", "Error and warning dictionary", 400, &[], r#"{"code":21211,"message":"Invalid 'To' Phone Number","status":400}"#, NonRetryable, "status 400: 21211", None),
+    ("Apollo GraphQL", "Error handling: built-in error codes", 400, &[], r#"{"errors":[{"message":"m","extensions":{"code":"BAD_USER_INPUT"}}]}"#, NonRetryable, "status 400: BAD_USER_INPUT", None),
+    ("Google Cloud", "AIP-193, Errors: ErrorInfo", 403, &[], r#"{"error":{"code":403,"status":"PERMISSION_DENIED","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_DISABLED","domain":"googleapis.com"}]}}"#, NonRetryable, "status 403: API_DISABLED", None),
+    ("Stripe", "Error codes", 402, &[], r#"{"error":{"code":"card_declined","decline_code":"generic_decline","type":"card_error"}}"#, NonRetryable, "status 402: card_declined", None),
+    ("Adyen", "Error codes and troubleshooting", 422, &[], r#"{"status":422,"errorCode":"130","message":"Required field 'reference' is not provided.","errorType":"validation"}"#, NonRetryable, "status 422: 130", None),
+    ("PayPal", "Rate limiting guidelines", 429, &[], r#"{"name":"RATE_LIMIT_REACHED","message":"Too many requests."}"#, RateLimit, "status 429: RATE_LIMIT_REACHED", None),
+    ("Square", "Handling errors", 429, &[], r#"{"errors":[{"category":"RATE_LIMIT_ERROR","code":"RATE_LIMITED","detail":"m"}]}"#, RateLimit, "status 429: RATE_LIMITED", None),
+    ("Cloudflare", "5xx errors", 522, &[], "error code: 522", Temporary, "status 522", None),
+    ("DigitalOcean", "API, Rate limit", 429, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "1700000060")], r#"{"id":"too_many_requests","message":"API Rate limit exceeded."}"#, RateLimit, "status 429: too_many_requests", Some(60_000)),
+];
+
+#[test]
+fn the_responses_of_providers_have_class_reason_and_delay() {
+    let mut wrong = Vec::new();
+    for (provider, source, status, headers, body, class, reason, millis) in SHOWN {
+        let failure = answered(*status, headers, body);
+        let found = (failure.class(), failure.reason(), failure.delay());
+        if found != (*class, *reason, millis.map(Duration::from_millis)) {
+            wrong.push(format!("{provider}, {source}: {status} {headers:?} {body}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let providers: BTreeSet<&str> = SHOWN.iter().map(|row| row.0).collect();
+    assert!(SHOWN.len() >= 60 && providers.len() >= 30, "{} of {}", SHOWN.len(), providers.len());
+}
+
+#[test]
+fn a_header_that_nobody_can_mean_is_ignored_and_the_reason_says_so() {
+    const PAST: &str = "ignored: past, or over a year away";
+    let micros = &[("Retry-After", "1700000060000000")];
+    let absurd = &[("X-RateLimit-Reset", "170000006000"), LEFT];
+    for (status, headers, class, reason, millis) in [
+        (503, &micros[..], Temporary, "status 503".to_owned(), Some(60_000)),
+        (
+            503,
+            &[("Retry-After", "2021-01-01T00:00:00Z")],
+            Temporary,
+            format!("status 503, retry-after {PAST}"),
+            None,
+        ),
+        (
+            409,
+            &[("Retry-After", "99999999999")],
+            NonRetryable,
+            format!("status 409, retry-after {PAST}"),
+            None,
+        ),
+        (429, &absurd[..1], RateLimit, format!("status 429, x-ratelimit-reset {PAST}"), None),
+        (403, absurd, RateLimit, format!("status 403: rate limit, x-ratelimit-reset {PAST}"), None),
+        // Nobody waits for it.
+        (404, &[("Retry-After", "99999999999")], NonRetryable, "status 404".to_owned(), None),
+        (503, &absurd[..1], Temporary, "status 503".to_owned(), None),
+        // Another header names a delay.
+        (
+            429,
+            &[("Retry-After", "99999999999"), ("retry-after-ms", "9")],
+            RateLimit,
+            "status 429".to_owned(),
+            Some(9),
+        ),
+    ] {
+        let failure = answered(status, headers, "");
+        assert_eq!(
+            (failure.class(), failure.reason(), failure.delay()),
+            (class, &*reason, millis.map(Duration::from_millis)),
+            "{status} {headers:?}"
+        );
+    }
+}
+
+#[test]
+fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
+    for name in ["Retry-After", "retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"] {
+        for status in 400..500 {
+            let without = answered(status, &[], "");
+            let with = answered(status, &[(name, "30")], "");
+            let is_final = matches!(status, 400 | 402 | 404..=406 | 410 | 411 | 414..=417 | 422 | 428 | 431 | 451);
+            assert_eq!(with.class() == NonRetryable, is_final, "{status} with {name}");
+            let is_retried_anyway = matches!(status, 408 | 425 | 429);
+            assert_eq!(without.class() != NonRetryable, is_retried_anyway, "{status}");
+            assert_eq!(with.delay().is_some(), !is_final, "{status} with {name}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_matches_a_code_wherever_a_provider_puts_it() {
+    for (status, body, code) in [
+        (400, r#"{"errors":[{"extensions":{"code":"X-1"}}]}"#, "X-1"),
+        (400, r#"{"type":"error","error":{"type":"X-1"}}"#, "X-1"),
+        (400, r#"{"status":"error","category":"X-1"}"#, "X-1"),
+        (409, r#"{"error_summary":"X-1/..","error":{".tag":"X-1"}}"#, "X-1"),
+        (409, r#"{"error_summary":"path/conflict/file/.."}"#, "path/conflict/file"),
+        (400, r#"{"error":{"root_cause":[{"type":"X-1"}],"type":"y"},"status":400}"#, "X-1"),
+        (400, r#"{"error":{"errors":[{"reason":"X-1"}]}}"#, "X-1"),
+        (400, r#"{"error":{"details":[{"reason":"X-1"}]}}"#, "X-1"),
+        (500, r#"{"fault":{"detail":{"errorcode":"X-1"}}}"#, "X-1"),
+        (400, r#"{"Fault":{"Error":[{"code":"X-1"}]}}"#, "X-1"),
+        (400, r#"{"type":"https://example.com/probs/X-1"}"#, "X-1"),
+        (400, r#"{"error_code":"X-1"}"#, "X-1"),
+        (422, r#"{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"X-1"}]}"#, "X-1"),
+    ] {
+        let rules: Rules =
+            format!(r#"{{"rules":[{{"match":{{"code":"{code}"}},"class":"QUOTA"}}]}}"#)
+                .parse()
+                .expect("a rule");
+        let failure = rules.within(|| answered(status, &[], body));
+        assert_eq!(failure.class(), Quota, "{body}");
+    }
+}
+
+#[test]
+fn a_success_fails_only_by_a_rule_that_names_its_status() {
+    const TEAMS: &str = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error 429 with ContextId";
+    const SLACK: &str = r#"{"ok":false,"error":"ratelimited"}"#;
+    const GRAPHQL: &str =
+        r#"{"data":null,"errors":[{"message":"m","extensions":{"code":"THROTTLED"}}]}"#;
+    let of = |condition: &str, status, headers: &[(&str, &[u8])], body: &str| {
+        let rules = format!(r#"{{"rules":[{{"match":{condition},"class":"RATE_LIMIT"}}]}}"#);
+        let rules: Rules = rules.parse().expect(condition);
+        let response = Response { status, headers, body: body.as_bytes() };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        rules.within(|| (names_status(status), Failure::from_success(&response, now)))
+    };
+    let retry: &[(&str, &[u8])] = &[("Retry-After", b"7")];
+    for (condition, status, body, is_read, reason) in [
+        (
+            r#"{"status":200,"words":"HTTP error 429"}"#,
+            200,
+            TEAMS,
+            true,
+            Some("status 200, by rules[0]"),
+        ),
+        (
+            r#"{"status":200,"code":"ratelimited"}"#,
+            200,
+            SLACK,
+            true,
+            Some("status 200: ratelimited, by rules[0]"),
+        ),
+        (
+            r#"{"status":"2xx","code":"THROTTLED"}"#,
+            200,
+            GRAPHQL,
+            true,
+            Some("status 200: THROTTLED, by rules[0]"),
+        ),
+        (
+            r#"{"status":["2xx",409],"code":"THROTTLED"}"#,
+            201,
+            GRAPHQL,
+            true,
+            Some("status 201: THROTTLED, by rules[0]"),
+        ),
+        (r#"{"status":200,"code":"ratelimited"}"#, 200, r#"{"ok":true}"#, true, None),
+        (r#"{"status":200,"code":"ratelimited"}"#, 200, &SLACK[..20], true, None),
+        (r#"{"status":200,"code":"ratelimited"}"#, 202, SLACK, false, None),
+        // A rule for failures makes none of a success.
+        (r#"{"code":"ratelimited"}"#, 200, SLACK, false, None),
+        (r#"{"words":"failed"}"#, 200, TEAMS, false, None),
+        (r#"{"header":{"retry-after":true}}"#, 200, SLACK, false, None),
+    ] {
+        let (names, failure) = of(condition, status, retry, body);
+        assert_eq!(names, is_read, "{condition} {status}");
+        assert_eq!(failure.as_ref().map(Failure::reason), reason, "{condition} {status} {body}");
+        if let Some(failure) = failure {
+            assert!(failure.is_service_up());
+            assert_eq!(failure.delay(), Some(Duration::from_secs(7)));
+        }
+    }
+    let response = Response { status: 200, headers: &[], body: SLACK.as_bytes() };
+    assert_eq!(Failure::from_success(&response, SystemTime::UNIX_EPOCH), None);
+}
