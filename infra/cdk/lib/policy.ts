@@ -197,7 +197,7 @@ export interface Rule {
 
 /** The conditions of a rule. */
 export interface RuleMatch {
-  /** The status of the response, or a list of these. */
+  /** The status of the response, or a list of these. A 2xx is a success unless a rule names it. */
   readonly status?: Status | readonly Status[];
   /** A code or reason in the response's body or of the error, or a list of these. */
   readonly code?: string | readonly string[];
@@ -209,7 +209,7 @@ export interface RuleMatch {
   readonly words?: string | readonly string[];
 }
 export type Status = number | StatusWord;
-export type StatusWord = '3xx' | '4xx' | '5xx';
+export type StatusWord = '2xx' | '3xx' | '4xx' | '5xx';
 
 /** How Requeue repeats failed calls to SQS. */
 export interface Calls {

@@ -20,7 +20,7 @@ type Words<T extends string> = Record<T, true>;
 const JITTER: Words<types.JitterWord> = { full: true, equal: true, decorrelated: true, none: true };
 const BACKOFF: Words<types.BackoffWord> = { exponential: true, linear: true, fibonacci: true, constant: true };
 const PRESET: Words<types.Preset> = { standard: true, 'high-volume': true, critical: true };
-const STATUS: Words<types.StatusWord> = { '3xx': true, '4xx': true, '5xx': true };
+const STATUS: Words<types.StatusWord> = { '2xx': true, '3xx': true, '4xx': true, '5xx': true };
 const CLASS: Words<types.FailureClass> = {
   RATE_LIMIT: true,
   RATE_LIMIT_EXCEEDED: true,

@@ -36,10 +36,10 @@ pub(super) struct Phrases;
 /// An object of headers.
 pub(super) struct Header;
 
-/// A lower status is no failure, and a higher one is not HTTP.
-const STATUSES: RangeInclusive<u16> = 300..=999;
-const HUNDREDS: [(&str, RangeInclusive<u16>); 3] =
-    [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
+/// A lower status comes before the response, and a higher one is not HTTP.
+const STATUSES: RangeInclusive<u16> = 200..=999;
+const HUNDREDS: [(&str, RangeInclusive<u16>); 4] =
+    [("2xx", 200..=299), ("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
 /// A longer text is no code, and no phrase that a person would write down.
 const MAX_CHARS: usize = 256;
 /// The most characters of a label: it is the heading of a group of dead letters.
@@ -83,7 +83,7 @@ pub(super) mod matching {
 
     table! {
         STATUS, "status", Many<Status> = Many(Status),
-            "The status of the response, or one of a list: a number, 3xx, 4xx or 5xx.";
+            "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it.";
         CODE, "code", Many<Code> = Many(Code),
             "A code or reason in the JSON of the response, or of an AWS or gRPC error; or one of a list.";
         HEADER, "header", Header = Header,

@@ -12,9 +12,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::http::response;
 use hyper::body::{Body, Incoming};
-use requeue::classify::Response;
+use requeue::classify::{Response, names_status};
 use requeue::queue::AttributeValue;
 use requeue::{Evidence, Failure, Handler, Message, Scope, is_last_poll};
 use tokio::time::{Instant, timeout_at};
@@ -68,8 +67,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
-/// Any 2xx is a success as soon as its status arrives; the body is not awaited. Any other response
-/// becomes a [`Failure`], as [`Failure::from_response`] describes. Requeue reads the part of its
+/// Any 2xx is a success as soon as its status arrives; the body is not awaited, unless a
+/// [rule](requeue::classify::Rules) names the status. Any other response becomes a [`Failure`], as
+/// [`Failure::from_response`] describes. Requeue reads the part of its
 /// body that arrives within 2 s after the head. Without a response (no connection, unknown host
 /// name, untrusted certificate, timeout), the failure is temporary. If the target may have got the
 /// request, it is [in doubt](Failure::is_in_doubt).
@@ -234,7 +234,8 @@ impl<C: Connector> HttpTarget<C> {
         deadline: Instant,
     ) -> Result<(), Failure> {
         let Received { head, body } = received;
-        if head.status.is_success() {
+        let is_success = head.status.is_success();
+        if is_success && !names_status(head.status.as_u16()) {
             // Without the body, the connection cannot be used again.
             if body.is_some() {
                 self.pool.give_back(connection, body);
@@ -247,14 +248,14 @@ impl<C: Connector> HttpTarget<C> {
         {
             self.pool.give_back(connection, None);
         }
-        Err(self.failure(&head, &bytes))
-    }
-
-    fn failure(&self, head: &response::Parts, body: &[u8]) -> Failure {
         let headers: Vec<(&str, &[u8])> =
             head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let response = Response { status: head.status.as_u16(), headers: &headers, body };
-        Failure::from_response(&response, self.settings.clock.now())
+        let response = Response { status: head.status.as_u16(), headers: &headers, body: &bytes };
+        let now = self.settings.clock.now();
+        if is_success {
+            return Failure::from_success(&response, now).map_or(Ok(()), Err);
+        }
+        Err(Failure::from_response(&response, now))
     }
 }
 

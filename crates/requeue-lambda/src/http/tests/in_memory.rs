@@ -50,6 +50,43 @@ async fn in_memory_all_is_as_on_a_socket() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_body_of_a_success_is_read_only_if_a_rule_names_its_status() {
+    const LIMITED: &str = r#"{"ok":false,"error":"ratelimited"}"#;
+    let long = format!(r#"{{"error":"ratelimited","rest":"{}"}}"#, "x".repeat(20_000));
+    // The status of the rule, the length that the head names, the body; the reason, and the seconds
+    // until the end.
+    for (named, length, body, reason, secs) in [
+        ("200", LIMITED.len(), LIMITED, Some("status 200: ratelimited, by rules[0]"), 0),
+        ("\"2xx\"", LIMITED.len(), LIMITED, Some("status 200: ratelimited, by rules[0]"), 0),
+        ("200", 8, "{\"ok\":1}", None, 0),
+        // The rest does not come.
+        ("200", 1_000, LIMITED, None, 2),
+        ("201", 1_000, LIMITED, None, 0),
+        ("\"4xx\"", 1_000, LIMITED, None, 0),
+        ("200", long.len(), &long, None, 0),
+    ] {
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        let target = InMemory::raw(move |mut stream| {
+            let response = response.clone();
+            async move {
+                read_head(&mut stream).await;
+                let _ = stream.write_all(response.as_bytes()).await;
+                std::future::pending::<()>().await;
+            }
+        })
+        .target();
+        let rule =
+            format!(r#"{{"match":{{"status":{named},"code":"ratelimited"}},"class":"QUOTA"}}"#);
+        let rules: requeue::classify::Rules =
+            format!(r#"{{"rules":[{rule}]}}"#).parse().expect("a rule");
+        let begin = Instant::now();
+        let result = rules.scope(target.deliver(message())).await;
+        assert_eq!(result.as_ref().err().map(Failure::reason), reason, "{named} {length}");
+        assert_eq!(begin.elapsed().as_secs(), secs, "{named} {length}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_share_one_connection_over_http2() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
