@@ -68,7 +68,7 @@ impl Page {
         while self.request("GET", "/job", "")["isRunning"] == true {
             sleep(Duration::from_millis(50));
         }
-        let snapshot = &self.request("GET", "/", "")["snapshot"];
+        let snapshot = &self.request("GET", "", "")["snapshot"];
         assert_eq!(snapshot["isComplete"], false, "{snapshot}");
         let beyond = snapshot["notReached"]["brokenOff"].as_u64().unwrap();
         let count = snapshot["count"].as_u64().unwrap();
