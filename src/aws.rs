@@ -13,9 +13,11 @@ use std::error::Error;
 use std::iter::successors;
 
 use aws_config::BehaviorVersion;
-use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
+
+mod connections;
 
 pub use aws_config::SdkConfig;
+pub(crate) use connections::UNUSED;
 
 /// Whether a call failed for lack of credentials. The SDK says so only in words.
 #[must_use]
@@ -43,9 +45,10 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
 }
 
 /// The configuration by AWS's standard environment variables and files.
+///
+/// A connection that was unused for 2 s is not used again: while Lambda freezes a function, its
+/// connections may die.
 pub async fn config() -> SdkConfig {
-    let http = aws_smithy_http_client::Builder::new()
-        .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
-        .build_https();
+    let http = connections::http_client();
     aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await
 }

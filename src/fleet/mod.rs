@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout};
 
+use crate::aws;
 use crate::clock::{Clock, epoch_millis};
 use crate::gate::Scope;
 use crate::settings::Coordination;
@@ -33,8 +34,6 @@ pub(crate) use once::{Acquired, Acquisition, Events};
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// The longest time for an answer by a connection in use.
 const ANSWER: Duration = Duration::from_millis(250);
-/// A connection may have been closed so long after its last answer.
-const IDLE: Duration = Duration::from_secs(4);
 /// After several requests in a row without an answer, the store is not asked for so long.
 const REST: Duration = Duration::from_secs(1);
 /// An item expires so long after its last use.
@@ -106,7 +105,8 @@ impl Fleet {
 
     /// The longest time of one request.
     pub(crate) fn patience(&self) -> Duration {
-        let is_in_use = self.trouble().answered.is_some_and(|at| at.elapsed() < IDLE);
+        let answered = self.trouble().answered;
+        let is_in_use = answered.is_some_and(|at| at.elapsed() < aws::UNUSED) && self.knows_time();
         if is_in_use { ANSWER } else { FIRST_ANSWER }
     }
 

@@ -22,8 +22,8 @@ const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
 /// The longest time for all tries of one chunk and the pauses between them, with any policy. If SQS
 /// does not take a message for so long, the message waits by its visibility timeout.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// A send with an ambiguous response is tried again at most once: each further try may store the
-/// copies once more.
+/// A call with an ambiguous response is tried again at most once: each further try of a send may
+/// store the copies once more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
@@ -216,6 +216,7 @@ impl<Q: Queue> Settler<Q> {
         deadline: Instant,
     ) {
         let mut tries = Tries::until(deadline);
+        let mut lost = 0;
         while !wishes.is_empty() && self.begin(&mut tries).await {
             let batch: Vec<(&str, Duration)> = wishes.iter().map(|(_, wish)| *wish).collect();
             match within(deadline, self.queue.change_visibility(queue, &batch)).await {
@@ -229,8 +230,13 @@ impl<Q: Queue> Settler<Q> {
                         results[*at] =
                             Err(EntryError { code: error.code.clone(), sender_fault: false });
                     }
-                    if error.kind != CallErrorKind::Unavailable {
-                        return;
+                    // Twice the same time hides a message no longer than once.
+                    match error.kind {
+                        CallErrorKind::Unavailable => {}
+                        CallErrorKind::Ambiguous if lost + 1 < MAX_AMBIGUOUS_TRIES => lost += 1,
+                        CallErrorKind::Ambiguous
+                        | CallErrorKind::Refused
+                        | CallErrorKind::Malformed => return,
                     }
                 }
             }

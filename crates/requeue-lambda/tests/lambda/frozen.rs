@@ -109,7 +109,7 @@ impl Drop for Server {
     }
 }
 
-fn signal(name: &str, pid: u32) {
+pub fn signal(name: &str, pid: u32) {
     let sent =
         Command::new("kill").args([name, &pid.to_string()]).status().expect("kill is a command");
     assert!(sent.success());

@@ -22,6 +22,7 @@ mod floods;
 mod frozen;
 mod hangs;
 mod hostile;
+mod idle;
 mod isolation;
 mod once;
 mod proxy;

@@ -60,6 +60,11 @@ impl Stage {
         Self { sqs, queue, dead_letters, target: Target::start().await, server }
     }
 
+    /// Where SQS is.
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
     /// The dead-letter queue as the settings name it.
     pub fn dead_letter_url(&self) -> String {
         self.dead_letters.url_at(&self.server.url())

@@ -1,0 +1,238 @@
+//! The HTTP client of every AWS client. It reuses no connection that may have died meanwhile: Lambda
+//! freezes the environment between invocations, and a peer or a NAT gateway then forgets its
+//! connections. It knows no service.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_smithy_http_client::Builder;
+use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::connector_metadata::ConnectorMetadata;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
+    SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
+use aws_smithy_runtime_api::client::runtime_components::{
+    RuntimeComponents, RuntimeComponentsBuilder,
+};
+use aws_smithy_types::config_bag::ConfigBag;
+use tokio::time::Instant;
+
+/// A connection that was unused for so long is not used again. A new one within the region takes
+/// some milliseconds, and a request on a dead one may take a try of its caller.
+pub(crate) const UNUSED: Duration = Duration::from_secs(2);
+
+/// A client of HTTP whose connections were all used lately.
+pub(super) fn http_client() -> SharedHttpClient {
+    SharedHttpClient::new(Connections { pool: Arc::new(Mutex::new(Pool::new())) })
+}
+
+#[derive(Clone)]
+struct Connections {
+    pool: Arc<Mutex<Pool>>,
+}
+
+struct Pool {
+    client: SharedHttpClient,
+    /// The difference of both clocks must stay what it was when the first connection was opened.
+    opened: Option<Moment>,
+    used: Option<Moment>,
+    /// How many pools there were before.
+    number: u64,
+}
+
+/// A moment by both clocks, since the monotonic one may stand still while Lambda freezes the
+/// environment.
+#[derive(Clone, Copy)]
+struct Moment {
+    at: Instant,
+    by_clock: SystemTime,
+}
+
+impl Moment {
+    /// The times since then by both clocks. If the clock was set back, the second one is unknown.
+    fn passed(self, now: Self) -> (Duration, Option<Duration>) {
+        (now.at.duration_since(self.at), now.by_clock.duration_since(self.by_clock).ok())
+    }
+}
+
+impl Pool {
+    fn new() -> Self {
+        let client = Builder::new()
+            .pool_idle_timeout(UNUSED)
+            .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
+            .build_https();
+        Self { client, opened: None, used: None, number: 0 }
+    }
+
+    /// Drops the connections if they may be dead. Their requests under way go on.
+    fn refresh(&mut self, now: Moment) {
+        let is_unused = self.used.is_some_and(|used| {
+            let (passed, by_clock) = used.passed(now);
+            passed >= UNUSED || by_clock.is_none_or(|passed| passed >= UNUSED)
+        });
+        // Many short freezes may add up for a connection that is rarely taken.
+        let was_frozen = self.opened.is_some_and(|opened| {
+            let (passed, by_clock) = opened.passed(now);
+            by_clock.is_none_or(|by_clock| by_clock.abs_diff(passed) >= UNUSED)
+        });
+        if is_unused || was_frozen {
+            self.replace();
+        }
+        self.opened.get_or_insert(now);
+        self.used = Some(now);
+    }
+
+    fn replace(&mut self) {
+        *self = Self { number: self.number + 1, ..Self::new() };
+    }
+}
+
+impl Connections {
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HttpClient for Connections {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        let Some(time) = components.time_source() else {
+            return self.pool().client.http_connector(settings, components);
+        };
+        let now = move || Moment { at: Instant::now(), by_clock: time.now() };
+        let asked = now();
+        let (connector, number) = {
+            let mut pool = self.pool();
+            pool.refresh(asked);
+            (pool.client.http_connector(settings, components), pool.number)
+        };
+        let connections = self.clone();
+        SharedHttpConnector::new(Connector { connector, connections, number, now: Arc::new(now) })
+    }
+
+    fn validate_base_client_config(
+        &self,
+        components: &RuntimeComponentsBuilder,
+        config: &ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.pool().client.validate_base_client_config(components, config)
+    }
+
+    fn connector_metadata(&self) -> Option<ConnectorMetadata> {
+        self.pool().client.connector_metadata()
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connections")
+    }
+}
+
+/// Notes the end of each request.
+struct Connector {
+    connector: SharedHttpConnector,
+    connections: Connections,
+    /// That of its pool.
+    number: u64,
+    now: Arc<dyn Fn() -> Moment + Send + Sync>,
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let connections = self.connections.clone();
+        let mut end = End { connections, number: self.number, answered: None };
+        let (now, response) = (Arc::clone(&self.now), self.connector.call(request));
+        HttpConnectorFuture::new(async move {
+            // All of it is moved here, and dropped here.
+            let end = &mut end;
+            let response = response.await;
+            end.answered = response.is_ok().then(|| now());
+            response
+        })
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connector").field(&self.connector).finish()
+    }
+}
+
+/// The end of a request, also if nobody waits for it any more. If one connection is dead, the others
+/// may be too, and the next try must not meet them.
+struct End {
+    connections: Connections,
+    number: u64,
+    answered: Option<Moment>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut pool = self.connections.pool();
+        match self.answered {
+            _ if pool.number != self.number => {}
+            Some(answered) => pool.used = Some(answered),
+            None => pool.replace(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// For each request: the time since the one before it by both clocks, in milliseconds, and
+    /// whether it uses the connections of that one.
+    #[tokio::test]
+    async fn no_connection_is_used_that_was_left_alone_by_either_clock() {
+        let cases: &[&[(u64, i64, bool)]] = &[
+            &[(0, 0, true), (1_999, 1_999, true), (1_999, 1_999, true), (1_999, 1_999, true)],
+            &[(2_000, 2_000, false), (10, 10, true)],
+            // The monotonic clock stood still.
+            &[(5, 60_000, false), (10, 10, true)],
+            // The clock was set.
+            &[(10, -1, false), (10, 10, true)],
+            // Each freeze is short. A connection that is rarely taken goes through them all.
+            &[(10, 1_000, true), (10, 1_000, true), (10, 1_000, false), (10, 1_000, true)],
+        ];
+        for (case, requests) in cases.iter().enumerate() {
+            let mut pool = Pool::new();
+            let mut now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
+            pool.refresh(now);
+            for (request, (passed, by_clock, is_same)) in requests.iter().enumerate() {
+                now.at += Duration::from_millis(*passed);
+                let by = Duration::from_millis(by_clock.unsigned_abs());
+                now.by_clock = if *by_clock < 0 { now.by_clock - by } else { now.by_clock + by };
+                let number = pool.number;
+                pool.refresh(now);
+                assert_eq!(pool.number == number, *is_same, "case {case}, request {request}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_request_without_a_response_no_other_connection_is_used() {
+        let pool = Arc::new(Mutex::new(Pool::new()));
+        let connections = Connections { pool };
+        let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
+        let end = |number, answered| {
+            drop(End { connections: connections.clone(), number, answered });
+            connections.pool().number
+        };
+        assert_eq!(end(0, Some(now)), 0);
+        assert_eq!(connections.pool().used.map(|used| used.by_clock), Some(now.by_clock));
+        assert_eq!(end(0, None), 1);
+        assert_eq!(end(0, None), 1, "it was one of those that are dropped already");
+        assert_eq!(end(1, None), 2);
+    }
+}
