@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Fleet, expires, is_to_be_told};
 use crate::queue::{MAX_RETENTION, QueueArn};
-use crate::store::{Field, Update};
+use crate::store::{Field, Key, Update};
 
 /// The attempts from the second receive on.
 const ATTEMPTS: Field = Field::new("attempts");
@@ -21,6 +21,20 @@ pub(crate) struct AttemptCounts {
     told: Mutex<Option<Instant>>,
 }
 
+/// An attempt that the store has counted.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    key: Key,
+    earlier: u64,
+}
+
+impl Counted {
+    /// How many were counted before it.
+    pub(crate) fn earlier(&self) -> u32 {
+        u32::try_from(self.earlier).unwrap_or(u32::MAX)
+    }
+}
+
 impl AttemptCounts {
     pub(crate) fn new(fleet: Arc<Fleet>) -> Self {
         Self { fleet, told: Mutex::default() }
@@ -31,9 +45,9 @@ impl AttemptCounts {
         self.fleet.patience()
     }
 
-    /// Counts an attempt that is about to begin, on a second or later receive. Returns how many
-    /// were counted before it; `None` if the store does not say.
-    pub(crate) async fn begin(&self, queue: &QueueArn, message_id: &str) -> Option<u32> {
+    /// Counts an attempt that is about to begin, on a second or later receive. `None` if the store
+    /// does not confirm it.
+    pub(crate) async fn begin(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
         let key = self.fleet.key("attempts", &queue.to_string(), message_id.as_bytes());
         // SQS keeps no message for longer.
         let end = self.fleet.now() + MAX_RETENTION;
@@ -42,7 +56,15 @@ impl AttemptCounts {
             self.tell();
             return None;
         };
-        Some(u32::try_from(answer.before.get(ATTEMPTS)).unwrap_or(u32::MAX))
+        Some(Counted { key, earlier: answer.before.get(ATTEMPTS) })
+    }
+
+    /// Takes back an attempt whose handler was not called, unless another one was counted since.
+    pub(crate) async fn take_back(&self, Counted { key, earlier }: Counted) {
+        let now = earlier.saturating_add(1);
+        let update = Update::new().when(ATTEMPTS, now..=now).set(ATTEMPTS, earlier);
+        // Without an answer, one call fewer may be made.
+        let _ = self.fleet.update(&key, &update).await;
     }
 
     fn tell(&self) {
@@ -88,6 +110,7 @@ mod tests {
             ("one", "orders", "m", 2),
         ] {
             let before = counts(namespace).begin(&queue(name), id).await;
+            let before = before.map(|counted| counted.earlier());
             assert_eq!(before, Some(counted), "{namespace} {name} {id}");
         }
         let one = counts("one");

@@ -24,7 +24,7 @@ mod once;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attempts::AttemptCounts;
+pub(crate) use attempts::{AttemptCounts, Counted};
 pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
 pub(crate) use limits::{Admitted, Request, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};

@@ -92,6 +92,12 @@ impl Events {
         self.fleet.patience() + read
     }
 
+    /// The lease of a request under way: it may have its effect.
+    pub(crate) fn asked(&self, queue: &str, event: &[u8], owner: u64, lease: Duration) -> Lease {
+        let key = self.fleet.key("once", queue, event);
+        Lease { key, owner, is_confirmed: false, until: Instant::now() + lease + MARGIN }
+    }
+
     /// Acquires an event for so long. No two attempts have the same `owner`.
     pub(crate) async fn acquire(
         &self,

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::task::yield_now;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span};
 
 use super::BatchProcessor;
@@ -73,7 +73,10 @@ where
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
         let mut decision = self.decide(delivery, turn, handled);
         slot.note(reply, decision.at);
-        let Taken { event, ticket, refused } = taken;
+        let Taken { event, attempt, ticket, refused } = taken;
+        if let Some(attempt) = attempt {
+            self.take_back(attempt, slot).await;
+        }
         if let (Ended::Unknown, Some(lease)) = (ended, &event.lease) {
             let Decision { disposition, at, .. } = &mut decision;
             *disposition = policy::after_lease(*disposition, delivery.strategy, lease.rest(), *at);
@@ -167,7 +170,7 @@ where
         if not_deleted.find(delivery, now).is_some() {
             return decision(Disposition::Complete);
         }
-        if self.deadlines.stop.starting.is_cancelled() {
+        if self.is_stopping() {
             return decision(Disposition::Release(ReleaseReason::ShuttingDown));
         }
         let time_left =
@@ -220,10 +223,11 @@ where
                         poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
                     match last.await {
                         Poll::Ready(handled) => handled,
-                        Poll::Pending if end == End::TimeOut && !slot.has_begun() => {
-                            Handled::NotStarted
-                        }
-                        Poll::Pending => Handled::ended(end),
+                        Poll::Pending => match end {
+                            End::TimeOut if !slot.has_begun() => Handled::NotStarted,
+                            End::Stop if !slot.has_begun() => Handled::Stopped,
+                            end => Handled::ended(end),
+                        },
                     }
                 }
             }
@@ -320,7 +324,7 @@ where
             }
         }
         if let Some(counts) = counts {
-            match self.count(counts, delivery, slot).await {
+            match self.count(counts, delivery, slot, &mut taken.attempt).await {
                 Ok(None) => {}
                 Ok(Some(later)) => message.set_deadline(later.limit),
                 Err(handled) => return handled,
@@ -333,10 +337,14 @@ where
                 Err(handled) => return handled,
             }
         }
+        if self.is_stopping() {
+            return Handled::Stopped;
+        }
         if !slot.hold(permit) {
             // The slot knows why.
             return pending().await;
         }
+        taken.attempt = None;
         match handler.handle(message).await {
             Ok(()) => Handled::Done,
             Err(error) => {
@@ -345,6 +353,20 @@ where
                 Handled::Failed(failure)
             }
         }
+    }
+
+    /// Whether the host ends, so that no handler starts and no request to the store begins.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.deadlines.stop.starting.is_cancelled()
+    }
+
+    /// Asks the store. A request under way may have its effect, so its answer is awaited even if the
+    /// host ends meanwhile.
+    pub(super) async fn ask_store<A>(&self, asked: impl Future<Output = A>) -> Result<A, Handled> {
+        if self.is_stopping() {
+            return Err(Handled::Stopped);
+        }
+        timeout_at(self.deadlines.cutoff, asked).await.map_err(|_| Handled::NotStarted)
     }
 
     pub(super) fn now(&self) -> SystemTime {
@@ -392,7 +414,9 @@ where
                 policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
                 None,
             ),
-            Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
+            Handled::Stopped | Handled::Interrupted => {
+                (Disposition::Release(ReleaseReason::ShuttingDown), None)
+            }
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         Decision {

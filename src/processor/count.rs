@@ -9,7 +9,7 @@ use super::executor::Slot;
 use super::handled::Handled;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::fleet::AttemptCounts;
+use crate::fleet::{AttemptCounts, Counted};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::policy;
@@ -29,6 +29,7 @@ where
         counts: &AttemptCounts,
         delivery: &Delivery,
         slot: &Slot<Self>,
+        attempt: &mut Option<Counted>,
     ) -> Result<Option<Turn>, Handled> {
         // SQS moves other messages by their receives, so those have to count.
         let planner = self.processor.inner.planner(delivery);
@@ -44,14 +45,10 @@ where
         }
         // The handler's time begins after the answer.
         slot.wait(counts.patience());
-        let counted = tokio::select! {
-            biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
-            counted = timeout_at(self.deadlines.cutoff, counts.begin(queue, id)) => counted,
-        };
-        if let Some(earlier) = counted.map_err(|_| Handled::NotStarted)? {
+        let counted = self.ask_store(counts.begin(queue, id)).await?;
+        if let Some(counted) = &counted {
             let by_receives = delivery.retries();
-            delivery.note_counted(earlier);
+            delivery.note_counted(counted.earlier());
             if delivery.retries() != by_receives {
                 telemetry::correct_count(delivery);
             }
@@ -60,6 +57,17 @@ where
         if policy::has_no_attempt_left(policy, &delivery.usage()) {
             return Err(Handled::Spent);
         }
+        *attempt = counted;
         self.begin(delivery, slot).map(Some)
+    }
+
+    /// Takes back an attempt that was counted and not made.
+    pub(super) async fn take_back(&self, attempt: Counted, slot: &Slot<Self>) {
+        let Some(counts) = &self.processor.inner.counts else { return };
+        // Settling has the rest of the reserve.
+        let latest = self.deadlines.cutoff + self.deadlines.grace;
+        let until = (Instant::now() + counts.patience()).min(latest);
+        slot.extend(until + self.deadlines.grace / 4);
+        let _ = timeout_at(until, counts.take_back(attempt)).await;
     }
 }

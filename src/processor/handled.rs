@@ -8,7 +8,7 @@ use super::executor::{End, Runner, Slot};
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::fleet::{Acquisition, Admitted, Ticket};
+use crate::fleet::{Acquisition, Admitted, Counted, Ticket};
 use crate::gate::{Held, Reply, Scope, is_refused};
 use crate::limit::Place;
 use crate::policy::RateLimit;
@@ -22,10 +22,12 @@ pub(super) struct Call<'a, R: Runner> {
     pub(super) limit: Option<&'a RateLimit>,
 }
 
-/// Leases and permissions that a message took from the store for its call.
+/// Leases, permissions and counts that a message took from the store for its call.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) event: Acquisition,
+    /// Its attempt, until the handler is called.
+    pub(super) attempt: Option<Counted>,
     pub(super) ticket: Option<Ticket>,
     /// Its service refused the call.
     pub(super) refused: Option<Refused>,
@@ -70,7 +72,9 @@ pub(super) enum Handled {
     Spent,
     /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
-    /// The host ends.
+    /// The host ends, and the handler is not called.
+    Stopped,
+    /// The host ends, and the handler ran.
     Interrupted,
     /// The handler blocks its thread. It may still work on the message, so no other handler may
     /// yet.
@@ -120,6 +124,7 @@ impl Handled {
             | Self::InProgress(_)
             | Self::Unanswered
             | Self::Spent
+            | Self::Stopped
             | Self::NotStarted => None,
         }
     }

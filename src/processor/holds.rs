@@ -59,34 +59,42 @@ where
         let wait = limit.map_or(Duration::ZERO, |limit| limit.max_slot_wait);
         let begins = now + holds.patience() + wait;
         let lasts = self.deadlines.limit(begins).saturating_duration_since(now);
-        let (caller, QueuePolicy { slots, .. }) =
-            (Caller::of(delivery), self.processor.inner.policy(delivery));
-        let admitted = async {
-            let ticket = holds.admit(scope, caller, limit, lasts).await?;
-            if let Slots::Shared(shared) = slots
-                && let Some(recovery) = shared.recovery(scope)
-                && !ticket.is_probe()
-                && limit.is_none()
-            {
-                slot.wait(shared.patience() + recovery.limit.max_slot_wait);
-                let others = slot.about_to_begin();
-                return shared.recover(recovery, scope, caller, ticket, others).await;
+        let asked = holds.admit(scope, Caller::of(delivery), limit, lasts);
+        let admitted = match self.ask_store(asked).await? {
+            Ok(ticket) if limit.is_none() && !ticket.is_probe() => {
+                self.recover(ticket, call).await?
             }
-            Ok(ticket)
-        };
-        let admitted = tokio::select! {
-            biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
-            admitted = timeout_at(self.deadlines.cutoff, admitted) => admitted,
+            admitted => admitted,
         };
         match admitted {
-            Ok(Ok(ticket)) => Ok(ticket),
-            Ok(Err(NoTicket::Held(held))) => Err(self.held(held, call).await),
-            Ok(Err(NoTicket::Throttled)) => {
+            Ok(ticket) => Ok(ticket),
+            Err(NoTicket::Held(held)) => Err(self.held(held, call).await),
+            Err(NoTicket::Throttled) => {
                 let why = Deferral::StoreThrottled;
                 Err(Handled::Limited(Admitted::PutOff { why, times: 1 }))
             }
-            Err(_) => Err(Handled::NotStarted),
+        }
+    }
+
+    /// Waits for a slot of a service that came back a moment ago.
+    async fn recover(
+        &self,
+        ticket: Ticket,
+        call: &Call<'_, Self>,
+    ) -> Result<Result<Ticket, NoTicket>, Handled> {
+        let Call { delivery, slot, scope, .. } = *call;
+        let QueuePolicy { slots, .. } = self.processor.inner.policy(delivery);
+        let Slots::Shared(shared) = slots else { return Ok(Ok(ticket)) };
+        let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
+        slot.wait(shared.patience() + recovery.limit.max_slot_wait);
+        let (caller, others) = (Caller::of(delivery), slot.about_to_begin());
+        let recovered = shared.recover(recovery, scope, caller, ticket, others);
+        tokio::select! {
+            biased;
+            () = self.deadlines.stop.starting.cancelled() => Err(Handled::Stopped),
+            recovered = timeout_at(self.deadlines.cutoff, recovered) => {
+                recovered.map_err(|_| Handled::NotStarted)
+            }
         }
     }
 
@@ -104,12 +112,7 @@ where
         let now = Instant::now();
         let lasts = self.deadlines.limit(begins).saturating_duration_since(now);
         slot.extend(now + holds.patience());
-        let kept = timeout_at(self.deadlines.cutoff, holds.keep_lease(probe, lasts));
-        let is_kept = tokio::select! {
-            biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
-            kept = kept => kept.map_err(|_| Handled::NotStarted)?,
-        };
+        let is_kept = self.ask_store(holds.keep_lease(probe, lasts)).await?;
         if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
             return Err(Handled::NotStarted);
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::attempt::Attempts;
 use super::deadlines::Turn;
@@ -45,6 +45,7 @@ impl Handled {
             | Self::Held(_)
             | Self::HeldInLine(..)
             | Self::Limited(_)
+            | Self::Stopped
             | Self::NotStarted
             | Self::Spent
             | Self::AlreadyDone
@@ -78,13 +79,14 @@ where
         let later = slot.wait(events.patience());
         let lease = later.limit.saturating_duration_since(Instant::now())
             + (self.deadlines.grace + events.patience() * 2).max(BEYOND);
-        let asked = events.acquire(&queue, name.as_bytes(), owner(delivery, turn), lease);
-        let answer = tokio::select! {
-            biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
-            answer = timeout_at(self.deadlines.cutoff, asked) => answer,
+        let owner = owner(delivery, turn);
+        let asked = async {
+            acquired.lease = Some(events.asked(&queue, name.as_bytes(), owner, lease));
+            events.acquire(&queue, name.as_bytes(), owner, lease).await
         };
-        match answer.map_err(|_| Handled::NotStarted)? {
+        let answer = self.ask_store(asked).await?;
+        acquired.lease = None;
+        match answer {
             Acquired::Lease(lease) => {
                 acquired.lease = Some(lease);
                 self.begin(delivery, slot)

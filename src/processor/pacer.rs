@@ -117,7 +117,7 @@ where
         };
         tokio::select! {
             biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
+            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Stopped),
             passed = timeout_at(self.deadlines.cutoff, passed) => {
                 passed.map_err(|_| Handled::NotStarted)?;
             }

@@ -96,7 +96,7 @@ where
             later = Some(turn);
             tokio::select! {
                 biased;
-                () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Interrupted),
+                () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Stopped),
                 () = sleep_until(turn.began) => {}
             }
             if self.processor.inner.settler.has_lapsed(delivery) || self.has_expired(delivery) {
@@ -118,7 +118,7 @@ where
     ) -> Result<Admitted, Handled> {
         tokio::select! {
             biased;
-            () = self.deadlines.stop.starting.cancelled() => Err(Handled::Interrupted),
+            () = self.deadlines.stop.starting.cancelled() => Err(Handled::Stopped),
             admitted = timeout_at(self.deadlines.cutoff, admitted) => match admitted {
                 Ok(_)
                     if self.processor.inner.settler.has_lapsed(delivery)

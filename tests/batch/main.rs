@@ -43,6 +43,7 @@ mod edges;
 mod settling;
 mod shutdown;
 mod stalled;
+mod stopping;
 mod stuck;
 mod tampering;
 mod wire_through;

@@ -41,6 +41,8 @@ pub enum Case {
     Lost,
     /// The request has its effect, and no answer.
     Unsaid,
+    /// The request has its effect at once, and its answer after so long.
+    Late(Duration),
     Denied,
 }
 
@@ -69,6 +71,11 @@ impl Store for Told {
                 Case::Throttled => Err(StoreError::Throttled),
                 Case::Denied => Err(StoreError::Unavailable("Denied".into())),
                 Case::Lost => pending().await,
+                Case::Late(after) => {
+                    let answer = self.items.update(key, update).await;
+                    sleep(after).await;
+                    answer
+                }
                 Case::Unsaid => {
                     let _ = self.items.update(key, update).await;
                     pending().await
