@@ -36,9 +36,6 @@ use standstill::{Asking, PROBING, Standing};
 
 /// A receive without a response fails so long after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest wait of an ending worker for a response that is under way. Otherwise the messages in it
-/// would be hidden for nothing.
-const LAST_RESPONSE: Duration = Duration::from_secs(1);
 
 /// Works on a queue by long polls, in a container or on a laptop. It takes the same handler and the
 /// same settings as a Lambda.
@@ -58,7 +55,8 @@ const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// batch as after a failed receive, up to 10 s. The worker does not limit copies to ten in a row,
 /// since nothing detects loops here.
 ///
-/// A long poll lasts for a third of the visibility timeout, at most 20 s. The hidden time of a
+/// A long poll lasts for a third of the visibility timeout, at most 20 s, and no longer than the
+/// worker may take to end. The hidden time of a
 /// message counts from the request for it. If the response is read after that time, the message is
 /// released, and no handler is called.
 ///
@@ -168,9 +166,9 @@ where
 
     /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
     /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
-    /// receivable when the receives under way have ended, within a second. A message that was given up
-    /// or has expired may wait for its visibility timeout instead, and so may the messages behind it
-    /// in its FIFO group.
+    /// receivable when the long polls under way have ended: SQS may give messages to a poll that
+    /// nobody waits for, and hide them. A message that was given up or has expired may wait for its
+    /// visibility timeout instead, and so may the messages behind it in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         self.leased.begin();
         let stop = Stop::default();
@@ -209,8 +207,7 @@ where
         // The log may block until its reader takes lines, so the cancel comes first.
         self.stop_starting(stop);
         tracing::info!("shutting down");
-        // The rest of the time is for settling the messages of cancelled handlers.
-        let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
+        let rest = self.rest();
         if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {
             stop.running.cancel();
             if timeout(rest, &mut work).await.is_err() {
@@ -329,14 +326,22 @@ where
         }
     }
 
-    /// How long an ending worker waits for a response that is under way. Its messages wait for that.
-    fn last_response(&self) -> Duration {
-        LAST_RESPONSE.min(self.settings.shutdown_timeout / 4)
+    /// The end of the time for a shutdown, for settling the messages of cancelled handlers.
+    fn rest(&self) -> Duration {
+        self.limits.reserve.min(self.settings.shutdown_timeout / 4)
     }
 
-    /// How long one receive waits for a message.
+    /// How long an ending worker waits for a long poll that is under way: until shortly before
+    /// handlers are cancelled, so that its messages can be released.
+    fn last_poll(&self) -> Duration {
+        self.settings.shutdown_timeout.saturating_sub(self.rest() + self.rest() / 4)
+    }
+
+    /// How long one receive waits for a message. If the worker ends right after its begin, its
+    /// response is in time.
     fn wait(&self) -> Duration {
-        poll::wait(self.settings.until, self.visibility)
+        let within = self.last_poll().saturating_sub(Duration::from_secs(1)).as_secs();
+        poll::wait(self.settings.until, self.visibility).min(Duration::from_secs(within))
     }
 
     async fn receive(&self, max: usize, stop: &Stop) -> Result<Received, CallError> {
@@ -348,9 +353,15 @@ where
         let response = tokio::select! {
             biased;
             response = &mut response => response,
-            () = stop.starting.cancelled() => match timeout(self.last_response(), response).await {
+            () = stop.starting.cancelled() => match timeout(self.last_poll(), response).await {
                 Ok(response) => response,
-                Err(_) => return Ok(Received { records: Vec::new(), asked }),
+                Err(_) => {
+                    tracing::warn!(
+                        queue = %self.queue,
+                        "a long poll had to be cut off: SQS may have hidden messages for it, and                          delivers them after their visibility timeout"
+                    );
+                    return Ok(Received { records: Vec::new(), asked });
+                }
             },
         };
         let records = response.unwrap_or_else(|_| Err(CallError::timed_out()))?;
