@@ -13,8 +13,12 @@ use std::error::Error;
 use std::iter::successors;
 
 use aws_config::BehaviorVersion;
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
 
 mod connections;
+mod credentials;
+
+use credentials::Credentials;
 
 pub use aws_config::SdkConfig;
 pub(crate) use connections::UNUSED;
@@ -46,9 +50,14 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
 
 /// The configuration by AWS's standard environment variables and files.
 ///
-/// A connection that was unused for 2 s is not used again: while Lambda freezes a function, its
-/// connections may die.
+/// If a service refuses the credentials, they are read anew for the next request. A connection that
+/// was unused for 2 s is not used again: while Lambda freezes a function, its connections may die.
 pub async fn config() -> SdkConfig {
-    let http = connections::http_client();
+    let credentials = Credentials::new();
+    let http = connections::http_client(Some(credentials.clone()));
+    credentials.within(load(http).await)
+}
+
+async fn load(http: SharedHttpClient) -> SdkConfig {
     aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await
 }

@@ -21,18 +21,23 @@ use aws_smithy_runtime_api::client::runtime_components::{
 use aws_smithy_types::config_bag::ConfigBag;
 use tokio::time::Instant;
 
+use super::credentials::Credentials;
+
 /// A connection that was unused for so long is not used again. A new one within the region takes
 /// some milliseconds, and a request on a dead one may take a try of its caller.
 pub(crate) const UNUSED: Duration = Duration::from_secs(2);
 
-/// A client of HTTP whose connections were all used lately.
-pub(super) fn http_client() -> SharedHttpClient {
-    SharedHttpClient::new(Connections { pool: Arc::new(Mutex::new(Pool::new())) })
+/// A client of HTTP whose connections were all used lately. It tells the credentials of each
+/// response.
+pub(super) fn http_client(credentials: Option<Credentials>) -> SharedHttpClient {
+    let pool = Arc::new(Mutex::new(Pool::new()));
+    SharedHttpClient::new(Connections { pool, credentials })
 }
 
 #[derive(Clone)]
 struct Connections {
     pool: Arc<Mutex<Pool>>,
+    credentials: Option<Credentials>,
 }
 
 struct Pool {
@@ -153,9 +158,12 @@ impl HttpConnector for Connector {
         HttpConnectorFuture::new(async move {
             // All of it is moved here, and dropped here.
             let end = &mut end;
-            let response = response.await;
-            end.answered = response.is_ok().then(|| now());
-            response
+            let response = response.await?;
+            end.answered = Some(now());
+            match &end.connections.credentials {
+                Some(credentials) => credentials.look_at(response).await,
+                None => Ok(response),
+            }
         })
     }
 }
@@ -223,7 +231,7 @@ mod tests {
     #[tokio::test]
     async fn after_a_request_without_a_response_no_other_connection_is_used() {
         let pool = Arc::new(Mutex::new(Pool::new()));
-        let connections = Connections { pool };
+        let connections = Connections { pool, credentials: None };
         let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
         let end = |number, answered| {
             drop(End { connections: connections.clone(), number, answered });

@@ -91,9 +91,12 @@ impl CallError {
 
 /// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the
 /// SDK's list of throttling codes.
-const UNAVAILABLE: [&str; 19] = [
+const UNAVAILABLE: [&str; 21] = [
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
+    // The next request has new credentials, if there are any.
+    "ExpiredToken",
+    "ExpiredTokenException",
     "InternalError",
     "InternalFailure",
     "KMS.ThrottlingException",

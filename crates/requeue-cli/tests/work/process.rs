@@ -1,11 +1,18 @@
 //! How the process begins and ends.
 
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::{Clock, DeadLetter};
+use requeue_testkit::http;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::proxy::Proxy;
 use crate::shop::Shop;
 
 fn working(n: usize, millis: u64) -> String {
@@ -411,4 +418,50 @@ async fn it_says_why_it_does_not_begin() {
     let (status, said) =
         shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
     assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");
+}
+
+/// The SDK alone would use expired ones until the process ends, or until their own end.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_reads_credentials_anew_that_sqs_refuses() {
+    const KEYS: [&str; 2] = ["AKIAOLD", "AKIANEW"];
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("renewed-credentials");
+    let path = file.to_str().unwrap().to_owned();
+    let offered = Arc::new(Mutex::new(KEYS[0]));
+    let asked = Arc::clone(&offered);
+    let container = http::Server::start(move |_: Request<Incoming>| {
+        let key = *asked.lock().unwrap();
+        async move {
+            Response::new(Full::from(format!(
+                r#"{{"AccessKeyId":"{key}","SecretAccessKey":"s","Token":"t","Expiration":"2100-01-01T00:00:00Z"}}"#
+            )))
+        }
+    })
+    .await;
+    let url = container.url();
+    let nowhere = [("AWS_ACCESS_KEY_ID", ""), ("AWS_CONFIG_FILE", "/dev/null")];
+    for source in
+        [("AWS_SHARED_CREDENTIALS_FILE", &*path), ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &*url)]
+    {
+        let offer = |key| {
+            *offered.lock().unwrap() = key;
+            let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=s\n");
+            std::fs::write(&file, text).unwrap();
+        };
+        offer(KEYS[0]);
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let proxy = Proxy::start(&server.url()).await;
+        let shop = Shop::open(&proxy.url(), "renewed").await;
+        let worker = shop.worker(&[], &[&nowhere[..], &[source]].concat());
+        shop.send(vec![working(0, 1)]).await;
+        shop.called(1).await;
+        proxy.expire(KEYS[0]);
+        sleep(Duration::from_millis(300)).await;
+        offer(KEYS[1]);
+        shop.send(vec![working(1, 1)]).await;
+        shop.called(2).await;
+        worker.signal("-TERM");
+        let (status, said) = worker.ended().await;
+        assert_eq!((status, shop.counts(&shop.queue).await), (Some(0), [0; 3]), "{said}");
+        assert!((1..=6).contains(&proxy.seen().refused), "{source:?}: {}", proxy.seen().refused);
+    }
 }

@@ -25,6 +25,10 @@ pub struct Seen {
     pub deleted: BTreeMap<String, Instant>,
     /// Message ids by receipt handle.
     handles: BTreeMap<String, String>,
+    /// The access key whose credentials have expired.
+    expired: Option<&'static str>,
+    /// The requests with it since then.
+    pub refused: usize,
 }
 
 /// The position of a copy among the copies of its original; the original itself has no retries.
@@ -54,6 +58,11 @@ impl Proxy {
         self.server.url()
     }
 
+    /// From now on SQS refuses requests with this access key.
+    pub fn expire(&self, key: &'static str) {
+        self.seen.lock().unwrap().expired = Some(key);
+    }
+
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap().clone()
     }
@@ -70,6 +79,11 @@ async fn pass(
 ) -> Option<Response<Full<Bytes>>> {
     let (mut parts, body) = request.into_parts();
     let asked = body.collect().await.ok()?.to_bytes();
+    if log.lock().unwrap().refuses(parts.headers.get(header::AUTHORIZATION)?.to_str().ok()?) {
+        let refusal = r#"{"__type": "com.amazon.coral.service#ExpiredTokenException"}"#;
+        let response = Response::builder().status(StatusCode::BAD_REQUEST);
+        return response.body(Full::from(refusal)).ok();
+    }
     let target = parts
         .headers
         .get("x-amz-target")
@@ -100,6 +114,13 @@ fn json(bytes: &[u8]) -> Value {
 }
 
 impl Seen {
+    fn refuses(&mut self, authorization: &str) -> bool {
+        let refuses =
+            self.expired.is_some_and(|key| authorization.contains(&format!("Credential={key}/")));
+        self.refused += usize::from(refuses);
+        refuses
+    }
+
     fn note(&mut self, operation: &str, asked: &Value, answered: &Value) {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap().to_owned();

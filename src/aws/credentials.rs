@@ -1,0 +1,120 @@
+//! Credentials that are read anew when a service refuses them. The SDK keeps the text of the profile
+//! file for ever, and other credentials until the end that they had when it read them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, mem};
+
+use aws_config::identity::IdentityCache;
+use aws_smithy_runtime_api::client::identity::{
+    IdentityCachePartition, IdentityFuture, ResolveCachedIdentity, ResolveIdentity,
+    SharedIdentityCache, SharedIdentityResolver,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::byte_stream::ByteStream;
+use aws_smithy_types::config_bag::ConfigBag;
+
+use super::{SdkConfig, connections, load};
+
+/// The beginnings of the codes by which a service refuses credentials. Source: common errors of
+/// AWS's services. With one half of a new file, the signature is wrong.
+const REFUSALS: [&str; 7] = [
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSignature",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClient",
+];
+
+/// The credentials of AWS's environment. Those that a program sets itself stay as they are.
+#[derive(Clone)]
+pub(super) struct Credentials(Arc<Mutex<Known>>);
+
+struct Known {
+    cache: SharedIdentityCache,
+    /// That of the environment.
+    provider: Option<IdentityCachePartition>,
+    /// Read after a refusal.
+    instead: Option<SharedIdentityResolver>,
+    are_refused: bool,
+}
+
+impl Credentials {
+    pub(super) fn new() -> Self {
+        let cache = IdentityCache::lazy().build();
+        let known = Known { cache, provider: None, instead: None, are_refused: false };
+        Self(Arc::new(Mutex::new(known)))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration with these credentials.
+    pub(super) fn within(self, config: SdkConfig) -> SdkConfig {
+        let provider = config.credentials_provider();
+        self.known().provider = provider.and_then(|provider| provider.cache_partition());
+        config.into_builder().identity_cache(self).build()
+    }
+
+    /// Looks whether a service refuses its request for the credentials. The next request has those
+    /// that are there then.
+    pub(super) async fn look_at(
+        &self,
+        mut response: HttpResponse,
+    ) -> Result<HttpResponse, ConnectorError> {
+        if !matches!(response.status().as_u16(), 400 | 401 | 403) {
+            return Ok(response);
+        }
+        let body = ByteStream::new(mem::replace(response.body_mut(), SdkBody::empty()));
+        let body = body.collect().await.map_err(|error| ConnectorError::io(error.into()))?;
+        let body = body.into_bytes();
+        let text = String::from_utf8_lossy(&body);
+        let header = response.headers().get("x-amzn-errortype").unwrap_or_default();
+        if REFUSALS.iter().any(|code| text.contains(code) || header.starts_with(code)) {
+            let mut known = self.known();
+            known.are_refused = true;
+            known.cache = IdentityCache::lazy().build();
+        }
+        *response.body_mut() = SdkBody::from(body);
+        Ok(response)
+    }
+
+    /// A provider that has read nothing yet, after a refusal.
+    async fn provider(&self, given: SharedIdentityResolver) -> SharedIdentityResolver {
+        if self.known().provider != Some(given.cache_partition()) {
+            return given;
+        }
+        let are_refused = mem::take(&mut self.known().are_refused);
+        if are_refused {
+            let anew = load(connections::http_client(None)).await.credentials_provider();
+            self.known().instead = anew.map(SharedIdentityResolver::new);
+        }
+        self.known().instead.clone().unwrap_or(given)
+    }
+}
+
+impl ResolveCachedIdentity for Credentials {
+    fn resolve_cached_identity<'a>(
+        &'a self,
+        resolver: SharedIdentityResolver,
+        components: &'a RuntimeComponents,
+        config: &'a ConfigBag,
+    ) -> IdentityFuture<'a> {
+        IdentityFuture::new(async move {
+            let provider = self.provider(resolver).await;
+            let cache = self.known().cache.clone();
+            cache.resolve_cached_identity(provider, components, config).await
+        })
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
