@@ -139,6 +139,8 @@ pub struct Book {
     /// The messages of which one worker had several deliveries in hand at once, whose copies nobody
     /// can tell apart for certain.
     pub in_hand_twice: BTreeSet<usize>,
+    /// The messages of which each environment sent a copy.
+    pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
     pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
     /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
@@ -172,6 +174,7 @@ impl Book {
             given_up: BTreeMap::new(),
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
+            copied: BTreeSet::new(),
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
             at_work: BTreeMap::new(),

@@ -283,10 +283,12 @@ impl Book {
                 )
             });
             let all = self.invocations.iter().filter(|(other, all)| is_it(other, all));
-            let dropped: usize = all.map(|(_, all)| self.uncalled(world, all, n)).sum();
+            let dropped = |(_, all)| (self.uncalled(world, all, n), self.remembered(all, n));
+            let (dropped, remembered) =
+                all.map(dropped).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             self.history.note(Some(n), format!("deleted by {id}: {message}"));
             self.tracks[n].is_done |= (settled + 1..=settled + dropped).contains(&deleted);
-            if deleted > settled + dropped {
+            if deleted > settled + dropped + remembered {
                 self.history.violate(Some(n), "deleted before a copy was confirmed");
             }
         }
@@ -355,8 +357,9 @@ impl Book {
             let acknowledged = of_this.filter(acknowledged).count();
             let (done, copied) =
                 (invocation.done(n), invocation.confirmed.get(&n).copied().unwrap_or(0));
-            let most = done + copied + self.uncalled(world, invocation, n);
-            if acknowledged > done + copied {
+            let remembered = self.remembered(invocation, n);
+            let most = done + copied + remembered + self.uncalled(world, invocation, n);
+            if acknowledged > done + copied + remembered {
                 dropped.push(n);
             }
             if !(done + copied..=most).contains(&acknowledged) {
@@ -395,11 +398,6 @@ impl Book {
     pub fn died(&mut self, id: usize) {
         self.history.note(None, format!("invocation {id} died"));
         self.excuse(id, "its invocation died");
-    }
-
-    /// An invocation is over.
-    pub fn close(&mut self, id: usize) {
-        self.invocations.remove(&id);
     }
 
     /// Notes which messages are in the dead-letter queue.

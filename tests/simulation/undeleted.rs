@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use requeue::Message;
 use requeue::queue::{CallError, Confirmation};
 
-use crate::book::Book;
+use crate::book::{Book, Invocation};
 
 /// The tries to delete a message that is done, and to delete one with a copy.
 const TRIES: u32 = 2;
@@ -44,6 +44,22 @@ impl Book {
         let Some(life) = self.lives.get(&invocation.environment) else { return false };
         let receives = invocation.members[message].receives;
         life.undeleted.0.get(message).is_some_and(|tries| tries.receives < receives)
+    }
+
+    /// The deliveries of a message that were completed without a call, since this environment had
+    /// sent a copy on an earlier receive.
+    pub fn remembered(&self, invocation: &Invocation, n: usize) -> usize {
+        let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
+        let is_copied = |id: &String| self.copied.contains(&(invocation.environment, id.clone()));
+        of_this.filter(|(id, member)| !member.is_called && is_copied(id)).count()
+    }
+
+    /// An invocation is over. Its environment remembers what it copied.
+    pub fn close(&mut self, id: usize) {
+        let Some(invocation) = self.invocations.remove(&id) else { return };
+        let Invocation { environment, members, confirmed, .. } = invocation;
+        let copied = members.into_iter().filter(|(_, member)| confirmed.contains_key(&member.n));
+        self.copied.extend(copied.map(|(id, _)| (environment, id)));
     }
 
     /// SQS has answered a worker that deletes.
