@@ -231,10 +231,10 @@ async fn a_fifo_dead_letter_that_is_sent_twice_is_there_once() {
     world.faults_of(DELETE, |_| Fault::refuse(500, "InternalFailure"));
     let script = Script::always(Failure::non_retryable("never"));
     let processor = world.processor(script.clone());
-    // The function dies before it answers, so that nobody deletes the original.
+    // The environment dies before it answers, so that nobody deletes the original or knows of it.
     world.report(&processor, &world.receive().await).await;
     world.faults(|_| Fault::None);
-    world.run(&processor).await;
+    world.run(&world.processor(script.clone())).await;
     assert_eq!((script.calls().len(), world.calls(SEND)), (2, 2));
     assert_eq!((world.dead().len(), world.messages().len()), (1, 0));
 }
