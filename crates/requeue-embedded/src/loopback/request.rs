@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -110,7 +110,7 @@ pub(super) fn is_for_this_machine(headers: &HeaderMap) -> bool {
 /// only to read the response. But a browser names the page's origin with each request that may
 /// change something. With the others, as for an image, it says how the page relates to the server.
 pub(super) fn is_of_own_origin(headers: &HeaderMap) -> bool {
-    let host = headers.get(header::HOST).map(|host| host.as_bytes());
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
     let is_own = |origin: &[u8]| {
         origin
             .strip_prefix(b"http://")
