@@ -126,6 +126,11 @@ where
     /// Works on one batch. It returns before `deadline` even if handlers or the queue hang, as long
     /// as this future is polled.
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
+        // The type of this future is so deep that the compiler gives up on a caller's around it.
+        self.work_on(records, deadline).boxed().await
+    }
+
+    async fn work_on(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let settler = &self.inner.settler;
         let deadlines =
             Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
