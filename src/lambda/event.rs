@@ -1,5 +1,6 @@
-//! Reads the event of an SQS event source mapping. It is lenient: a record with a missing or broken
-//! field becomes a [`Record`] that lacks it, and never an error for the other records.
+//! Reads the event of an SQS event source mapping, or of a pipe from a queue. It is lenient: a record
+//! with a missing or broken field becomes a [`Record`] that lacks it, and never an error for the
+//! other records.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,11 +12,14 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
+use super::InvocationError;
 use super::lenient::{Expected, Lenient, LenientNumber, LenientText};
+use super::origin::{EventMember, EventSource, Origin};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
-/// The event that Lambda hands to a function for a batch of SQS messages.
+/// The event that Lambda hands to a function for a batch of SQS messages: an object with `Records`
+/// by an event source mapping, the bare list of the records by EventBridge Pipes.
 ///
 /// ```
 /// let event: requeue::SqsEvent = serde_json::from_str(r#"{"Records": [{"messageId": "1", "body": 5}]}"#).unwrap();
@@ -28,6 +32,29 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,
+    origin: Origin,
+}
+
+impl SqsEvent {
+    /// The records.
+    ///
+    /// # Errors
+    ///
+    /// [`InvocationError::NoRecords`] if the event is not one of SQS. It says what the event is.
+    ///
+    /// ```
+    /// let event = r#"{"Records": [{"EventSource": "aws:sns", "Sns": {"Message": "{}"}}]}"#;
+    /// let event: requeue::SqsEvent = serde_json::from_str(event).unwrap();
+    /// assert!(event.into_records().unwrap_err().to_string().starts_with("the event is one of SNS"));
+    /// ```
+    pub fn into_records(self) -> Result<Vec<Record>, InvocationError> {
+        self.records.ok_or(InvocationError::NoRecords { service: self.origin.service() })
+    }
+
+    fn take(&mut self, Records { list, origin }: Records) {
+        self.records = list.filter(|_| origin.is_sqs());
+        self.origin = self.origin.or(origin);
+    }
 }
 
 impl<'de> Deserialize<'de> for SqsEvent {
@@ -38,17 +65,31 @@ impl<'de> Deserialize<'de> for SqsEvent {
 
 impl Expected for SqsEvent {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        enum Member {
-            Records,
-            #[serde(other)]
-            Other,
-        }
         while let Some(member) = map.next_key()? {
             match member {
-                Member::Records => self.records = map.next_value::<Lenient<Records>>()?.0.0,
-                Member::Other => skip(&mut map)?,
+                EventMember::Records => self.take(map.next_value::<Lenient<Records>>()?.0),
+                EventMember::EventSource => {
+                    let source = map.next_value::<Lenient<EventSource>>()?.0.0;
+                    self.origin = self.origin.or(source);
+                }
+                other => {
+                    self.origin = self.origin.or(other.origin());
+                    skip(&mut map)?;
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// As EventBridge Pipes hands it over. Any list without a message is no event of SQS.
+    fn list<'de, A: SeqAccess<'de>>(&mut self, list: A) -> Result<(), A::Error> {
+        let mut records = Records::default();
+        records.list(list)?;
+        let is_message = |record: &Record| record.message_id.is_some() || record.body.is_some();
+        if records.list.as_ref().is_some_and(|list| list.iter().any(is_message)) {
+            self.take(records);
+        } else {
+            self.origin = records.origin;
         }
         Ok(())
     }
@@ -56,14 +97,20 @@ impl Expected for SqsEvent {
 
 /// A list of records. A value that is no object counts as a record without any field.
 #[derive(Default)]
-struct Records(Option<Vec<Record>>);
+struct Records {
+    list: Option<Vec<Record>>,
+    /// That of its records: of SQS, unless all of them say otherwise.
+    origin: Origin,
+}
 
 impl Expected for Records {
     fn list<'de, A: SeqAccess<'de>>(&mut self, mut list: A) -> Result<(), A::Error> {
         let mut records = Vec::new();
         // All records of a batch come from one queue: its ARN is read and kept once.
         let mut known: Option<(String, Option<Arc<QueueArn>>)> = None;
-        while let Some(Lenient(LooseRecord { mut record, arn })) = list.next_element()? {
+        let mut origin: Option<Origin> = None;
+        while let Some(Lenient(LooseRecord { mut record, arn, source })) = list.next_element()? {
+            origin = Some(origin.filter(|origin| origin.is_sqs()).unwrap_or(source.0));
             if let Some(arn) = arn.0 {
                 let queue = match &known {
                     Some((text, queue)) if *text == arn => queue.clone(),
@@ -77,7 +124,7 @@ impl Expected for Records {
             }
             records.push(record);
         }
-        self.0 = Some(records);
+        (self.list, self.origin) = (Some(records), origin.unwrap_or_default());
         Ok(())
     }
 }
@@ -85,11 +132,16 @@ impl Expected for Records {
 struct LooseRecord {
     record: Record,
     arn: LenientText,
+    source: EventSource,
 }
 
 impl Default for LooseRecord {
     fn default() -> Self {
-        Self { record: Record::empty(), arn: LenientText::default() }
+        Self {
+            record: Record::empty(),
+            arn: LenientText::default(),
+            source: EventSource::default(),
+        }
     }
 }
 
@@ -105,6 +157,8 @@ impl Expected for LooseRecord {
             MessageAttributes,
             #[serde(rename = "eventSourceARN")]
             EventSourceArn,
+            #[serde(alias = "EventSource")]
+            EventSource,
             #[serde(other)]
             Other,
         }
@@ -129,6 +183,7 @@ impl Expected for LooseRecord {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
                 }
                 Member::EventSourceArn => self.arn = map.next_value::<Lenient<LenientText>>()?.0,
+                Member::EventSource => self.source = map.next_value::<Lenient<EventSource>>()?.0,
                 Member::Other => skip(&mut map)?,
             }
         }

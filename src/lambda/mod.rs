@@ -28,6 +28,7 @@ mod event;
 mod fields;
 mod lenient;
 mod logging;
+mod origin;
 mod response;
 
 pub use event::SqsEvent;
@@ -271,7 +272,7 @@ where
         &self,
         event: LambdaEvent<SqsEvent>,
     ) -> Result<SqsBatchResponse, InvocationError> {
-        let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
+        let records = event.payload.into_records()?;
         let deadline = Instant::now() + self.time_left(event.context.deadline);
         let report = self.process(records, deadline).await;
         self.observe(&report, deadline.checked_sub(LEAST_FOR_RESPONSE).unwrap_or(deadline));
@@ -346,12 +347,16 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvocationError {
-    /// The event has no `Records`.
+    /// The event is not one of SQS.
     #[error(
-        "the event has no list `Records`: this function is to be invoked by an SQS event source \
-         mapping, or with an event of that shape"
+        "the event {}: this function is to be invoked by an SQS event source mapping, by a pipe from \
+         a queue, or with an event of that shape",
+        service.map_or("has no list `Records`".to_owned(), |service| format!("is one of {service}, not of SQS"))
     )]
-    NoRecords,
+    NoRecords {
+        /// The service of the event, if it is known.
+        service: Option<&'static str>,
+    },
     /// A record without a message id must stay in the queue, and no response can name it.
     #[error("{Unreportable}")]
     Unreportable,
@@ -366,7 +371,7 @@ impl From<Unreportable> for InvocationError {
 impl From<InvocationError> for Diagnostic {
     fn from(error: InvocationError) -> Self {
         let error_type = match error {
-            InvocationError::NoRecords => "Requeue.NoRecords",
+            InvocationError::NoRecords { .. } => "Requeue.NoRecords",
             InvocationError::Unreportable => "Requeue.Unreportable",
         };
         Self { error_type: error_type.to_owned(), error_message: error.to_string() }

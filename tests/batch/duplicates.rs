@@ -252,7 +252,8 @@ async fn an_event_without_records_is_refused_and_an_empty_one_is_not() {
     let processor = world.processor(Script::new(|_| Act::Done));
     for event in [json!({}), json!({ "Records": null }), json!({ "detail": 1 }), json!([])] {
         let answer = world.invoke_with(&processor, &event).await;
-        assert_eq!(answer.unwrap_err(), InvocationError::NoRecords, "{event}");
+        let none = InvocationError::NoRecords { service: None };
+        assert_eq!(answer.unwrap_err(), none, "{event}");
     }
     let answer = world.invoke_with(&processor, &json!({ "Records": [] })).await.unwrap();
     assert!(answer.batch_item_failures.is_empty());

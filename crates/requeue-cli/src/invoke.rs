@@ -12,8 +12,8 @@ use requeue::aws;
 use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, FailureClass, Handler, Outcome, Record, Report, Sampler,
-    Settings, Settlement, SqsEvent, respond,
+    BatchProcessor, Clock, DeadLetterMode, FailureClass, Handler, InvocationError, Outcome, Record,
+    Report, Sampler, Settings, Settlement, SqsEvent, respond,
 };
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use serde_json::{Value, json};
@@ -125,13 +125,18 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     let text =
         input::read(&arguments.event, MAX_EVENT_BYTES, "16 MiB; Lambda's own events have 6 MB")
             .map_err(|error| format!("the event {path} cannot be read: {error}"))?;
-    let event: SqsEvent = serde_json::from_str(&text)
+    // Some editors begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let event: SqsEvent = serde_json::from_str(text)
         .map_err(|error| format!("the event {path} is not JSON: {error}"))?;
-    event.records.ok_or_else(|| {
-        format!(
-            "the event {path} has no list `Records`; print a valid event with `requeue event BODY`"
-        )
-        .into()
+    event.into_records().map_err(|error| {
+        let what = match error {
+            InvocationError::NoRecords { service: Some(service) } => {
+                format!("is one of {service}, not of SQS")
+            }
+            _ => "has no list `Records`".to_owned(),
+        };
+        format!("the event {path} {what}; print a valid event with `requeue event BODY`").into()
     })
 }
 

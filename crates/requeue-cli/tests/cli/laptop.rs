@@ -283,9 +283,11 @@ fn a_sample_is_a_number_from_0_to_1() {
 fn an_event_that_is_none_is_refused_with_the_reason() {
     let broken = file("broken-event.json", "{");
     let other = file("other-event.json", r#"{"detail": {}}"#);
+    let of_sns = file("sns-event.json", r#"{"Records":[{"EventSource":"aws:sns","Sns":{}}]}"#);
     let table = [
         (broken.as_str(), "is not JSON: "),
         (&other, "has no list `Records`; print a valid event"),
+        (&of_sns, "is one of SNS, not of SQS; print a valid event"),
         ("events/none.json", "cannot be read: No such file"),
     ];
     for (path, expected) in table {
@@ -302,8 +304,16 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
     let json: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!((run.stderr.as_str(), &json["messages"][0]["attempt"]), ("", &json!(1)));
     assert_eq!(json["response"]["batchItemFailures"], json!([]));
-    let run = requeue_reading(&single, &["invoke", "-"]);
-    assert_eq!((run.status, run.stdout.as_str()), (0, "{\"batchItemFailures\":[]}\n"));
+    let event: Value = serde_json::from_str(&single).unwrap();
+    // As EventBridge Pipes hands the records over, and as some editors begin a file.
+    for text in [single.clone(), event["Records"].to_string(), format!("\u{feff}{single}")] {
+        let run = requeue_reading(&text, &["invoke", "-"]);
+        assert_eq!(
+            (run.status, run.stdout.as_str()),
+            (0, "{\"batchItemFailures\":[]}\n"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::runtime_api::Ended;
-use crate::stage::{Stage, TIMEOUT};
+use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed};
 
 #[tokio::test]
 async fn bad_settings_fail_at_start_with_every_problem_named() {
@@ -245,6 +245,26 @@ async fn an_event_that_is_none_of_sqs_fails_with_the_remedy() {
     };
     assert_eq!(error["errorType"], "Requeue.NoRecords");
     assert!(error["errorMessage"].as_str().unwrap().contains("event source mapping"), "{error}");
+    let sns = json!({"Records": [{"EventSource": "aws:sns", "Sns": {"Message": "{}"}}]});
+    let Ended::Error(error) = function.invoke(&sns, TIMEOUT).await else { panic!("an error") };
+    assert_eq!(error["errorType"], "Requeue.NoRecords");
+    let text = error["errorMessage"].as_str().unwrap();
+    assert!(text.starts_with("the event is one of SNS, not of SQS"), "{error}");
     let answered = function.invoke(&json!({"Records": []}), TIMEOUT).await;
     assert_eq!(answered, Ended::Response(json!({"batchItemFailures": []})));
+    let log = function.stop().await;
+    assert!(!log.contains("dead-letter") && !log.contains("whole batch"), "{log}");
+}
+
+#[tokio::test]
+async fn the_bare_list_of_a_pipe_is_a_batch() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
+    stage.send(r#"{"answer":"ok"}"#).await;
+    let refused = stage.send(r#"{"answer":"invalid"}"#).await;
+    let batch = stage.receive().await;
+    let event = batch.event(&stage.queue)["Records"].take();
+    let ended = function.invoke(&event, TIMEOUT).await;
+    assert_eq!(failed(&ended), [refused]);
+    assert_eq!(stage.target.requests().len(), 2);
 }
