@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt;
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::time::Instant;
@@ -24,6 +26,7 @@ use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
 use crate::settings::{Mode, NO_STORE, RecursiveLoop, Settings};
 
+mod ended;
 mod event;
 mod fields;
 mod lenient;
@@ -161,19 +164,21 @@ where
         let served =
             Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(
                 |runtime| {
-                    runtime.block_on(async move {
+                    let serving = async move {
                         let queue = SqsQueue::from_env();
                         let settings = Settings { handlers: Some(handlers), ..settings };
                         let processor = BatchProcessor::new(handler, queue, settings);
-                        lambda_runtime::run_concurrent(layer.layer(processor)).await.map_err(Error)
-                    })
+                        let service = layer.layer(processor);
+                        lambda_runtime::run_concurrent(service).await.map_err(ended::by_error)
+                    };
+                    let served = runtime.block_on(AssertUnwindSafe(serving).catch_unwind());
+                    served.unwrap_or_else(|payload| Err(ended::by_panic(&*payload)))
                 },
             );
         // The receiver is gone only if the caller is being torn down.
         let _ = ended.send(served);
     })?;
-    end.await
-        .unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
+    end.await.unwrap_or_else(|_| Err(ended::by_panic(&"the thread ended")))
 }
 
 /// Functions often share their variables, so these settings are no reason to refuse the start. Only

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use requeue_testkit::{environment, http};
 use serde_json::Value;
@@ -40,6 +41,8 @@ struct Invocation {
     id: String,
     event: Vec<u8>,
     deadline: SystemTime,
+    /// A header of the invocation, and its value instead of the usual one; `None` leaves it out.
+    changed: Option<(&'static str, Option<&'static str>)>,
     ended: oneshot::Sender<Ended>,
 }
 
@@ -80,12 +83,23 @@ impl Function {
 
     /// Invokes the function, and does not wait for its end.
     pub fn begin(&mut self, event: &Value, timeout: Duration) -> oneshot::Receiver<Ended> {
+        self.begin_changed(event, timeout, None)
+    }
+
+    /// The same with one header of the invocation changed, or without it.
+    pub fn begin_changed(
+        &mut self,
+        event: &Value,
+        timeout: Duration,
+        changed: Option<(&'static str, Option<&'static str>)>,
+    ) -> oneshot::Receiver<Ended> {
         self.count += 1;
         let (ended, end) = oneshot::channel();
         let invocation = Invocation {
             id: format!("request-{}", self.count),
             event: serde_json::to_vec(event).expect("an event is JSON"),
             deadline: SystemTime::now() + timeout,
+            changed,
             ended,
         };
         self.invocations.send(invocation).expect("the server runs as long as this");
@@ -163,7 +177,7 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
     let deadline =
         invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     shared.running.lock().expect("no panic").insert(invocation.id.clone(), invocation.ended);
-    Response::builder()
+    let mut response = Response::builder()
         .header("Lambda-Runtime-Aws-Request-Id", invocation.id)
         .header("Lambda-Runtime-Deadline-Ms", deadline.to_string())
         .header(
@@ -172,5 +186,11 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
         )
         .header("Lambda-Runtime-Trace-Id", TRACE)
         .body(Full::new(Bytes::from(invocation.event)))
-        .expect("valid headers")
+        .expect("valid headers");
+    if let Some((name, value)) = invocation.changed {
+        response.headers_mut().remove(name);
+        let value = value.map(|value| HeaderValue::from_static(value));
+        response.headers_mut().extend(value.map(|value| (HeaderName::from_static(name), value)));
+    }
+    response
 }

@@ -268,3 +268,46 @@ async fn the_bare_list_of_a_pipe_is_a_batch() {
     assert_eq!(failed(&ended), [refused]);
     assert_eq!(stage.target.requests().len(), 2);
 }
+
+#[tokio::test]
+async fn an_invocation_that_the_runtime_cannot_read_ends_the_process_with_the_reason() {
+    const DEADLINE: &str = "lambda-runtime-deadline-ms";
+    let stage = Stage::new().await;
+    for (name, value, reason) in [
+        (DEADLINE, None, "without the header lambda-runtime-deadline-ms"),
+        (DEADLINE, Some(""), "whose header lambda-runtime-deadline-ms is no whole number"),
+        (DEADLINE, Some("soon"), "whose header lambda-runtime-deadline-ms is no whole number"),
+        ("lambda-runtime-aws-request-id", None, "without the header lambda-runtime-aws-request-id"),
+        ("lambda-runtime-client-context", Some("5"), "whose client context"),
+        ("lambda-runtime-cognito-identity", Some("{"), "whose client context or Cognito identity"),
+    ] {
+        let mut function = stage.requeue_lambda(&[]).await;
+        let event = json!({"Records": []});
+        let _end = function.begin_changed(&event, TIMEOUT, Some((name, value)));
+        let (code, log) = function.ended().await;
+        assert!(log.contains(reason), "{name}: {log}");
+        assert_ne!(code, Some(0), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn an_invocation_without_a_header_that_requeue_does_not_need_is_handled() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    for (name, value) in [
+        ("lambda-runtime-invoked-function-arn", None),
+        ("lambda-runtime-trace-id", None),
+        ("lambda-runtime-trace-id", Some("garbled")),
+        ("lambda-runtime-deadline-ms", Some("0")),
+        ("lambda-runtime-client-context", Some("")),
+    ] {
+        stage.send(r#"{"answer":"ok"}"#).await;
+        let batch = stage.receive().await;
+        let event = batch.event(&stage.queue);
+        let end = function.begin_changed(&event, TIMEOUT, Some((name, value)));
+        let ended = tokio::time::timeout(TIMEOUT, end).await.unwrap().unwrap();
+        stage.acknowledge(&batch, &ended);
+        assert_eq!(ended, Ended::Response(json!({"batchItemFailures": []})), "{name}");
+    }
+    assert_eq!(stage.target.requests().len(), 5);
+}
