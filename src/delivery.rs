@@ -48,9 +48,10 @@ pub(crate) struct Delivery {
     pub(crate) receive_count: u32,
     /// Receives before it reached this queue, as far as they are known.
     receives_before: u32,
-    /// Receives that were used up by waiting for its time, or behind a message that waited for its
-    /// time.
+    /// Receives that it uses up by waiting for its time, the first ones in this queue.
     waits: u32,
+    /// Receives that it used up behind a message that waited for its time.
+    waits_behind: u32,
     /// Attempts before this one, if the store counted them.
     counted: OnceLock<u32>,
     pub(crate) first_sent: SystemTime,
@@ -212,6 +213,7 @@ impl Delivery {
             receive_count,
             receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
             waits: limits.receives(here),
+            waits_behind: 0,
             counted: OnceLock::new(),
             first_sent,
             first_received: state.first_received.unwrap_or(here),
@@ -242,7 +244,9 @@ impl Delivery {
     /// Notes the message before it in its FIFO group. As long as that one is not done, both are
     /// received together.
     pub(crate) fn wait_behind(&mut self, predecessor: &Self) {
-        self.waits = self.waits.max(predecessor.waits);
+        let attempts = predecessor.receives_here().saturating_sub(predecessor.waits());
+        let together = self.receives_here().saturating_sub(attempts);
+        self.waits_behind = together.min(predecessor.waits());
     }
 
     /// Notes how many copies in a row led to this invocation: its own copies continue that row.
@@ -287,9 +291,32 @@ impl Delivery {
         self.usage().retries()
     }
 
+    /// Receives of this copy in this queue, this one included.
+    fn receives_here(&self) -> u32 {
+        self.receive_count.saturating_sub(self.receives_before)
+    }
+
+    /// Receives that were certainly no attempts.
+    fn waits(&self) -> u32 {
+        // Any other message waits for its time in a copy, which begins with no receive.
+        if self.receives_are_retries() { self.waits.max(self.waits_behind) } else { 0 }
+    }
+
+    /// Whether this receive is one of those by which it waits for its time. Later receives take it
+    /// for one by the times of SQS alone, so it is one even if the time has come since.
+    pub(crate) fn waits_for_its_time(&self) -> bool {
+        self.receives_are_retries() && self.receives_here() <= self.waits
+    }
+
     /// Receives of this copy in this queue that may have been attempts, this one included.
     fn receives(&self) -> u32 {
-        self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
+        self.receives_here().saturating_sub(self.waits()).max(1)
+    }
+
+    /// Whether its receives count as retries. A message that waits because of others, or for STS,
+    /// may otherwise wait in a copy, so its receives prove nothing.
+    fn receives_are_retries(&self) -> bool {
+        self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified
     }
 
     /// Whether the store may count its attempts: it waits in its place, and was received before.
@@ -327,11 +354,7 @@ impl Delivery {
             receive_count: self.receives(),
             counted: self.counted.get().copied(),
             strategy: self.strategy,
-            // A message that waits because of others, or for STS, may otherwise wait in a copy. So
-            // its receives prove nothing.
-            receives_are_retries: self.strategy == Strategy::Visibility
-                && !self.waits_for_others
-                && !self.is_unverified,
+            receives_are_retries: self.receives_are_retries(),
         }
     }
 }

@@ -90,7 +90,9 @@ pub(crate) fn gate(
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
     let due =
         ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
-    if let Some(due) = due.filter(|due| *due > now) {
+    // If SQS received it after that time, the time has come, whatever this clock says.
+    let latest = now.max(delivery.copy_first_received.unwrap_or(now));
+    if let Some(due) = due.filter(|due| *due > latest || delivery.waits_for_its_time()) {
         return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }
     if is_expired {

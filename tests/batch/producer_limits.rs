@@ -1,13 +1,16 @@
 //! A producer's limits for its own message: Requeue keeps them if they are tighter than the policy,
 //! however the message waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::{
-    DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits, Strategy,
+    Coordination, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits,
+    Strategy,
 };
 use serde_json::json;
 
+use crate::once::Told;
 use crate::world::{Act, SEND, Script, World, secs, state};
 
 type Builder = aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
@@ -134,6 +137,73 @@ async fn a_scheduled_message_is_handled_when_it_is_due_with_all_its_retries_and_
             assert!(world.dead().is_empty());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_due_between_its_receive_and_its_turn_has_no_attempt_too_many() {
+    for (queue, strategy) in [("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)] {
+        for (asked, calls) in [(None, 3), (Some("1"), 2), (Some("0"), 1)] {
+            for is_exact in [false, true] {
+                let mut world = World::with_queue(queue, &[]);
+                world.settings.strategy = strategy;
+                world.settings.policy.max_retries = 2;
+                world.set_max_receive_count(10).await;
+                let url = world.dead_letters.url().parse().unwrap();
+                world.settings.dead_letter = DeadLetterMode::Direct(url);
+                if is_exact {
+                    world.settings.coordination = Some(Coordination::by(Arc::new(Told::default())));
+                }
+                let due = time_in(&world, secs(1));
+                let limits = |message: Builder| {
+                    let message = limit(message, "requeue.notBefore", &due);
+                    match asked {
+                        Some(asked) => limit(message, "requeue.maxRetries", asked),
+                        None => message,
+                    }
+                };
+                let send = |message: Builder| {
+                    let message = limits(message);
+                    if queue.ends_with(".fifo") {
+                        message.message_group_id("a").message_deduplication_id("1")
+                    } else {
+                        message
+                    }
+                };
+                world.send_as("{}", send).await;
+                let script = Script::always(Failure::temporary("no"));
+                let event = world.receive().await;
+                tokio::time::sleep(secs(2)).await;
+                world.deliver(&world.processor(script.clone()), &event).await;
+                world.run(&world.processor(script.clone())).await;
+                let told: Vec<u32> = (1..=calls).collect();
+                assert_eq!(attempts(&script), told, "{queue} {asked:?}, exact: {is_exact}");
+                assert_eq!(world.dead().len(), 1);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_behind_a_scheduled_one_has_no_attempt_too_many() {
+    let mut world = World::with_queue("orders.fifo", &[]);
+    world.settings.policy.max_retries = 2;
+    world.set_max_receive_count(10).await;
+    send(&world, "requeue.notBefore", &time_in(&world, secs(100))).await;
+    let script = Script::new(|seen| match seen.body.as_str() {
+        "{}" => Act::Done,
+        _ => Act::Fail(Failure::temporary("no")),
+    });
+    let processor = world.processor(script.clone());
+    world.invoke(&processor).await;
+    let second = |message: Builder| message.message_group_id("a").message_deduplication_id("2");
+    world.send_as("second", second).await;
+    // SQS learns nothing of the end of the first one, so both come once more.
+    world.sleep_until_due().await;
+    let event = world.receive().await;
+    world.invoke_with(&processor, &event).await.unwrap();
+    world.run(&processor).await;
+    let seconds = script.calls().into_iter().filter(|seen| seen.body == "second");
+    assert_eq!(seconds.map(|seen| seen.attempt).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]

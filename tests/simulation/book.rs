@@ -90,6 +90,15 @@ impl Invocation {
     }
 }
 
+/// The receives of the message before another one in its FIFO group, in the same batch.
+#[derive(Default)]
+struct Predecessor {
+    /// Those by which it, or one before it, waited for its time.
+    waits: u64,
+    may_wait_more: bool,
+    attempts: u64,
+}
+
 /// What is known of one message in all its copies.
 pub struct Track {
     pub product: Product,
@@ -114,6 +123,8 @@ pub struct Track {
     pub redrives: usize,
     /// It is not to be called earlier.
     pub due: Option<Instant>,
+    /// When it was sent, by SQS.
+    pub sent: SystemTime,
 }
 
 pub struct Book {
@@ -208,6 +219,7 @@ impl Book {
             was_dead: false,
             redrives: 0,
             due: None,
+            sent: world.clock.now(),
         });
     }
 
@@ -246,14 +258,13 @@ impl Book {
         id
     }
 
-    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in
-    /// receives, and whether it may be more.
+    /// `groups` has the message before it in its FIFO group.
     fn receive(
         &mut self,
         world: &World,
         number: usize,
         invocation: &mut Invocation,
-        groups: &mut BTreeMap<String, (u64, bool)>,
+        groups: &mut BTreeMap<String, Predecessor>,
         record: &Value,
     ) {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -292,12 +303,16 @@ impl Book {
         // When this environment saw a moved message arrive, and so for how long it waited here, is
         // not known.
         let own = if past.is_moved { 0 } else { asked.waits(at(past.received_here)) };
+        let receives_here = receives - arrival.0 + 1;
         let (waits, may_wait_more) = match &track.product.group {
             Some(group) if world.plan.is_fifo => {
-                let (longest, may_be_longer) = groups.entry(group.clone()).or_default();
-                *longest = own.max(*longest);
-                *may_be_longer |= past.is_moved && asked.not_before.is_some();
-                (*longest, *may_be_longer)
+                let before = groups.entry(group.clone()).or_default();
+                let behind = receives_here.saturating_sub(before.attempts).min(before.waits);
+                let waits = own.max(behind);
+                before.waits = waits;
+                before.attempts = receives_here.saturating_sub(waits);
+                before.may_wait_more |= past.is_moved && asked.not_before.is_some();
+                (waits, before.may_wait_more)
             }
             _ => (own, false),
         };

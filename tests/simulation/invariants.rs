@@ -60,6 +60,9 @@ impl Book {
         if let Err(what) = self.check_attempt(world, message, environment, &member) {
             self.history.violate(Some(n), what);
         }
+        if let Err(what) = self.check_bounds(world, environment, message, &member) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_probe(world, environment, message, &member) {
             self.history.violate(Some(n), what);
         }
@@ -77,6 +80,40 @@ impl Book {
         *track.calls_of.entry(message.id().unwrap_or_default().to_owned()).or_default() += 1;
         track.calls_when_dead += usize::from(world.plan.works_on_dead(environment));
         Some((n, track.calls))
+    }
+
+    /// No call is beyond the limits of policy and producer, whatever the body says.
+    fn check_bounds(
+        &self,
+        world: &World,
+        environment: usize,
+        message: &Message,
+        member: &Member,
+    ) -> Result<(), String> {
+        let (plan, track) = (&world.plan, &self.tracks[member.n]);
+        let is_afresh =
+            track.redrives > 0 || plan.works_on_dead(environment) || plan.skew() > MAX_SKEW;
+        if is_afresh || track.is_troubled {
+            return Ok(());
+        }
+        let is_dated = plan.trouble.unreadable == 0;
+        let latest = member.asked.ttl(plan).filter(|_| is_dated).map(|ttl| track.sent + ttl + TICK);
+        ensure(
+            latest.is_none_or(|latest| world.time_of(environment) <= latest),
+            "a bound moved by a body: called after it has expired",
+        )?;
+        let is_counted = !plan.store_uses_receives()
+            && world.store.as_ref().is_none_or(|store| store.wiped() == 0);
+        if !copies::waits_in_place(plan) || !is_counted {
+            return Ok(());
+        }
+        let calls = track.calls_of.get(message.id().unwrap_or_default()).copied().unwrap_or(0);
+        ensure(
+            calls <= usize::try_from(message.retry_count()).expect("small"),
+            "an earlier call that is no attempt",
+        )?;
+        let most = usize::try_from(member.asked.retries(plan)).expect("small");
+        ensure(!plan.is_fifo || calls <= most, "a call beyond a producer's limit")
     }
 
     /// No window of time has more calls than the rate limit: one for each interval, and the burst.

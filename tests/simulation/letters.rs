@@ -40,7 +40,8 @@ pub fn check_call(
     expect(asked.unreadable.is_none(), || {
         "called though one of its limits cannot be read".to_owned()
     })?;
-    expect(asked.not_before.is_none_or(|due| now + SLACK >= due), || {
+    let latest = now.max(at(member.past.received_here));
+    expect(asked.not_before.is_none_or(|due| latest + SLACK >= due), || {
         "called before its producer allows".to_owned()
     })?;
     let is_expired =
