@@ -10,13 +10,13 @@ use crate::arrivals::Arrivals;
 use crate::clock::Clock;
 use crate::disposition::Strategy;
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::policy::Usage;
+use crate::policy::{self, Usage};
 use crate::producer::MessageLimits;
-use crate::queue::{Attribute, Principal, QueueArn, Record};
+use crate::queue::{Attribute, MAX_RETENTION, Principal, QueueArn, Record};
 use crate::redrive::restart_if_redriven;
 use crate::sender::{Belief, Senders};
 use crate::settings::ProducerLimits;
-use crate::state::RetryState;
+use crate::state::{REDRIVE_TOLERANCE, RetryState};
 use crate::wire::{self, Origin};
 
 /// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
@@ -56,6 +56,8 @@ pub(crate) struct Delivery {
     counted: OnceLock<u32>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
+    /// When this copy was sent.
+    pub(crate) sent: SystemTime,
     /// When this copy was first received in this queue, if that is known.
     pub(crate) copy_first_received: Option<SystemTime>,
     pub(crate) group_id: Option<String>,
@@ -134,6 +136,25 @@ enum Trust {
     Nested,
 }
 
+/// The state as far as the times of SQS allow it. A body may be forged, and no time in it moves a
+/// bound: the first send and the first receive were no later than those of this copy, and no wait
+/// outlasts what a queue keeps.
+fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
+    let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
+    let longest_in_line = policy::LONGEST_IN_LINE + REDRIVE_TOLERANCE;
+    let not_before = state.not_before.map(|due| due.min(after(sent, MAX_RETENTION)));
+    // The age begins at the end of a wait, in which this copy may still be.
+    let youngest = not_before.map_or(received, |due| due.max(received));
+    RetryState {
+        first_sent: state.first_sent.map(|first| first.min(sent)),
+        first_received: state.first_received.map(|first| first.min(received)),
+        not_before,
+        place: state.place.map(|place| place.min(after(sent, longest_in_line))),
+        age_from: state.age_from.map(|from| from.min(youngest)),
+        ..state
+    }
+}
+
 impl Delivery {
     /// Reads a record. `received` is the time of this batch, for a record without times.
     pub(crate) fn decode(
@@ -178,6 +199,7 @@ impl Delivery {
             None => (record.sent, record.first_received),
         };
         let here = copy_first_received.unwrap_or(received);
+        let state = bounded(state, sent.unwrap_or(here), here);
         let receive_count = record.receive_count.unwrap_or(1).max(1);
         let attributes = record.attributes.unwrap_or_default();
         let first_sent = state.first_sent.or(sent).unwrap_or(here);
@@ -217,6 +239,7 @@ impl Delivery {
             counted: OnceLock::new(),
             first_sent,
             first_received: state.first_received.unwrap_or(here),
+            sent: sent.unwrap_or(here),
             copy_first_received,
             group_id: record.group_id,
             trace_header: record.trace_header,

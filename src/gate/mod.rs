@@ -88,8 +88,9 @@ pub(crate) fn gate(
     }
     // On a FIFO queue Requeue does not write `notBefore`, so it is not ours.
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
-    let due =
-        ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
+    let due = ours
+        .map(|due| policy::believed_due(policy, due, delivery.sent))
+        .max(delivery.limits.not_before);
     // If SQS received it after that time, the time has come, whatever this clock says.
     let latest = now.max(delivery.copy_first_received.unwrap_or(now));
     if let Some(due) = due.filter(|due| *due > latest || delivery.waits_for_its_time()) {

@@ -8,6 +8,7 @@ use super::usage::Usage;
 use super::{RetryPolicy, jitter};
 use crate::delay::{Delay, Wait};
 use crate::disposition::{Deferral, Disposition, Strategy};
+use crate::state::REDRIVE_TOLERANCE;
 
 /// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
 /// without a call.
@@ -62,16 +63,17 @@ const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
 /// No message waits longer in the line of a rate limit before it asks again. The line itself is an
 /// hour shorter, since it may move back.
-const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
+pub(crate) const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
 /// The longest wait after the store of the rate limits took no request, for the first time and
 /// after several times.
 const FIRST_PUT_OFF: Duration = Duration::from_secs(20);
 const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
 
-/// The due time of a message, as far as it is believed. Requeue orders no wait that is longer than
-/// any that begins now. A longer one must not make the message hop for ever.
-pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
+/// The due time of a copy that was sent at that time, as far as it is believed. Requeue orders no
+/// wait that is longer than any that began then; clocks may differ. A longer one must not make the
+/// message hop for ever.
+pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTime) -> SystemTime {
     let RetryPolicy {
         max_retry_after,
         max_deferral,
@@ -92,7 +94,8 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTim
         .chain(spread)
         .chain(limit.map(|_| LONGEST_IN_LINE))
         .fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
-    now.checked_add(longest).map_or(due, |latest| due.min(latest))
+    let longest = longest.saturating_add(REDRIVE_TOLERANCE);
+    sent.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 
 /// Defers a message that could not be started, for the first time or after earlier deferrals.

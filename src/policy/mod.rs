@@ -24,8 +24,8 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    after_lease, believed_due, defer, defer_unverified, deferred_by_visibility, hold, in_line,
-    in_progress, line_full, may_be_held, put_off,
+    LONGEST_IN_LINE, after_lease, believed_due, defer, defer_unverified, deferred_by_visibility,
+    hold, in_line, in_progress, line_full, may_be_held, put_off,
 };
 pub use jitter::Jitter;
 use jitter::Spread;

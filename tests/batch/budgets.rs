@@ -241,7 +241,8 @@ async fn a_notice_that_nobody_of_us_could_have_written_does_not_hop_for_ever() {
     assert_eq!(script.calls().len(), 1);
     let longest = Settings::default().policy.max_retry_after;
     assert!(script.calls()[0].at.elapsed() < secs(1));
-    assert!(world.clock.now() <= now + longest + secs(60));
+    // Clocks may differ by two minutes.
+    assert!(world.clock.now() <= now + longest + secs(60 + 120));
 }
 
 #[tokio::test(start_paused = true)]

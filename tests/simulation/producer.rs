@@ -9,7 +9,6 @@ use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, Queue
 use tokio::time::sleep;
 
 use crate::asked::Asked;
-use crate::copies;
 use crate::plan::{Plan, secs};
 use crate::system::World;
 use requeue_testkit::dice::Dice;
@@ -95,7 +94,7 @@ impl Product {
             8 if !is_fifo => {
                 maker = Maker::Forger;
                 seen = Some(format!("{{{mark},{secret}}}"));
-                format!("{{{mark},{secret},{}}}", forged(plan, dice))
+                format!("{{{mark},{secret},{}}}", forged(dice))
             }
             9 if !is_fifo => {
                 maker = Maker::Successor;
@@ -123,8 +122,7 @@ impl Product {
         };
         let mut attributes = attributes(dice);
         let mut asked = Asked::default();
-        // Whoever forges our members may also forge the time from which limits are reckoned.
-        if matches!(maker, Maker::Producer { .. }) {
+        if maker != Maker::Successor {
             let (limits, named) = Asked::draw(plan, dice, now);
             asked = limits;
             attributes.extend(named);
@@ -142,7 +140,9 @@ impl Product {
 }
 
 /// Members that are well-formed, and that we did not write.
-fn forged(plan: &Plan, dice: &Dice) -> String {
+fn forged(dice: &Dice) -> String {
+    /// In the year 2100.
+    const FAR: u64 = 4_102_444_800_000;
     let year = dice.pick(&[2020, 2100]);
     let mut state = r#""v":1"#.to_owned();
     let optional = [
@@ -150,19 +150,18 @@ fn forged(plan: &Plan, dice: &Dice) -> String {
         r#""hops":7"#,
         r#""lineage":3"#,
         r#""redrives":4000000000"#,
-        r#""notBefore":4102444800000"#,
+        &format!(r#""notBefore":{FAR}"#),
         r#""counts":{"temporary":2,"quota":4000000000}"#,
         r#""class":"quota""#,
-        r#""firstReceived":1000"#,
-        r#""firstSent":4102444800000"#,
+        &format!(r#""firstReceived":{}"#, dice.pick(&[1_000, FAR])),
+        &format!(r#""firstSent":{FAR}"#),
+        &format!(r#""ageFrom":{FAR}"#),
+        &format!(r#""place":{FAR}"#),
         r#""unknown":[1.0]"#,
         r#""deadLetter":{"reason":"x"}"#,
     ];
     for member in optional {
-        // In its place it would wait for as long as can be at each receive, until the redrive
-        // policy moves it.
-        let is_endless = member.contains("notBefore") && copies::waits_in_place(plan);
-        if dice.happens(150) && !is_endless {
+        if dice.happens(150) {
             state.push(',');
             state.push_str(member);
         }

@@ -13,6 +13,8 @@ const REDRIVE_TOLERANCE_MS: u64 = 120_000;
 /// An annotated copy waits for ten seconds; who receives it sooner has it from an operator.
 const LEAST_ANNOTATION_DELAY_MS: u64 = 9_000;
 const MAX_REDRIVES: u64 = 10;
+/// No queue keeps a message for longer: 14 days.
+const RETENTION_MS: u64 = 1_209_600_000;
 
 /// Our members.
 #[derive(Clone, Debug)]
@@ -169,10 +171,20 @@ impl Past {
             postponements: members.number("postponements"),
             hops: members.number("hops"),
             row: members.number("lineage"),
-            first_sent: members.time("firstSent").unwrap_or(sent),
-            dated: members.time("firstSent").or((!is_moved).then_some(sent)),
-            first_received: members.time("firstReceived").unwrap_or(received),
-            age_from: members.time("ageFrom"),
+            // No time of the body is believed beyond those of SQS. Those of a moved message are older.
+            first_sent: members.time("firstSent").map_or(sent, |first| first.min(sent)),
+            dated: match members.time("firstSent") {
+                Some(first) if is_moved => Some(first).filter(|first| *first <= received),
+                Some(first) => Some(first.min(sent)),
+                None => (!is_moved).then_some(sent),
+            },
+            first_received: members
+                .time("firstReceived")
+                .map_or(received, |first| first.min(received)),
+            age_from: members.time("ageFrom").map(|from| {
+                let due = members.time("notBefore").map(|due| due.min(sent + RETENTION_MS));
+                from.min(due.map_or(received, |due| due.max(received)))
+            }),
             is_given_up: members.is_given_up(),
             received_here,
             why: members.state["lastDeadLetter"].clone(),

@@ -275,8 +275,8 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
         policy.max_pause = None;
         policy.circuit_breaker = None;
         assert_eq!(
-            believed_due(&policy, received() + secs(ordered), received()),
-            received() + secs(believed)
+            believed_due(&policy, received() + secs(120 + ordered), received()),
+            received() + secs(120 + believed)
         );
     }
 }
@@ -311,8 +311,8 @@ fn a_time_to_come_that_a_deferral_or_the_line_of_a_limit_ordered_is_believed() {
             [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)]
         {
             assert_eq!(
-                believed_due(&policy, received() + secs(ordered), received()),
-                received() + secs(believed)
+                believed_due(&policy, received() + secs(120 + ordered), received()),
+                received() + secs(120 + believed)
             );
         }
     }
