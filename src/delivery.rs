@@ -17,6 +17,7 @@ use crate::redrive::restart_if_redriven;
 use crate::sender::{Belief, Senders};
 use crate::settings::ProducerLimits;
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
+use crate::trace;
 use crate::wire::{self, Origin};
 
 /// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
@@ -61,6 +62,7 @@ pub(crate) struct Delivery {
     /// When this copy was first received in this queue, if that is known.
     pub(crate) copy_first_received: Option<SystemTime>,
     pub(crate) group_id: Option<String>,
+    /// The trace that its sender gave it for X-Ray. That of a copy is none of its producer's.
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
@@ -136,9 +138,9 @@ enum Trust {
     Nested,
 }
 
-/// The state as far as the times of SQS allow it. A body may be forged, and no time in it moves a
-/// bound: the first send and the first receive were no later than those of this copy, and no wait
-/// outlasts what a queue keeps.
+/// The state as far as it can be ours. A body may be forged, and no time in it moves a bound: the
+/// first send and the first receive were no later than those of this copy, and no wait outlasts what
+/// a queue keeps.
 fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
     let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
     let longest_in_line = policy::LONGEST_IN_LINE + REDRIVE_TOLERANCE;
@@ -151,6 +153,7 @@ fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetrySt
         not_before,
         place: state.place.map(|place| place.min(after(sent, longest_in_line))),
         age_from: state.age_from.map(|from| from.min(youngest)),
+        traceparent: state.traceparent.filter(|parent| trace::is_traceparent(parent)),
         ..state
     }
 }
@@ -178,6 +181,7 @@ impl Delivery {
             defect = Some(broken(NESTED));
         }
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
+        let is_first = matches!(read.origin, Origin::Fresh { .. });
         let mut state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
             Origin::Ours(state) => *state,
@@ -242,7 +246,7 @@ impl Delivery {
             sent: sent.unwrap_or(here),
             copy_first_received,
             group_id: record.group_id,
-            trace_header: record.trace_header,
+            trace_header: record.trace_header.filter(|_| is_first),
             attributes,
             limits,
             refusal,
@@ -292,6 +296,20 @@ impl Delivery {
         let record = Record::default();
         let decoded = Self::decode(0, record, Clock::system().now(), &Decoder::default());
         Self { payload, ..decoded }
+    }
+
+    /// The trace that the producer gave the message, as W3C Trace Context has it: the attribute, or
+    /// else the header for X-Ray, which a copy carries in its state.
+    pub(crate) fn traceparent(&self) -> Option<Cow<'_, str>> {
+        let kept = || {
+            let carried = self.state.traceparent.as_deref().map(Cow::Borrowed);
+            carried.or_else(|| trace::of_header(self.trace_header.as_deref()?).map(Cow::Owned))
+        };
+        self.own_traceparent().map(Cow::Borrowed).or_else(kept)
+    }
+
+    pub(crate) fn own_traceparent(&self) -> Option<&str> {
+        self.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
     /// The body as first delivered.

@@ -51,6 +51,9 @@ pub(crate) struct RetryState {
     /// Why and where the message was given up before it was redriven or handled in a dead-letter
     /// queue, as JSON text. Only the handler reads it.
     pub(crate) last_dead_letter: Option<String>,
+    /// The trace of the first delivery, if SQS kept one for X-Ray. On a copy SQS keeps that of the
+    /// function, which is none of the producer's.
+    pub(crate) traceparent: Option<String>,
     /// Fields that this version does not know, name and JSON text, in their order.
     pub(crate) unknown: Vec<(String, String)>,
 }
@@ -62,12 +65,13 @@ impl RetryState {
     }
 
     /// The message starts afresh, with all its retries and all its time. Only its first id, its
-    /// redrives and the reason for which it was given up remain.
+    /// trace, its redrives and the reason for which it was given up remain.
     pub(crate) fn restarted(&self, last_dead_letter: Option<String>) -> Self {
         Self {
             original_message_id: self.original_message_id.clone(),
             redrives: self.redrives.saturating_add(1),
             last_dead_letter,
+            traceparent: self.traceparent.clone(),
             unknown: self.unknown.clone(),
             ..Self::default()
         }

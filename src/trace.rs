@@ -16,12 +16,17 @@ pub(crate) const TRACESTATE: &str = "tracestate";
 /// Source: W3C Trace Context, "traceparent header field values". A part that a later version
 /// appends is kept.
 pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
-    let AttributeValue::Text(text) = &attribute.value else {
-        return None;
-    };
+    match &attribute.value {
+        AttributeValue::Text(text) => Some(text.as_str()).filter(|text| is_traceparent(text)),
+        AttributeValue::Binary(_) => None,
+    }
+}
+
+/// Whether a `traceparent` is well-formed.
+pub(crate) fn is_traceparent(text: &str) -> bool {
     let mut parts = text.splitn(4, '-');
     let [version, trace, parent, rest] = [(); 4].map(|()| parts.next().unwrap_or_default());
-    let (flags, more) = rest.split_at_checked(2)?;
+    let Some((flags, more)) = rest.split_at_checked(2) else { return false };
     let ends = match version {
         "00" => more.is_empty(),
         _ => more.is_empty() || more.starts_with('-'),
@@ -31,7 +36,7 @@ pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
         && is_id(trace, 32)
         && is_id(parent, 16)
         && is_hex(flags, 2);
-    (fits && ends && text.len() <= MAX_LEN).then_some(text)
+    fits && ends && text.len() <= MAX_LEN
 }
 
 /// The longest value that is passed on.

@@ -181,21 +181,17 @@ impl<T> Message<T> {
     }
 
     /// The trace to which the message belongs, as W3C Trace Context has it. It is the attribute
-    /// `traceparent`, or else the trace that SQS has kept for X-Ray. With it a handler continues
-    /// the producer's trace. `HttpTarget` does so by itself.
+    /// `traceparent`, or else the trace that SQS has kept for X-Ray of the first delivery; it is the
+    /// same on every attempt. With it a handler continues the producer's trace. `HttpTarget` does so
+    /// by itself.
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
-        let kept = || self.delivery.trace_header.as_deref().and_then(trace::of_header);
-        self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
+        self.delivery.traceparent()
     }
 
     /// The attribute `tracestate` of a message that also has the attribute `traceparent`.
     pub fn tracestate(&self) -> Option<&str> {
-        self.own_traceparent()?;
+        self.delivery.own_traceparent()?;
         self.attribute(trace::TRACESTATE)
-    }
-
-    fn own_traceparent(&self) -> Option<&str> {
-        self.delivery.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
     /// Why the message was given up, for a message in a dead-letter queue or a redriven one;

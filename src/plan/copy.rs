@@ -1,6 +1,7 @@
 //! A copy to be sent: its text, its delay and its destination. It is built once, together with the
 //! check that SQS can take it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -107,6 +108,9 @@ fn carried(delivery: &Delivery) -> RetryState {
     state.copies_in_row =
         delivery.copies_in_row.map_or(0, |copies_in_row| copies_in_row.saturating_add(1));
     state.not_before = None;
+    // An attribute travels by itself.
+    let has_own = delivery.own_traceparent().is_some();
+    state.traceparent = delivery.traceparent().filter(|_| !has_own).map(Cow::into_owned);
     state
 }
 

@@ -58,6 +58,7 @@ struct Fields<'a> {
     dead_letter: Option<&'a str>,
     source: Option<&'a str>,
     last_dead_letter: Option<&'a str>,
+    traceparent: Option<&'a str>,
     unknown: Vec<(String, String)>,
 }
 
@@ -96,6 +97,7 @@ impl<'a> Fields<'a> {
             "deadLetter" => &mut self.dead_letter,
             "source" => &mut self.source,
             "lastDeadLetter" => &mut self.last_dead_letter,
+            "traceparent" => &mut self.traceparent,
             _ => return None,
         })
     }
@@ -118,6 +120,7 @@ impl<'a> Fields<'a> {
             dead_letter: present(self.dead_letter, object)?,
             source: present(self.source, json::string)?,
             last_dead_letter: present(self.last_dead_letter, object)?,
+            traceparent: present(self.traceparent, json::string)?,
             unknown: self.unknown,
             ..RetryState::default()
         })
@@ -215,6 +218,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
         entry(&mut map, "source", state.source.as_deref())?;
         entry(&mut map, "lastDeadLetter", state.last_dead_letter.as_deref().map(raw))?;
+        entry(&mut map, "traceparent", state.traceparent.as_deref())?;
         for (name, text) in &state.unknown {
             map.serialize_entry(name, raw(text))?;
         }

@@ -1,14 +1,16 @@
 //! The contents of a message, whatever they are, arrive unchanged on every attempt.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{
     MessageAttributeValue, MessageSystemAttributeNameForSends, MessageSystemAttributeValue,
 };
-use requeue::Failure;
 use requeue::queue::{Attribute, AttributeValue};
-use serde_json::Value;
+use requeue::{Failure, Message};
+use serde_json::{Value, json};
 
 use crate::world::{Act, SEND, Script, World, records, secs, state};
 
@@ -267,6 +269,72 @@ async fn the_trace_header_of_the_original_is_not_copied() {
     assert!(world.only_message().system_attributes.contains_key("AWSTraceHeader"));
     world.invoke(&world.processor(failing_thrice())).await.unwrap();
     assert!(!world.only_message().system_attributes.contains_key("AWSTraceHeader"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_has_the_trace_of_the_producer_and_none_of_the_function() {
+    const OF_FUNCTION: &str =
+        "Root=1-aaaaaaaa-bd862e3fe1be46a994272793;Parent=aaaaaaaaaaaaaaaa;Sampled=0;Lineage=1:x:0";
+    const OF_PRODUCER: &str =
+        "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1";
+    let parent = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
+    let own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (header, attribute, expected) in [
+        (None, None, None),
+        (Some(OF_PRODUCER), None, Some(parent)),
+        (Some(OF_PRODUCER), Some(own), Some(own)),
+        (Some(OF_PRODUCER), Some("garbled"), Some(parent)),
+        (Some("garbled"), None, None),
+    ] {
+        let world = World::new();
+        world.send(r#"{"n":1}"#).await;
+        let seen: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
+        let noted = Arc::clone(&seen);
+        let processor = world.processor(move |message: Message| {
+            let traceparent = message.traceparent().map(Cow::into_owned);
+            noted.lock().unwrap().push(traceparent);
+            async { Err::<(), _>(Failure::temporary("no")) }
+        });
+        for attempt in 0..4 {
+            world.sleep_until_due().await;
+            let mut event = world.receive().await;
+            let record = &mut event["Records"][0];
+            let header = if attempt == 0 { header } else { Some(OF_FUNCTION) };
+            record["attributes"]["AWSTraceHeader"] = header.into();
+            if let Some(attribute) = attribute {
+                record["messageAttributes"]["traceparent"] =
+                    json!({ "dataType": "String", "stringValue": attribute });
+            }
+            world.deliver(&processor, &event).await;
+        }
+        let expected = vec![expected.map(str::to_owned); 4];
+        assert_eq!(*seen.lock().unwrap(), expected, "{header:?} {attribute:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_trace_in_a_state_is_none() {
+    for (trace, expected) in [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true),
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nX-Y: z", false),
+        ("", false),
+    ] {
+        let world = World::new();
+        let state = json!({ "v": 1, "class": "temporary", "traceparent": trace });
+        let body = json!({
+            "retryCount": 1, "originalMessageId": "x", "retryState": state,
+            "retryTimestamp": jiff::Timestamp::try_from(world.clock.now()).unwrap().to_string(),
+        });
+        world.send(&body.to_string()).await;
+        let processor = world.processor(move |message: Message| {
+            assert_eq!(message.traceparent().is_some(), expected);
+            async { Ok::<_, Failure>(()) }
+        });
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        assert_eq!(report.outcomes[0].retry_count, 1, "the rest of the state is believed");
+        assert_eq!(report.outcomes[0].reason, None);
+    }
 }
 
 #[tokio::test(start_paused = true)]

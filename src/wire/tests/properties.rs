@@ -149,8 +149,13 @@ fn any_state() -> BoxedStrategy<RetryState> {
         prop::array::uniform5(prop_oneof![Just(0), any::<u32>()]),
     );
     let object = option::of(object_of(string_text(), json())).boxed();
-    let foreign =
-        (object.clone(), option::of(".{0,9}"), vec(("u.{0,3}", json()), 0..3).boxed(), object);
+    let foreign = (
+        object.clone(),
+        option::of(".{0,9}"),
+        vec(("u.{0,3}", json()), 0..3).boxed(),
+        object,
+        option::of(".{0,60}"),
+    );
     (outer, inner, foreign)
         .prop_map(|(outer, inner, foreign)| RetryState {
             retry_count: outer.0,
@@ -173,6 +178,7 @@ fn any_state() -> BoxedStrategy<RetryState> {
             source: foreign.1,
             unknown: foreign.2,
             last_dead_letter: foreign.3,
+            traceparent: foreign.4,
         })
         .boxed()
 }

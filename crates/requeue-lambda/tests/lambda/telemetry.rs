@@ -1,5 +1,7 @@
 //! The telemetry of real processes: metrics, log lines of a message, and the messages themselves.
 
+use aws_sdk_sqs::types::{MessageSystemAttributeNameForSends, MessageSystemAttributeValue};
+use requeue::embedded::MessageView;
 use requeue_testkit::emf;
 use serde_json::Value;
 
@@ -163,7 +165,7 @@ async fn metrics_can_be_switched_off_and_have_the_name_of_the_service() {
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of_sqs() {
+async fn a_trace_goes_on_to_the_target_and_none_of_the_function_does() {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
@@ -178,6 +180,23 @@ async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of
     for _ in 0..2 {
         stage.invoke(&mut function, TIMEOUT).await;
     }
+    let header_of_producer = MessageSystemAttributeValue::builder()
+        .data_type("String")
+        .string_value("Root=1-5759e988-0d862e3fe1be46a994272793;Parent=0bad5c3f42cd8ad8;Sampled=1");
+    let sent = stage.sqs.client().send_message().queue_url(stage.queue.url());
+    sent.message_body(r#"{"answer":"unavailable"}"#)
+        .message_system_attributes(
+            MessageSystemAttributeNameForSends::AwsTraceHeader,
+            header_of_producer.build().unwrap(),
+        )
+        .send()
+        .await
+        .unwrap();
+    // The first copy of the other message is due again too.
+    let requests = || stage.target.requests().len();
+    while requests() < 3 + 2 {
+        stage.invoke(&mut function, TIMEOUT).await;
+    }
     let header = |request: &::http::request::Parts, name: &str| {
         request.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
     };
@@ -187,17 +206,26 @@ async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of
         .iter()
         .map(|(head, _)| [header(head, "traceparent"), header(head, "tracestate")])
         .collect();
-    // The copy was sent in the trace of the invocation.
-    let of_invocation = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-00";
-    assert!(TRACE.contains("bd862e3fe1be46a994272793"));
-    assert_eq!(
-        sent,
-        [
-            [Some(PARENT.to_owned()), Some("a=b".to_owned())],
-            [None, None],
-            [Some(of_invocation.to_owned()), None]
-        ]
+    // Copies are sent in the trace of the invocation, which is not sampled.
+    assert!(TRACE.contains("Sampled=0"));
+    let copies = stage.messages();
+    let is_of_invocation = |message: &MessageView| {
+        message
+            .system_attributes
+            .get("AWSTraceHeader")
+            .is_some_and(|trace| trace.contains("Sampled=0"))
+    };
+    assert!(copies.iter().all(is_of_invocation), "{copies:?}");
+    let parents: Vec<_> = sent.iter().map(|[parent, _]| parent.as_deref()).collect();
+    assert_eq!(sent[0], [Some(PARENT.to_owned()), Some("a=b".to_owned())]);
+    let of_producer = Some("00-5759e9880d862e3fe1be46a994272793-0bad5c3f42cd8ad8-01");
+    assert!(
+        parents[1..].iter().all(|parent| parent.is_none() || *parent == of_producer),
+        "{sent:?}"
     );
+    let continued = parents.iter().filter(|parent| **parent == of_producer).count();
+    let without = parents.iter().filter(|parent| parent.is_none()).count();
+    assert!(continued >= 2 && without >= 2, "{sent:?}");
 }
 
 #[tokio::test]
