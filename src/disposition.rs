@@ -80,7 +80,7 @@ pub enum Disposition {
         /// How long the original stays invisible if no copy can be sent.
         hidden_if_unsent: Duration,
     },
-    /// It was not the message's turn, and it waits in the same way. A copy uses no retry for that.
+    /// It was not the message's turn, or its service serves nobody, and it waits in the same way. A copy uses no retry for that.
     /// With the visibility timeout, the receive counts as a retry, except for a wait until the
     /// producer's `requeue.notBefore`.
     #[non_exhaustive]
@@ -200,9 +200,10 @@ pub enum Deferral {
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
-    /// Its downstream service asked for a pause.
+    /// Its downstream service asked for a pause, or it was called, and the service throttles every
+    /// call.
     Paused,
-    /// Its downstream service kept failing.
+    /// Its downstream service kept failing. It was not called, or its call failed as those before it.
     CircuitOpen,
     /// The rate limit of its downstream service has no room. It waits in line, or for a slot.
     RateLimited,

@@ -104,6 +104,17 @@ pub enum Evidence {
     TimeOut,
 }
 
+/// What a failure says about the downstream service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServiceState {
+    /// Nothing certain: the message may be the cause.
+    Unknown,
+    /// A response says that the service works, and this message has to wait.
+    Up,
+    /// The service does not work, whatever the message.
+    Down,
+}
+
 /// One failure: a class, perhaps a delay that the downstream service named, and a reason in few
 /// words.
 ///
@@ -124,8 +135,7 @@ pub struct Failure {
     /// A rule of the user's own set the delay.
     is_delay_ruled: bool,
     postponed: bool,
-    /// A response says that the service works, and this message has to wait.
-    is_service_up: bool,
+    service: ServiceState,
     is_in_doubt: bool,
     evidence: Evidence,
     reason: Reason,
@@ -193,7 +203,7 @@ impl Failure {
             delay: None,
             is_delay_ruled: false,
             postponed: false,
-            is_service_up: false,
+            service: ServiceState::Unknown,
             is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
             evidence,
             reason,
@@ -272,15 +282,41 @@ impl Failure {
         self.postponed
     }
 
+    /// Says that the downstream service does not work, and that the message is not the cause: there
+    /// is no connection, or no response in time, or a 503.
+    ///
+    /// In an outage, a message that fails so uses no retry. Requeue sees it by itself in what it
+    /// classifies. A handler that builds its own failures says it:
+    ///
+    /// ```
+    /// use requeue::Failure;
+    /// let failure = Failure::temporary("the ledger does not accept connections").service_down();
+    /// ```
+    #[must_use]
+    pub fn service_down(self) -> Self {
+        Self { service: ServiceState::Down, ..self }
+    }
+
     /// Whether a response with a status from 200 to 499 says that the service works, such as a 409
     /// with `Retry-After`.
     pub(crate) fn is_service_up(&self) -> bool {
-        self.is_service_up
+        self.service == ServiceState::Up
     }
 
-    /// Notes the status of the response from which this failure was concluded.
+    /// Whether it says that the service does not work.
+    pub(crate) fn is_service_down(&self) -> bool {
+        self.service == ServiceState::Down
+    }
+
+    /// Notes the status of the response from which this failure was concluded. By 502 to 504 and
+    /// their like, a gateway says that the service behind it does not work.
     pub(crate) fn by_status(self, status: u16) -> Self {
-        Self { is_service_up: (200..500).contains(&status), ..self }
+        let service = match status {
+            200..500 => ServiceState::Up,
+            502..=504 | 521..=530 => ServiceState::Down,
+            _ => ServiceState::Unknown,
+        };
+        Self { service, ..self }
     }
 
     /// Adds words to the reason.

@@ -71,7 +71,7 @@
 //! | change the class of an error or a response | [`classify::Rules`], in code or in the policy document | none |
 //! | see a message again later, without a failure | [`Failure::postpone`] | |
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
-//! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages; pause: 60 s at most |
+//! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages, or of fewer for those alone; pause: 60 s at most |
 //! | call a service no more often than it takes | [`policy::RateLimit`] | none |
 //! | drop duplicates of a message | [`policy::Once`], with a [`Coordination`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |

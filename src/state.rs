@@ -91,6 +91,15 @@ impl RetryState {
         }
     }
 
+    /// The message failed since its service serves nobody. It uses no retry.
+    pub(crate) fn note_unserved(&mut self, class: FailureClass, wait: Duration) {
+        self.deferrals = 0;
+        self.postponements = 0;
+        self.place = None;
+        self.delay = Some(wait);
+        self.class = Some(class);
+    }
+
     /// The message was deferred without a call.
     pub(crate) fn note_deferral(&mut self) {
         self.deferrals = self.deferrals.saturating_add(1);

@@ -96,6 +96,15 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
     ),
 ];
 
+/// Codes that say that the service does not work, whatever the request.
+const OF_SERVICE: [&str; 5] = [
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+    "ModelNotReadyException",
+];
+
 /// The class of a code, with or without the text that a protocol puts around it:
 /// `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
@@ -119,7 +128,8 @@ pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item 
 pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
     CODES.iter().find_map(|(class, meaning, codes)| {
         let code = codes.iter().find(|code| is_it(code))?;
-        Some(Failure::new(*class, Evidence::Typed, format_args!("{meaning}: {code}")))
+        let failure = Failure::new(*class, Evidence::Typed, format_args!("{meaning}: {code}"));
+        Some(if OF_SERVICE.contains(code) { failure.service_down() } else { failure })
     })
 }
 
@@ -132,7 +142,8 @@ pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
 /// Classifies a call without a response, by the error of the SDK's connector.
 pub(super) fn connector_error(error: &(dyn Error + 'static)) -> Option<Failure> {
     let connector = error.downcast_ref::<ConnectorError>()?;
-    let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);
+    let temporary =
+        |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason).service_down();
     if connector.is_timeout() {
         Some(temporary("timed out"))
     } else if connector.is_io() {

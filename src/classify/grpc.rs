@@ -92,6 +92,8 @@ impl Failure {
         };
         let built_in = || Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
         let failure = Facts::code(name).by_rules().unwrap_or_else(built_in);
+        // DEADLINE_EXCEEDED and UNAVAILABLE.
+        let failure = if matches!(status.code, 4 | 14) { failure.service_down() } else { failure };
         failure.told(status.retry_delay).doubted(doubt::of_grpc(status.code))
     }
 }

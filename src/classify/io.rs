@@ -43,14 +43,29 @@ const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
     ]
 };
 
+/// Kinds that say that the other side cannot be reached or does not respond.
+const OF_THE_CONNECTION: [ErrorKind; 10] = [
+    ErrorKind::ConnectionRefused,
+    ErrorKind::ConnectionReset,
+    ErrorKind::ConnectionAborted,
+    ErrorKind::NotConnected,
+    ErrorKind::BrokenPipe,
+    ErrorKind::UnexpectedEof,
+    ErrorKind::TimedOut,
+    ErrorKind::HostUnreachable,
+    ErrorKind::NetworkUnreachable,
+    ErrorKind::NetworkDown,
+];
+
 pub(super) fn io_error(error: &(dyn Error + 'static)) -> Option<Failure> {
     let kind = error.downcast_ref::<io::Error>()?.kind();
     let (_, class, reason) = KINDS.iter().find(|row| row.0 == kind)?;
-    Some(Failure::new(*class, Evidence::Typed, reason))
+    let failure = Failure::new(*class, Evidence::Typed, reason);
+    Some(if OF_THE_CONNECTION.contains(&kind) { failure.service_down() } else { failure })
 }
 
 pub(super) fn elapsed(error: &(dyn Error + 'static)) -> Option<Failure> {
     error
         .is::<tokio::time::error::Elapsed>()
-        .then(|| Failure::new(FailureClass::Temporary, Evidence::Typed, "timed out"))
+        .then(|| Failure::new(FailureClass::Temporary, Evidence::Typed, "timed out").service_down())
 }

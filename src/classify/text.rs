@@ -13,7 +13,7 @@ use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Phrases in lower case. The first row that matches wins, so rows with a longer wait come first
 /// and non-retryable rows come last.
-const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
+const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (
@@ -89,7 +89,8 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
             "temporarily unavailable",
             &["service unavailable", "temporarily unavailable", "try again later"],
         ),
-        (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
+        (Temporary, "bad gateway", &["bad gateway", "gateway timeout"]),
+        (Temporary, "server error", &["internal server error"]),
         (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
         (
             NonRetryable,
@@ -100,6 +101,18 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
         (NonRetryable, "forbidden", &["forbidden", "access denied"]),
     ]
 };
+
+/// The reasons among these that say that the service does not work, whatever the message.
+const OF_SERVICE: [&str; 8] = [
+    "timed out",
+    "connection refused",
+    "connection reset",
+    "connection closed",
+    "name not resolved",
+    "certificate not accepted",
+    "temporarily unavailable",
+    "bad gateway",
+];
 
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
@@ -207,7 +220,10 @@ impl Words {
             .find(|(class, _, phrases)| {
                 wanted(*class) && phrases.iter().any(|phrase| self.hold(phrase))
             })
-            .map(|(class, reason, _)| Failure::new(*class, Evidence::Text, reason))
+            .map(|(class, reason, _)| {
+                let failure = Failure::new(*class, Evidence::Text, reason);
+                if OF_SERVICE.contains(reason) { failure.service_down() } else { failure }
+            })
     }
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
@@ -223,7 +239,8 @@ impl Words {
 
     fn status(&self) -> Option<Failure> {
         let status = self.status_number()?;
-        Some(Failure::new(class_of(status), Evidence::Text, format_args!("status {status}")))
+        let reason = format_args!("status {status}");
+        Some(Failure::new(class_of(status), Evidence::Text, reason).by_status(status))
     }
 
     /// The first number that is a status by the words around it.

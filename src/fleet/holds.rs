@@ -207,7 +207,7 @@ impl SharedHolds {
                 let is_paused = self.end_probe(state, ticket, pause).await;
                 (is_paused && was_open).then_some(Change::ClosedForAll)
             }
-            (Reply::Down, _, Some(breaker)) => {
+            (Reply::Unavailable | Reply::Down, _, Some(breaker)) => {
                 let Some(lease) = ticket.lease else {
                     if let Some(pending) = state.seen().pending_of(ticket) {
                         pending.fail(ticket.caller.message);
@@ -220,7 +220,8 @@ impl SharedHolds {
                 self.end_probe(state, ticket, fail).await;
                 self.open(state, ticket, breaker).await
             }
-            (Reply::Alive | Reply::Paused(_), _, _) | (Reply::Down, _, None) => {
+            (Reply::Alive | Reply::Refused | Reply::Paused(_), _, _)
+            | (Reply::Unavailable | Reply::Down, _, None) => {
                 if ticket.lease.is_some() {
                     let was_open = state.seen().health.is_open();
                     let close =

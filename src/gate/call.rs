@@ -1,7 +1,7 @@
 //! A call of the downstream service: the message that calls, and the evidence that the call gives
 //! of the service.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::scope::hash;
 use crate::delivery::Delivery;
@@ -13,13 +13,24 @@ use crate::failure::{Evidence, Failure, FailureClass};
 pub(crate) struct Caller {
     /// The same for all copies of one message.
     pub(crate) message: u64,
-    /// Whether a call of it has failed before.
-    pub(crate) has_failed: bool,
+    /// The calls of it that failed before.
+    pub(crate) failures: u32,
+    /// When it was first received, ever.
+    pub(crate) since: SystemTime,
 }
 
 impl Caller {
     pub(crate) fn of(delivery: &Delivery) -> Self {
-        Self { message: hash(&delivery.original_id()), has_failed: delivery.retries() > 0 }
+        Self {
+            message: hash(&delivery.original_id()),
+            failures: delivery.retries(),
+            since: delivery.first_received,
+        }
+    }
+
+    /// Whether a call of it has failed before.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures > 0
     }
 }
 
@@ -39,7 +50,11 @@ pub(crate) enum Reply {
     Alive,
     /// The service works, and asks for a pause.
     Paused(Duration),
-    /// The service does not work.
+    /// The service works, and takes no more calls for now.
+    Refused,
+    /// The service does not work, whatever the message.
+    Unavailable,
+    /// The service does not work, at least for this message.
     Down,
     /// The call says nothing about the service.
     Silent,
@@ -58,6 +73,15 @@ pub(crate) enum Change {
     ClosedForAll,
 }
 
+/// What the result of a call did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effect {
+    pub(crate) change: Option<Change>,
+    /// The least wait of the message that called, if its service serves nobody. Then its failure
+    /// says nothing about it, and uses no retry.
+    pub(crate) least_wait: Option<Duration>,
+}
+
 impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
         match (failure.class(), failure.evidence(), failure.delay()) {
@@ -70,9 +94,19 @@ impl Reply {
             (FailureClass::NonRetryable, _, _) => Self::Alive,
             _ if failure.is_postponed() => Self::Alive,
             (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),
-            (FailureClass::RateLimit | FailureClass::Quota, _, None) => Self::Alive,
+            (FailureClass::RateLimit | FailureClass::Quota, _, None) => Self::Refused,
             (FailureClass::Temporary, _, _) if failure.is_service_up() => Self::Alive,
+            (FailureClass::Temporary, Evidence::TimeOut, _) => Self::Unavailable,
+            (FailureClass::Temporary, _, _) if failure.is_service_down() => Self::Unavailable,
             (FailureClass::Temporary, _, _) => Self::Down,
+        }
+    }
+
+    /// Whether the service would most likely have served no other message either.
+    pub(crate) fn speaks_of_service(self) -> bool {
+        match self {
+            Self::Paused(_) | Self::Refused | Self::Unavailable => true,
+            Self::Alive | Self::Down | Self::Silent => false,
         }
     }
 }
@@ -114,7 +148,12 @@ mod tests {
             (425, Reply::Alive),
             (429, Reply::Paused(Duration::from_secs(3))),
             (500, Reply::Down),
-            (503, Reply::Down),
+            (501, Reply::Alive),
+            (502, Reply::Unavailable),
+            (503, Reply::Unavailable),
+            (504, Reply::Unavailable),
+            (520, Reply::Down),
+            (522, Reply::Unavailable),
         ] {
             let response = Response { status, headers: &headers, body: b"" };
             let failure =

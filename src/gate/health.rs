@@ -1,6 +1,8 @@
 //! The health of the downstream service of a scope, by its calls: whether the service works, and
 //! whether its circuit opens.
 
+use std::time::{Duration, SystemTime};
+
 use super::call::Caller;
 use super::hold::Hold;
 use crate::disposition::Deferral;
@@ -24,13 +26,24 @@ pub(super) struct Health {
     /// The messages of those calls, at most as many as the threshold. A message that always fails
     /// says more about itself than about the service, so it counts once.
     failed: Vec<u64>,
+    /// Calls since the last success whose failure speaks of the service.
+    unserved: u32,
+    /// Whether the circuit opened since the last success, be it for few messages.
+    pub(super) has_opened: bool,
     pub(super) hold: Option<Hold>,
 }
 
 impl Health {
     /// The health before any failure.
     pub(super) fn new() -> Self {
-        Self { answered: u128::MAX, row: 0, failed: Vec::new(), hold: None }
+        Self {
+            answered: u128::MAX,
+            row: 0,
+            failed: Vec::new(),
+            unserved: 0,
+            has_opened: false,
+            hold: None,
+        }
     }
 
     /// The number of the current hold.
@@ -42,9 +55,39 @@ impl Health {
         self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
     }
 
+    /// Forgets a pause that ended long ago, and all before it.
+    pub(super) fn forget_hold(&mut self) {
+        *self = Self { unserved: self.unserved, ..Self::new() };
+    }
+
     /// Whether nothing remains to be remembered.
     pub(super) fn is_over(&self) -> bool {
-        self.hold.is_none() && self.answered == u128::MAX
+        self.hold.is_none() && self.answered == u128::MAX && self.unserved == 0
+    }
+
+    /// Notes whether a call was served, or its failure speaks of the service.
+    pub(super) fn serve(&mut self, is_served: bool) {
+        self.unserved = if is_served { 0 } else { self.unserved.saturating_add(1) };
+    }
+
+    /// Whether the service serves nobody: by the calls of the scope since the last success, or by
+    /// those of a message whose calls all came without one. Few messages may be all that there are.
+    pub(super) fn serves_nobody(&self, of_message: u32, breaker: &CircuitBreaker) -> bool {
+        let are_few = self.failed.len() < threshold(breaker);
+        let least = if are_few { breaker.threshold.max(1) } else { self.least_row(breaker) };
+        self.unserved.max(of_message) >= least
+    }
+
+    /// The least wait of a message that failed so. Together, the messages call no more often than
+    /// an open circuit probes.
+    pub(super) fn least_wait(&mut self, breaker: &CircuitBreaker, now: SystemTime) -> Duration {
+        match &mut self.hold {
+            Some(hold) if hold.why == Deferral::CircuitOpen => hold.rest(now),
+            _ => {
+                let messages = u32::try_from(self.failed.len()).unwrap_or(u32::MAX);
+                breaker.reset_timeout.saturating_mul(messages.max(1))
+            }
+        }
     }
 
     /// Notes a call that got a response.
@@ -77,12 +120,16 @@ impl Health {
         self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
     }
 
-    /// Whether the circuit is to open, since so long a row is hardly random. If half of the calls
-    /// get a response, the row must be twice as long as if all do.
+    /// Whether the circuit is to open, since so long a row is hardly random.
     pub(super) fn opens(&self, breaker: &CircuitBreaker) -> bool {
+        self.row >= self.least_row(breaker) && self.failed.len() >= threshold(breaker)
+    }
+
+    /// The shortest row that is hardly random. If half of the calls get a response, the row must be
+    /// twice as long as if all do.
+    fn least_row(&self, breaker: &CircuitBreaker) -> u32 {
         let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
-        let least = breaker.threshold.saturating_mul(WINDOW) / answered;
-        self.row >= least && self.failed.len() >= threshold(breaker)
+        breaker.threshold.saturating_mul(WINDOW) / answered
     }
 }
 

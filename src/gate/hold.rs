@@ -92,7 +92,7 @@ impl Hold {
         if self.given.iter().sum::<u32>() >= self.permits {
             return Err(Duration::ZERO);
         }
-        let kind = usize::from(caller.has_failed);
+        let kind = usize::from(caller.has_failed());
         if self.given[kind] >= self.shares[kind] {
             let rest = self.rest_for_one_kind(now);
             if !rest.is_zero() {

@@ -7,11 +7,12 @@
 //! it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Change, Held, Reply};
+use super::call::{Caller, Change, Effect, Held, Reply};
 use super::health::Health;
 use super::hold::Hold;
 use super::scope::Scope;
@@ -29,6 +30,8 @@ pub(crate) struct Protection {
     scopes: Mutex<HashMap<Scope, Health>>,
     /// Whether any message had a key. If one has, the next may have another key.
     is_keyed: AtomicBool,
+    /// The time of the last success in each scope. It may be forgotten.
+    served: Mutex<HashMap<Scope, SystemTime>>,
     /// The number of holds so far, in all scopes. A scope that recovered is forgotten, but the
     /// probe of an earlier hold may still run.
     holds: AtomicU64,
@@ -56,12 +59,17 @@ impl Protection {
             circuit_breaker: circuit_breaker.clone(),
             scopes: Mutex::default(),
             is_keyed: AtomicBool::new(false),
+            served: Mutex::default(),
             holds: AtomicU64::new(0),
         })
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Health>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn served(&self) -> MutexGuard<'_, HashMap<Scope, SystemTime>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The hold, if all messages share one scope and it is held. If all messages had one key so
@@ -113,13 +121,17 @@ impl Protection {
     ) -> Result<Permit, Held> {
         self.note_use(scope);
         let mut scopes = self.scopes();
+        if let Some(health) = scopes.get_mut(&scope)
+            && health.hold.as_ref().is_some_and(|hold| hold.has_lapsed(now))
+        {
+            health.forget_hold();
+            if health.is_over() {
+                scopes.remove(&scope);
+            }
+        }
         let Some(Health { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
             return Ok(self.permit(scope, caller));
         };
-        if hold.has_lapsed(now) {
-            scopes.remove(&scope);
-            return Ok(self.permit(scope, caller));
-        }
         if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
@@ -143,16 +155,42 @@ impl Protection {
     }
 
     /// Notes the result of a call.
-    fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Option<Change> {
+    fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Effect {
+        if reply == Reply::Alive {
+            let mut served = self.served();
+            if served.len() >= MAX_SCOPES {
+                served.clear();
+            }
+            served.insert(permit.scope, now);
+        }
         let mut scopes = self.scopes();
+        let change = self.change(&mut scopes, permit, reply, now);
+        let health = scopes.get_mut(&permit.scope).zip(self.circuit_breaker.as_ref());
+        let least_wait = health
+            .filter(|_| reply.speaks_of_service())
+            .filter(|(health, breaker)| self.serves_nobody(health, breaker, permit))
+            .map(|(health, breaker)| match reply {
+                Reply::Unavailable => health.least_wait(breaker, now),
+                _ => Duration::ZERO,
+            });
+        Effect { change, least_wait }
+    }
+
+    fn change(
+        &self,
+        scopes: &mut HashMap<Scope, Health>,
+        permit: &Permit,
+        reply: Reply,
+        now: SystemTime,
+    ) -> Option<Change> {
         let hold = scopes.get(&permit.scope).and_then(Health::current);
         // A call that began before the hold says nothing about its end.
         let is_free = hold.is_none() || hold.map(PermitKind::Probe) == Some(permit.kind);
         let is_despite = hold.map(PermitKind::Despite) == Some(permit.kind);
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
-                let health = health_of(&mut scopes, permit.scope, now)?;
-                let was_open = health.is_open();
+                let health = health_of(scopes, permit.scope, now)?;
+                health.serve(false);
                 let length = delay.min(longest);
                 let replaces =
                     is_free || health.hold.as_mut().is_none_or(|other| other.rest(now) < length);
@@ -161,44 +199,77 @@ impl Protection {
                 }
                 health.answer();
                 health.hold = Some(Hold::pause(self.number(), now, length));
-                was_open.then_some(Change::Closed)
+                mem::take(&mut health.has_opened).then_some(Change::Closed)
             }
-            (Reply::Alive | Reply::Paused(_), _) if is_free || is_despite => {
-                let health = scopes.get_mut(&permit.scope)?;
-                let was_open = health.is_open();
+            (Reply::Alive | Reply::Refused | Reply::Paused(_), _) if is_free || is_despite => {
+                let is_served = reply == Reply::Alive || self.circuit_breaker.is_none();
+                let health = if is_served {
+                    scopes.get_mut(&permit.scope)?
+                } else {
+                    health_of(scopes, permit.scope, now)?
+                };
                 health.answer();
+                health.serve(is_served);
                 health.hold = None;
+                let was_open = mem::take(&mut health.has_opened);
                 if health.is_over() {
                     scopes.remove(&permit.scope);
                 }
                 was_open.then_some(Change::Closed)
             }
-            (Reply::Down, _) if is_free => {
+            (Reply::Unavailable | Reply::Down, _) if is_free => {
                 let Some(breaker) = &self.circuit_breaker else {
                     scopes.remove(&permit.scope);
                     return None;
                 };
-                let health = health_of(&mut scopes, permit.scope, now)?;
-                health.fail(permit.caller, breaker);
-                let is_down = health.is_down();
-                match &mut health.hold {
-                    Some(hold) if hold.why == Deferral::CircuitOpen => {
-                        hold.failed += 1;
-                        if hold.failed >= hold.permits {
-                            let open = hold.reopen(self.number(), breaker, is_down, now);
-                            health.hold = Some(open);
-                        }
-                        None
-                    }
-                    _ => {
-                        let opens = health.opens(breaker);
-                        health.hold = opens.then(|| Hold::open(self.number(), breaker, now));
-                        opens.then_some(Change::Opened)
-                    }
+                let health = health_of(scopes, permit.scope, now)?;
+                self.fail(health, permit.caller, reply, breaker, now);
+                let is_open = health.is_open()
+                    || reply == Reply::Unavailable && self.serves_nobody(health, breaker, permit);
+                let opens = is_open && !health.has_opened;
+                health.has_opened |= is_open;
+                opens.then_some(Change::Opened)
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes a failure, and opens the circuit or lengthens its hold by it.
+    fn fail(
+        &self,
+        health: &mut Health,
+        caller: Caller,
+        reply: Reply,
+        breaker: &CircuitBreaker,
+        now: SystemTime,
+    ) {
+        health.fail(caller, breaker);
+        if reply == Reply::Unavailable {
+            health.serve(false);
+        }
+        let is_down = health.is_down();
+        match &mut health.hold {
+            Some(hold) if hold.why == Deferral::CircuitOpen => {
+                hold.failed += 1;
+                if hold.failed >= hold.permits {
+                    health.hold = Some(hold.reopen(self.number(), breaker, is_down, now));
                 }
             }
-            (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => None,
+            _ => {
+                let opens = health.opens(breaker);
+                health.hold = opens.then(|| Hold::open(self.number(), breaker, now));
+            }
         }
+    }
+
+    /// Whether the service serves nobody. A message that failed often in other environments too is
+    /// believed if no call of its scope succeeded here since its first receive. It may be the one
+    /// message that always fails, but then it holds back only itself.
+    fn serves_nobody(&self, health: &Health, breaker: &CircuitBreaker, permit: &Permit) -> bool {
+        let Permit { scope, caller, .. } = permit;
+        let is_believed = self.served().get(scope).is_none_or(|served| caller.since > *served);
+        let of_message = if is_believed { caller.failures.saturating_add(1) } else { 0 };
+        health.serves_nobody(of_message, breaker)
     }
 
     /// The number of the next hold.
@@ -212,7 +283,7 @@ impl Protection {
             self.scopes().get_mut(&scope).filter(|health| health.current() == Some(probed))
             && let Some(hold) = &mut health.hold
         {
-            hold.given[usize::from(caller.has_failed)] -= 1;
+            hold.given[usize::from(caller.has_failed())] -= 1;
         }
     }
 }
@@ -256,12 +327,12 @@ impl Permit {
         matches!(self.kind, PermitKind::Probe(_))
     }
 
-    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
-        let change = self.protection.note(&self, reply, now);
+    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Effect {
+        let effect = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
             self.kind = PermitKind::Free;
         }
-        change
+        effect
     }
 }
 

@@ -185,7 +185,7 @@ impl SharedHealth {
         if self.is_probed(now) {
             return held(Duration::ZERO);
         }
-        let kind = usize::from(caller.has_failed);
+        let kind = usize::from(caller.has_failed());
         let (_, shares) = self.permits(breaker);
         let patience = self.until.saturating_add(self.length);
         if self.probed[kind] >= shares[kind] && now < patience {
@@ -293,7 +293,7 @@ impl SharedHealth {
             self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
             // A late result must not free the lease of another.
-            self.release(lease).add(PROBED[usize::from(caller.has_failed)], 1)
+            self.release(lease).add(PROBED[usize::from(caller.has_failed())], 1)
         };
         (CallRecord::fail_once(update, caller.message, at), extension)
     }

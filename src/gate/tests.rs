@@ -42,7 +42,7 @@ const ALL: Scope = Scope(None);
 /// A message that nobody has met before.
 fn somebody() -> Caller {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    Caller { message: COUNT.fetch_add(1, Ordering::Relaxed), has_failed: false }
+    Caller { message: COUNT.fetch_add(1, Ordering::Relaxed), failures: 0, since: at(0) }
 }
 
 trait Steps {
@@ -54,7 +54,7 @@ trait Steps {
 impl Steps for Arc<Protection> {
     /// Whichever kind of message.
     fn enter(&self, now: u64) -> Permit {
-        let other = Caller { has_failed: true, ..somebody() };
+        let other = Caller { failures: 1, ..somebody() };
         let admitted =
             self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
         admitted.unwrap_or_else(|held| panic!("at {now}: {held:?}"))
@@ -67,7 +67,7 @@ impl Steps for Arc<Protection> {
     }
 
     fn call(&self, now: u64, reply: Reply) -> Option<Change> {
-        self.enter(now).give_back(reply, at(now))
+        self.enter(now).give_back(reply, at(now)).change
     }
 }
 
@@ -162,14 +162,14 @@ fn failures_in_a_row_open_the_circuit_and_the_first_probe_that_is_answered_close
     assert_eq!(protection.refused(0), held(CircuitOpen, 1));
     let [first, second, third] = [1; 3].map(|now| protection.enter(now));
     assert_eq!(protection.refused(2), held(CircuitOpen, 0), "three probe");
-    assert_eq!(first.give_back(Reply::Down, at(2)), None);
+    assert_eq!(first.give_back(Reply::Down, at(2)).change, None);
     assert_eq!(protection.refused(2), held(CircuitOpen, 0), "the others are not back yet");
     assert_eq!(
-        second.give_back(Reply::Alive, at(2)),
+        second.give_back(Reply::Alive, at(2)).change,
         Some(Change::Closed),
         "any success is enough"
     );
-    assert_eq!(third.give_back(Reply::Down, at(2)), None);
+    assert_eq!(third.give_back(Reply::Down, at(2)).change, None);
     drop([2; 100].map(|now| protection.enter(now)));
 }
 
@@ -194,11 +194,19 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
             let mut probes: Vec<Permit> = Vec::new();
             // As many of either kind as are let through.
             for has_failed in [false, true].repeat(5) {
-                probes.extend(protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now)));
+                probes.extend(protection.admit(
+                    ALL,
+                    Caller { failures: has_failed.into(), ..somebody() },
+                    at(now),
+                ));
             }
             assert_eq!((rest, probes.len()), round);
             for probe in probes {
-                assert_eq!(probe.give_back(Reply::Down, at(now)), None, "it was open already");
+                assert_eq!(
+                    probe.give_back(Reply::Down, at(now)).change,
+                    None,
+                    "it was open already"
+                );
             }
         }
         assert_eq!(protection.refused(now).why, CircuitOpen);
@@ -304,9 +312,9 @@ fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_be
                     for _ in 0..rounds {
                         now += 60;
                         for has_failed in [false, true].repeat(3) {
-                            let caller = Caller { has_failed, ..somebody() };
+                            let caller = Caller { failures: has_failed.into(), ..somebody() };
                             if let Ok(probe) = protection.admit(ALL, caller, at(now)) {
-                                assert_eq!(probe.give_back(Reply::Down, at(now)), None);
+                                assert_eq!(probe.give_back(Reply::Down, at(now)).change, None);
                             }
                         }
                     }
@@ -328,7 +336,7 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
     let [one, other] = [somebody(), somebody()];
     for caller in [one, one, other, one, other, other, one] {
         let permit = protection.admit(ALL, caller, at(0)).unwrap_or_else(|held| panic!("{held:?}"));
-        assert_eq!(permit.give_back(Reply::Down, at(0)), None);
+        assert_eq!(permit.give_back(Reply::Down, at(0)).change, None);
     }
     assert_eq!(protection.call(0, Reply::Down), Some(Change::Opened), "a third one does");
 }
@@ -337,8 +345,9 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
 fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that_did_not() {
     for has_failed in [false, true] {
         let protection = open();
-        let admit =
-            |has_failed, now| protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now));
+        let admit = |has_failed: bool, now| {
+            protection.admit(ALL, Caller { failures: has_failed.into(), ..somebody() }, at(now))
+        };
         let two =
             [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|held| panic!("{held:?}")));
         assert_eq!(
@@ -348,7 +357,7 @@ fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that
         );
         assert_eq!(protection.holds(at(1)), [(ALL, held(CircuitOpen, 1))], "which the list says");
         for probe in two {
-            assert_eq!(probe.give_back(Reply::Down, at(1)), None);
+            assert_eq!(probe.give_back(Reply::Down, at(1)).change, None);
         }
         assert!(admit(!has_failed, 1).is_ok(), "it is, whatever came of the first two");
         assert!(admit(has_failed, 2).is_ok(), "and theirs when no other came for as long again");
@@ -360,7 +369,7 @@ fn a_pause_takes_any_message_for_its_probe() {
     for has_failed in [false, true] {
         let protection = protection();
         protection.call(0, Reply::Paused(secs(10)));
-        let caller = Caller { has_failed, ..somebody() };
+        let caller = Caller { failures: has_failed.into(), ..somebody() };
         assert_eq!(protection.admit(ALL, caller, at(0)).err(), Some(held(Paused, 10)));
         assert!(protection.admit(ALL, caller, at(10)).is_ok());
     }
@@ -392,7 +401,7 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
         }
         let probe = protection.enter(1);
         let (permit, now) = if early { (before, 0) } else { (probe, 1) };
-        let change = permit.give_back(Reply::Paused(secs(pause)), at(now));
+        let change = permit.give_back(Reply::Paused(secs(pause)), at(now)).change;
         assert_eq!(change, changed.then_some(Change::Closed), "{early} {pause}");
         let why = protection.admit(ALL, somebody(), at(now)).err().map(|held| held.why);
         assert_eq!(why, Some(if changed { Paused } else { CircuitOpen }), "{early} {pause}");
@@ -417,7 +426,7 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
         let availability = roll(100);
         for _ in 0..300 {
             now += roll(2) * roll(40);
-            let caller = Caller { has_failed: roll(2) == 0, ..somebody() };
+            let caller = Caller { failures: (roll(2) == 0).into(), ..somebody() };
             let admitted = protection.admit(ALL, caller, at(now));
             assert!(is_open || admitted.is_ok(), "closed, and yet held");
             permits.extend(admitted.ok().map(|permit| (is_open.then_some(circuits), permit)));
@@ -426,7 +435,7 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
                 permits.rotate_left(usize::from(last > 0));
                 let Some((_, permit)) = permits.pop().filter(|_| roll(10) > 0) else { continue };
                 let reply = if roll(100) < availability { Reply::Alive } else { Reply::Down };
-                let change = permit.give_back(reply, at(now));
+                let change = permit.give_back(reply, at(now)).change;
                 assert_eq!(
                     change.is_some(),
                     change == Some(if is_open { Change::Closed } else { Change::Opened })
@@ -538,8 +547,9 @@ fn scopes_do_not_know_each_other() {
 #[test]
 fn the_failures_of_a_scope_are_counted_whatever_others_come_between() {
     let protection = protection();
-    let down =
-        |scope| protection.permit(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
+    let down = |scope| {
+        protection.permit(Scope::of(scope), somebody()).give_back(Reply::Down, at(0)).change
+    };
     let changes = ["one", "other", "one", "another", "one"].map(down);
     assert_eq!(changes, [None, None, None, None, Some(Change::Opened)]);
 }
@@ -593,15 +603,16 @@ fn failures_say_of_their_callee_what_they_can() {
     for (failure, expected) in [
         (Failure::rate_limit("x").retry_after(secs(3)), Reply::Paused(secs(3))),
         (Failure::quota("x").retry_after(secs(3)), Reply::Paused(secs(3))),
-        (Failure::rate_limit("x"), Reply::Alive),
-        (Failure::quota("x"), Reply::Alive),
+        (Failure::rate_limit("x"), Reply::Refused),
+        (Failure::quota("x"), Reply::Refused),
         (Failure::non_retryable("x"), Reply::Alive),
         (Failure::postpone(secs(21_600)), Reply::Alive),
         (Failure::temporary("x"), Reply::Down),
         (Failure::temporary("x").retry_after(secs(3)), Reply::Down),
         (of(FailureClass::Temporary, Evidence::Typed), Reply::Down),
         (of(FailureClass::Temporary, Evidence::Text), Reply::Down),
-        (of(FailureClass::Temporary, Evidence::TimeOut), Reply::Down),
+        (Failure::temporary("x").service_down(), Reply::Unavailable),
+        (of(FailureClass::Temporary, Evidence::TimeOut), Reply::Unavailable),
         (of(FailureClass::Temporary, Evidence::Panic), Reply::Silent),
         (of(FailureClass::Temporary, Evidence::Unrecognised), Reply::Silent),
         (of(FailureClass::Temporary, Evidence::Connection), Reply::Silent),
@@ -652,10 +663,74 @@ fn a_success_despite_a_hold_closes_an_open_circuit_and_ends_no_pause() {
     };
     let circuit = failing(Reply::Down);
     let before = circuit.permit(ALL, somebody());
-    assert_eq!(before.give_back(Reply::Alive, at(0)), None, "it may have begun before the hold");
+    assert_eq!(
+        before.give_back(Reply::Alive, at(0)).change,
+        None,
+        "it may have begun before the hold"
+    );
     let despite = circuit.permit_despite(ALL, somebody());
-    assert_eq!(despite.give_back(Reply::Alive, at(0)), Some(Change::Closed));
+    assert_eq!(despite.give_back(Reply::Alive, at(0)).change, Some(Change::Closed));
     let paused = failing(Reply::Paused(secs(10)));
     paused.permit_despite(ALL, somebody()).give_back(Reply::Alive, at(0));
     assert_eq!(paused.holds(at(1)).len(), 1);
+}
+
+/// A message that called so often in vain before, in other environments.
+fn known(message: u64, failures: u32) -> Caller {
+    Caller { message, failures, since: at(0) }
+}
+
+#[test]
+fn few_messages_are_enough_for_failures_that_speak_of_the_service() {
+    // what the calls of so many messages say, in turn; the least wait after the last of them
+    for (replies, messages, waits) in [
+        (&[Reply::Unavailable; 2][..], 1, None),
+        (&[Reply::Unavailable; 3], 1, Some(30)),
+        (&[Reply::Unavailable; 9], 1, Some(30)),
+        (&[Reply::Unavailable; 4], 2, Some(60)),
+        (&[Reply::Refused; 3], 1, Some(0)),
+        (&[Reply::Down; 9], 1, None),
+        (&[Reply::Unavailable, Reply::Alive, Reply::Unavailable, Reply::Unavailable], 1, None),
+        (&[Reply::Unavailable, Reply::Down, Reply::Unavailable, Reply::Unavailable], 1, Some(30)),
+    ] {
+        let protection = protection();
+        let mut waited = None;
+        for (n, reply) in (0..).zip(replies) {
+            let permit = protection.admit(ALL, known(n % messages, 0), at(0));
+            let permit = permit.unwrap_or_else(|held| panic!("{held:?}"));
+            waited = permit.give_back(*reply, at(0)).least_wait;
+        }
+        assert_eq!(waited, waits.map(secs), "{replies:?} of {messages}");
+        assert!(protection.admit(ALL, somebody(), at(0)).is_ok(), "others are called at once");
+        assert_eq!(protection.standstill(at(0)), None);
+    }
+}
+
+#[test]
+fn a_message_that_failed_elsewhere_is_believed_unless_another_succeeded_here_since() {
+    let call = |protection: &Arc<Protection>, failures, reply, now| {
+        protection.permit(ALL, known(7, failures)).give_back(reply, at(now)).least_wait
+    };
+    let fresh = protection();
+    assert_eq!(call(&fresh, 1, Reply::Unavailable, 60), None, "two calls are too few");
+    assert_eq!(call(&fresh, 2, Reply::Unavailable, 60), Some(secs(30)));
+    let busy = protection();
+    busy.call(60, Reply::Alive);
+    for failures in [2, 40] {
+        assert_eq!(call(&busy, failures, Reply::Unavailable, 120), None, "it may be the message");
+    }
+    assert_eq!(call(&busy, 41, Reply::Unavailable, 120), Some(secs(30)), "nobody else was served");
+}
+
+#[test]
+fn the_circuit_of_few_messages_opens_and_closes_once() {
+    let protection = protection();
+    let call = |reply| protection.permit(ALL, known(7, 0)).give_back(reply, at(0)).change;
+    let replies = [Reply::Unavailable; 5].map(call);
+    assert_eq!(replies, [None, None, Some(Change::Opened), None, None]);
+    assert_eq!(call(Reply::Alive), Some(Change::Closed));
+    assert_eq!(call(Reply::Unavailable), None);
+    let changes: Vec<_> = (0..5).filter_map(|_| protection.call(0, Reply::Unavailable)).collect();
+    assert_eq!(changes, [Change::Opened], "of many messages it opens for all");
+    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
 }

@@ -130,6 +130,9 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(Deferral::StoreThrottled | Deferral::StoreUnavailable | Deferral::InProgress) => {
             state.note_put_off(at.checked_add(wait.total()));
         }
+        Some(Deferral::Paused | Deferral::CircuitOpen) if let Some(class) = class => {
+            state.note_unserved(class, wait.total());
+        }
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen

@@ -27,7 +27,10 @@ use crate::state::REDRIVE_TOLERANCE;
 /// service that responds to nothing is probed with one message at a time. The first success closes
 /// the circuit. If all probes fail, the circuit stays open.
 ///
-/// A message that fails again and again counts once, so it cannot open the circuit by itself.
+/// A message that fails again and again counts once, so it cannot open the circuit for others. If
+/// its failures speak of the service, as a 503 or [`Failure::service_down`](crate::Failure::service_down)
+/// does, the circuit opens for the failing messages alone. Such a failure then uses no retry, and
+/// only the age of the class ends the message.
 ///
 /// ```
 /// use std::time::Duration;

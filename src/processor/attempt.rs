@@ -71,8 +71,8 @@ where
         let turn = &slot.later_turn().unwrap_or(*turn);
         let (reply, ended) =
             (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
-        let mut decision = self.decide(delivery, turn, handled);
-        slot.note(reply, decision.at);
+        let least_wait = slot.note(reply, self.now());
+        let mut decision = self.decide(delivery, turn, handled, least_wait);
         let Taken { event, attempt, ticket, refused } = taken;
         if let Some(attempt) = attempt {
             self.take_back(attempt, slot).await;
@@ -96,7 +96,7 @@ where
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {
         // On this thread no user's code may run, so a limit of the handler's is not known.
         self.gate(delivery, turn, None)
-            .unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted))
+            .unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted, None))
     }
 
     fn abandoned(
@@ -107,7 +107,7 @@ where
     ) -> (Decision, Reply) {
         let handled = Handled::Abandoned;
         let reply = handled.reply(had_its_time);
-        (self.decide(delivery, turn, handled), reply)
+        (self.decide(delivery, turn, handled, None), reply)
     }
 
     fn announce(&self, change: Change) {
@@ -191,7 +191,8 @@ where
             });
         }
         let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
-        Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
+        let decision = self.decide(delivery, turn, Handled::Failed(objection), None);
+        Some(Decision { elapsed: None, ..decision })
     }
 
     /// Steps 3 and 4, handle and classify: runs the handler until it ends or must end. The user's
@@ -373,8 +374,15 @@ where
         self.processor.inner.settler.clock.now()
     }
 
-    /// Step 5, decide: from the end of a handler to the disposition of its message.
-    fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
+    /// Step 5, decide: from the end of a handler to the disposition of its message. `least_wait` is
+    /// known of a message whose service serves nobody.
+    fn decide(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        handled: Handled,
+        least_wait: Option<Duration>,
+    ) -> Decision {
         let Inner { settler, .. } = &*self.processor.inner;
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, sample, .. } = *turn;
@@ -407,7 +415,13 @@ where
                 None,
             ),
             Handled::Failed(failure) => {
-                (policy::decide(policy, &delivery.usage(), &failure, now, sample), Some(failure))
+                let usage = delivery.usage();
+                let decided = policy::decide(policy, &usage, &failure, now, sample);
+                let decided = match least_wait {
+                    Some(least) => policy::unserved(policy, &usage, &failure, decided, least, now),
+                    None => decided,
+                };
+                (decided, Some(failure))
             }
             Handled::Spent => (Disposition::DeadLetter(DeadLetterReason::RetriesExhausted), None),
             Handled::NotStarted => (

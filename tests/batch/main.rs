@@ -26,6 +26,7 @@ mod isolation;
 mod loops;
 mod pages;
 mod once;
+mod outages;
 mod patience;
 mod producer_limits;
 mod protection;

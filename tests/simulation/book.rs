@@ -57,6 +57,22 @@ pub struct Member {
     pub is_timed_out: bool,
     /// Of its failure, if they are known.
     pub words: Option<String>,
+    /// How many calls in its environment have spoken of their service by the end of its own.
+    pub spoke_of_service: u64,
+}
+
+impl Member {
+    /// Whether its failure speaks of the service, and not of the message.
+    pub fn speaks_of_service(&self) -> bool {
+        match self.ended {
+            Some(Ended::Failed(FailureClass::RateLimit | FailureClass::Quota, _)) => true,
+            Some(Ended::Failed(FailureClass::Temporary, _)) => {
+                self.words.as_deref().is_some_and(|words| words.starts_with("status 503"))
+            }
+            Some(Ended::Cut) => true,
+            _ => false,
+        }
+    }
 }
 
 pub struct Invocation {
@@ -111,6 +127,8 @@ pub struct Track {
     /// Those of copies that were deferred on a later receive, each by a new copy.
     pub calls_renewed: usize,
     pub postponed: usize,
+    /// Copies without a retry, since its service served nobody.
+    pub unserved: usize,
     pub most_receives: u64,
     /// Whether anything but the handler went wrong with it, so that it may have been received in
     /// vain or be there twice.
@@ -156,6 +174,8 @@ pub struct Book {
     pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
     /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
+    /// How many calls in each environment spoke of their service.
+    pub spoke_of_service: BTreeMap<usize, u64>,
     /// The work on each event that is handled once.
     pub at_work: BTreeMap<Event, Work>,
     /// The probes that run, by scope.
@@ -188,6 +208,7 @@ impl Book {
             copied: BTreeSet::new(),
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
+            spoke_of_service: BTreeMap::new(),
             at_work: BTreeMap::new(),
             probes: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -211,6 +232,7 @@ impl Book {
             calls: 0,
             calls_when_dead: 0,
             calls_of: BTreeMap::new(),
+            unserved: 0,
             calls_renewed: 0,
             postponed: 0,
             most_receives: 0,
@@ -328,6 +350,7 @@ impl Book {
             told: 0,
             ended: None,
             is_timed_out: false,
+            spoke_of_service: 0,
             words: None,
         };
         let known = invocation.members.entry(id).or_insert(member);
@@ -435,6 +458,7 @@ impl Book {
         ended: Ended,
         words: Option<String>,
     ) -> Option<usize> {
+        let mut spoke = self.spoke_of_service.get(&environment).copied().unwrap_or(0);
         let (n, id) = self.find(
             environment,
             message,
@@ -444,8 +468,11 @@ impl Book {
                 let member = invocation.members.get_mut(id).expect("it is there");
                 (member.ended, member.words) = (Some(ended), words);
                 member.is_timed_out = ended == Ended::Cut && message.time_left().is_zero();
+                spoke += u64::from(member.speaks_of_service());
+                member.spoke_of_service = spoke;
             },
         )?;
+        self.spoke_of_service.insert(environment, spoke);
         self.invoked_by_last_call = self.invoked;
         self.history.note(Some(n), format!("call ends: {ended:?}"));
         if ended == Ended::Done {

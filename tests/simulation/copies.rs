@@ -154,9 +154,50 @@ fn check_of(
         Some(Ended::Done) => Err("a copy of what is done".to_owned()),
         Some(Ended::Final) => Err("a copy of what failed for good".to_owned()),
         Some(Ended::Postponed(delay)) => postponed(plan, members, member, delay, copy),
+        Some(Ended::Failed(class, _)) if is_unserved(members, member) => {
+            unserved(plan, members, member, class, now)
+        }
+        Some(Ended::Cut) if is_unserved(members, member) => {
+            unserved(plan, members, member, FailureClass::Temporary, now)
+        }
         Some(Ended::Failed(class, named)) => failed(plan, members, member, class, named, now, copy),
         Some(Ended::Cut) => failed(plan, members, member, FailureClass::Temporary, None, now, copy),
     }
+}
+
+/// Whether a copy of a message that failed uses no retry.
+pub fn is_unserved(members: &Members, member: &Member) -> bool {
+    matches!(member.ended, Some(Ended::Failed(..) | Ended::Cut))
+        && !members.is_given_up()
+        && members.count == member.past.count
+}
+
+/// A failure uses no retry if it speaks of the service, after as many others as open a circuit: in
+/// this environment, or of this message. A producer's limit counts calls, and the age ends it.
+fn unserved(
+    plan: &Plan,
+    members: &Members,
+    member: &Member,
+    class: FailureClass,
+    now: SystemTime,
+) -> Checked {
+    let threshold = plan.policy.circuit_breaker.as_ref().map(|breaker| breaker.threshold.max(1));
+    let before = member.spoke_of_service.max(member.past.count + 1);
+    expect(threshold.is_some_and(|threshold| before >= u64::from(threshold)), || {
+        format!("no retry used after {before} failures")
+    })?;
+    expect(member.speaks_of_service(), || "no retry used by a failure of the message".to_owned())?;
+    expect(member.asked.max_retries.is_none(), || "a call beyond a producer's limit".to_owned())?;
+    let name = class.as_str();
+    expect(members.class() == Some(name), || format!("of class {:?}", members.class()))?;
+    expect(members.counts() == member.past.counts, || format!("counts {:?}", members.counts()))?;
+    let budget = plan.policy.class(class).expect("a class that is tried again");
+    let first_received = at(member.past.age_from.unwrap_or(member.past.first_received))
+        .max(member.asked.not_before.unwrap_or(SystemTime::UNIX_EPOCH));
+    let age = now.duration_since(first_received).unwrap_or_default();
+    let left = budget.total_timeout.saturating_sub(age).as_secs();
+    let delay = members.number("delay");
+    expect(delay <= left + SETTLING_SECS, || format!("delay {delay} with {left} s left"))
 }
 
 /// A moved message starts afresh when an environment sees it, as the copy notes.

@@ -279,6 +279,9 @@ impl Book {
                     (began + secs(u64::from(entry.delay.as_secs()))).max(Instant::now() + rest);
                 self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
                 let invocation = self.invocations.get_mut(&id).expect("it is under way");
+                let is_unserved =
+                    invocation.of(n).any(|member| copies::is_unserved(&members, member));
+                self.tracks[n].unserved += usize::from(is_unserved);
                 *invocation.confirmed.entry(n).or_default() += 1;
                 self.remains_to_delete(id, n, false);
                 self.renew(id, n);
@@ -517,7 +520,7 @@ impl Book {
             let receives = plan.max_receive_count.max(plan.dead_receives.unwrap_or(0));
             let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(asked.retries(plan)).expect("small");
-            let copies = retries + 1 + track.postponed;
+            let copies = retries + 1 + track.postponed + track.unserved;
             // Where nobody notes in the message that it was given up, another environment may
             // handle it again on each receive, or defer it by a copy with receives of its own.
             let is_noted =

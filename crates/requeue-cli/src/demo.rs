@@ -64,7 +64,7 @@ const MIX: [(u32, ResponseKind, u32); 10] = [
     (5, ResponseKind::RateLimit, 3),
     (9, ResponseKind::Unavailable, 1),
     (6, ResponseKind::Unavailable, 4),
-    (1, ResponseKind::Unavailable, 0),
+    (1, ResponseKind::Error, 0),
     (5, ResponseKind::Quota, 2),
     (4, ResponseKind::Hang, 1),
     (5, ResponseKind::Reset, 2),

@@ -69,6 +69,7 @@ pub(crate) enum ResponseKind {
     RateLimit,
     Quota,
     Unavailable,
+    Error,
     Hang,
     Reset,
     Invalid,
@@ -76,11 +77,12 @@ pub(crate) enum ResponseKind {
 
 impl ResponseKind {
     /// All responses, in the order of the demo's table.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Ok,
         Self::RateLimit,
         Self::Quota,
         Self::Unavailable,
+        Self::Error,
         Self::Hang,
         Self::Reset,
         Self::Invalid,
@@ -93,6 +95,7 @@ impl ResponseKind {
             Self::RateLimit => "rate-limit",
             Self::Quota => "quota",
             Self::Unavailable => "unavailable",
+            Self::Error => "error",
             Self::Hang => "hang",
             Self::Reset => "reset",
             Self::Invalid => "invalid",
@@ -106,6 +109,7 @@ impl ResponseKind {
             Self::RateLimit => "429, Retry-After",
             Self::Quota => "403 quotaExceeded",
             Self::Unavailable => "503",
+            Self::Error => "500",
             Self::Hang => "no response",
             Self::Reset => "connection reset",
             Self::Invalid => "400",
@@ -196,6 +200,7 @@ async fn response(kind: ResponseKind) -> io::Result<Response<Full<Bytes>>> {
             builder(403).header("content-type", "application/json").body(Full::from(body))
         }
         ResponseKind::Unavailable => plain(503),
+        ResponseKind::Error => plain(500),
         ResponseKind::Hang => pending().await,
         ResponseKind::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
         ResponseKind::Invalid => plain(400),

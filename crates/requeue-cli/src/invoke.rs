@@ -41,8 +41,8 @@ pub(crate) struct Arguments {
     event: PathBuf,
     /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
     /// unless `REQUEUE_ALLOW_HTTP=true`. Without any URL, a simulated endpoint responds as the
-    /// field `answer` in each body says (ok, rate-limit, quota, unavailable, hang, reset, invalid);
-    /// with the embedded queue, time is then virtual.
+    /// field `answer` in each body says (ok, rate-limit, quota, unavailable, error, hang, reset,
+    /// invalid); with the embedded queue, time is then virtual.
     #[arg(long)]
     target_url: Option<String>,
     /// Settle in this queue of real SQS instead of an embedded queue, with AWS's environment

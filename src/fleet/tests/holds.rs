@@ -14,7 +14,7 @@ pub(super) fn secs(secs: u64) -> Duration {
 }
 
 pub(super) fn caller(message: u64) -> Caller {
-    Caller { message, has_failed: false }
+    Caller { message, failures: 0, since: SystemTime::UNIX_EPOCH }
 }
 
 /// The holds of so many execution environments.
@@ -142,7 +142,7 @@ async fn one_message_of_all_environments_probes_at_a_time() {
     let all = environments(&store, 50);
     open(&all).await;
     sleep(secs(1)).await;
-    let kinds = [false, false, true].map(|has_failed| Caller { message: 9, has_failed });
+    let kinds = [0, 0, 1].map(|failures| Caller { failures, ..caller(9) });
     // Three rounds of three probes, after 1, 3 and 9 s. They are not all of one kind.
     for rest in [secs(3), secs(9), secs(27)] {
         for caller in kinds {
@@ -158,7 +158,7 @@ async fn one_message_of_all_environments_probes_at_a_time() {
             let [(ticket, prober)] = &admitted[..] else { panic!("{} probes", admitted.len()) };
             assert!(ticket.is_probe());
             assert_eq!(prober.tell(ticket, Reply::Down).await, None);
-            if caller.has_failed {
+            if caller.has_failed() {
                 let held = admit(prober, 4).await.expect_err("held");
                 assert_eq!(held, NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }));
             }
@@ -414,7 +414,8 @@ async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughp
             sleep(secs(1) / rate).await;
             let one = &all[dice.roll(0, all.len() - 1)];
             let is_answered = dice.happens(answered * 10);
-            let caller = Caller { message: dice.roll(0, u64::MAX), has_failed: dice.happens(500) };
+            let caller =
+                Caller { failures: dice.happens(500).into(), ..caller(dice.roll(0, u64::MAX)) };
             if let Ok(ticket) = one.admit(Scope::default(), caller, None, LASTS).await {
                 calls += 1;
                 one.tell(&ticket, if is_answered { Reply::Alive } else { Reply::Down }).await;

@@ -12,6 +12,7 @@ mod budgets;
 mod curve;
 mod holding;
 mod named;
+mod outages;
 mod properties;
 mod spread;
 

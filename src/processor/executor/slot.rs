@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::deadlines::Turn;
 use super::{DECIDED_WITHIN, End, LONG_RUN, Runner, Running, Shared, give_back};
 use crate::delivery::Delivery;
-use crate::gate::{Permit, Reply};
+use crate::gate::{Effect, Permit, Reply};
 use crate::plan::Decision;
 
 /// One of the tasks that make attempts, as the attempt in it sees it.
@@ -84,12 +84,15 @@ impl<R: Runner> Slot<R> {
     }
 
     /// Notes the evidence that the call gave of its service, at once: the next attempt depends on
-    /// it, and the store may take long to note it.
-    pub(crate) fn note(&self, reply: Reply, at: SystemTime) {
+    /// it, and the store may take long to note it. Returns the least wait of a message that is not the
+    /// cause of its failure.
+    pub(crate) fn note(&self, reply: Reply, at: SystemTime) -> Option<Duration> {
         let mut state = self.shared.state();
         let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
         drop(state);
-        self.shared.announce(give_back(permit, reply, at));
+        let Effect { change, least_wait } = give_back(permit, reply, at);
+        self.shared.announce(change);
+        least_wait
     }
 
     /// Notes that the handler now calls the service of the permit; `false` if the handler is to end

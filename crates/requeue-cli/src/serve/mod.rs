@@ -78,8 +78,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                   Ctrl-C ends `requeue serve` and all processes of the function. Queues are kept \
                   in memory only.\n\n\
                   The endpoint responds as the field `answer` in a body says: ok, rate-limit, \
-                  quota, unavailable, hang, reset, invalid. With the field `times`, only the first \
-                  requests get this response, and later ones get 200."
+                  quota, unavailable, error, hang, reset, invalid. With the field `times`, only the \
+                  first requests get this response, and later ones get 200."
 )]
 pub(crate) struct Arguments {
     /// The function: a program to invoke with batches from the queue. Arguments after the path are

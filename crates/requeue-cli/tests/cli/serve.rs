@@ -83,6 +83,7 @@ fn each_answer_can_be_asked_for() {
         ("rate-limit", "HTTP/1.1 429 "),
         ("quota", "HTTP/1.1 403 "),
         ("unavailable", "HTTP/1.1 503 "),
+        ("error", "HTTP/1.1 500 "),
         ("invalid", "HTTP/1.1 400 "),
         ("reset", ""),
     ] {

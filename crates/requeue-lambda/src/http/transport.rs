@@ -32,7 +32,7 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
     let reason = of_the_route(error)
         .or_else(|| reason(error))
         .unwrap_or_else(|| "connect failed".to_owned());
-    Failure::new(FailureClass::Temporary, Evidence::Typed, reason)
+    Failure::new(FailureClass::Temporary, Evidence::Typed, reason).service_down()
 }
 
 /// There is a connection, and no response.
@@ -44,6 +44,7 @@ pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> 
         evidence,
         reason(error).unwrap_or_else(|| "transport failed".to_owned()),
     )
+    .service_down()
 }
 
 /// An error on the way to the target, and not of the target. The layer that knows it wraps the
