@@ -270,11 +270,11 @@ async fn an_original_that_was_received_again_while_its_copy_was_sent_is_not_hand
         ("direct", Failure::non_retryable("never"), Some(true)),
     ] {
         let mut world = World::with_queue("orders", &[("VisibilityTimeout", "5")]);
-        world.settings.dead_letter = match mode {
+        world.settings.dead_letter = Some(match mode {
             None => DeadLetterMode::Redrive,
             Some(false) => DeadLetterMode::Annotate,
             Some(true) => direct(&world),
-        };
+        });
         let id = world.send(&numbered(0)).await;
         world.faults_of(SEND, |_| Fault::RespondAfter(secs(8)));
         let script = Script::always(failure);

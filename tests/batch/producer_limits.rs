@@ -149,7 +149,7 @@ async fn a_message_that_is_due_between_its_receive_and_its_turn_has_no_attempt_t
                 world.settings.policy.max_retries = 2;
                 world.set_max_receive_count(10).await;
                 let url = world.dead_letters.url().parse().unwrap();
-                world.settings.dead_letter = DeadLetterMode::Direct(url);
+                world.settings.dead_letter = Some(DeadLetterMode::Direct(url));
                 if is_exact {
                     world.settings.coordination = Some(Coordination::by(Arc::new(Told::default())));
                 }

@@ -38,7 +38,8 @@ async fn an_attempt_counts_only_with_a_call() {
     let mut world = World::with_queue("orders.fifo", &[]);
     world.set_max_receive_count(1_000).await;
     let store = share(&mut world);
-    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world.settings.dead_letter =
+        Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world.settings.policy.max_retries = 3;
     world.send_as("a", |message| message.message_group_id("a").message_deduplication_id("a")).await;
     let down = Script::always(Failure::temporary("down"));

@@ -138,7 +138,8 @@ async fn forge(seed: u64) {
     let is_fifo = world.queue.is_fifo();
     world.set_max_receive_count(1_000).await;
     world.settings.strategy = dice.pick(&[Strategy::Copy, Strategy::Copy, Strategy::Visibility]);
-    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world.settings.dead_letter =
+        Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world.settings.policy.max_retries = MAX_RETRIES.try_into().unwrap();
     world.settings.policy.temporary.total_timeout = AGE;
     let ttl = dice.happens(300).then_some(3 * DAY);
