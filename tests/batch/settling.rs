@@ -443,12 +443,12 @@ async fn a_crash_after_a_failed_delete_leaves_two_bounded_copies() {
     let script = Script::always(Failure::temporary("no"));
     let processor = world.processor(script.clone());
     let event = world.receive().await;
-    // The answer never reaches Lambda: nothing is acknowledged.
+    // The answer never reaches Lambda: nothing is acknowledged. A new environment knows nothing.
     world.invoke_with(&processor, &event).await.unwrap();
     assert_eq!(world.messages().len(), 2);
 
     world.faults(|_| Fault::None);
-    world.run(&processor).await;
+    world.run(&world.processor(script.clone())).await;
     assert_eq!(world.dead().len(), 2);
     for dead in world.dead() {
         assert_eq!(
