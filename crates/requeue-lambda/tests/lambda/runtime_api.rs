@@ -189,7 +189,7 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
         .expect("valid headers");
     if let Some((name, value)) = invocation.changed {
         response.headers_mut().remove(name);
-        let value = value.map(|value| HeaderValue::from_static(value));
+        let value = value.map(HeaderValue::from_static);
         response.headers_mut().extend(value.map(|value| (HeaderName::from_static(name), value)));
     }
     response
