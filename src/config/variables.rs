@@ -113,9 +113,14 @@ impl Variables {
         self.values
     }
 
+    /// Gives a variable another value.
+    pub fn set(&mut self, name: &str, value: String) {
+        self.values.insert(format!("{PREFIX}{name}"), value);
+    }
+
     /// Gives a variable the value that it names, which may be a secret.
     pub fn set_stored(&mut self, name: &'static str, value: String) {
-        self.values.insert(format!("{PREFIX}{name}"), value);
+        self.set(name, value);
         self.stored.insert(name);
     }
 
