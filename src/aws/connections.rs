@@ -119,7 +119,12 @@ impl HttpClient for Connections {
             (pool.client.http_connector(settings, components), pool.number)
         };
         let connections = self.clone();
-        SharedHttpConnector::new(Connector { connector, connections, number, now: Arc::new(now) })
+        SharedHttpConnector::new(Connector {
+            inner: connector,
+            connections,
+            number,
+            now: Arc::new(now),
+        })
     }
 
     fn validate_base_client_config(
@@ -143,7 +148,7 @@ impl fmt::Debug for Connections {
 
 /// Notes the end of each request.
 struct Connector {
-    connector: SharedHttpConnector,
+    inner: SharedHttpConnector,
     connections: Connections,
     /// That of its pool.
     number: u64,
@@ -154,7 +159,7 @@ impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let connections = self.connections.clone();
         let mut end = End { connections, number: self.number, answered: None };
-        let (now, response) = (Arc::clone(&self.now), self.connector.call(request));
+        let (now, response) = (Arc::clone(&self.now), self.inner.call(request));
         HttpConnectorFuture::new(async move {
             // All of it is moved here, and dropped here.
             let end = &mut end;
@@ -170,7 +175,7 @@ impl HttpConnector for Connector {
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connector").field(&self.connector).finish()
+        f.debug_tuple("Connector").field(&self.inner).finish()
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn of_grpc(code: i32) -> bool {
 }
 
 pub(super) fn of_code(code: &str) -> bool {
-    let letters = aws::bare(code).chars().filter(|c| c.is_ascii_alphanumeric());
+    let letters = aws::bare(code).chars().filter(char::is_ascii_alphanumeric);
     let code = letters.collect::<String>().to_ascii_lowercase();
     CODES.iter().any(|part| code.contains(part))
 }

@@ -61,7 +61,9 @@ where
     }
 
     async fn run(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Decision {
-        if let Some(decision) = self.gate(delivery, turn, self.with_own_limit(delivery, turn)) {
+        if let Some(decision) =
+            self.gate(delivery, turn, self.with_own_limit(delivery, turn).as_ref())
+        {
             return decision;
         }
         let mut taken = Taken::default();
@@ -157,7 +159,7 @@ where
         &self,
         delivery: &Arc<Delivery>,
         turn: &Turn,
-        with_own_limit: Option<RetryPolicy>,
+        with_own_limit: Option<&RetryPolicy>,
     ) -> Option<Decision> {
         let Inner { settler, given_up, not_deleted, .. } = &*self.processor.inner;
         let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
@@ -176,7 +178,7 @@ where
         let time_left =
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = self.processor.inner.planner(delivery).dead_letter_mode(delivery, now);
-        let policy = with_own_limit.as_ref().unwrap_or(policy);
+        let policy = with_own_limit.unwrap_or(policy);
         let given_up = given_up.find(delivery, now);
         let reason = given_up.as_ref().map(|given_up| given_up.reason);
         if let Some(disposition) =

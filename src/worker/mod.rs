@@ -353,16 +353,17 @@ where
         let response = tokio::select! {
             biased;
             response = &mut response => response,
-            () = stop.starting.cancelled() => match timeout(self.last_poll(), response).await {
-                Ok(response) => response,
-                Err(_) => {
+            () = stop.starting.cancelled() => {
+                let Ok(response) = timeout(self.last_poll(), response).await else {
                     tracing::warn!(
                         queue = %self.queue,
-                        "a long poll had to be cut off: SQS may have hidden messages for it, and                          delivers them after their visibility timeout"
+                        "a long poll had to be cut off: SQS may have hidden messages for it, and \
+                         delivers them after their visibility timeout"
                     );
                     return Ok(Received { records: Vec::new(), asked });
-                }
-            },
+                };
+                response
+            }
         };
         let records = response.unwrap_or_else(|_| Err(CallError::timed_out()))?;
         self.trouble.end();
