@@ -65,11 +65,12 @@ impl Member {
     /// Whether its failure speaks of the service, and not of the message.
     pub fn speaks_of_service(&self) -> bool {
         match self.ended {
-            Some(Ended::Failed(FailureClass::RateLimit | FailureClass::Quota, _)) => true,
             Some(Ended::Failed(FailureClass::Temporary, _)) => {
                 self.words.as_deref().is_some_and(|words| words.starts_with("status 503"))
             }
-            Some(Ended::Cut) => true,
+            Some(Ended::Failed(FailureClass::RateLimit | FailureClass::Quota, _) | Ended::Cut) => {
+                true
+            }
             _ => false,
         }
     }
