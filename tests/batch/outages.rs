@@ -120,11 +120,12 @@ async fn beside_a_poison(every: Duration, hours: u64) -> (Option<Disposition>, u
             assert_eq!(world.outcomes(&neighbour).len(), 1, "it is called at once");
         }
         if world.invoke().await == 0 {
-            sleep(secs(1)).await;
+            sleep(secs(5)).await;
         }
     }
-    let last = world.outcomes(&poison).last().map(|outcome| outcome.disposition);
-    (last, world.attempts(&poison))
+    let mut ends = world.outcomes(&poison).iter().map(|outcome| outcome.disposition);
+    let end = ends.find(|disposition| matches!(disposition, Disposition::DeadLetter(_)));
+    (end, world.attempts(&poison))
 }
 
 #[tokio::test(start_paused = true)]
