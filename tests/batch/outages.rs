@@ -13,6 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{self, Act, Script, secs};
 
+/// How a service fails.
+type Fails = Arc<dyn Fn() -> Failure + Send + Sync>;
+
 fn status(status: u16, headers: &[(&str, &[u8])]) -> Failure {
     let response = Response { status, headers, body: b"" };
     Failure::from_response(&response, SystemTime::UNIX_EPOCH)
@@ -63,7 +66,7 @@ async fn whatever_says_that_the_service_does_not_work_uses_up_no_retries() {
     let grpc = |code| move || Failure::from_grpc(GrpcStatus::new(code));
     let io = |kind| move || Failure::classified(&io::Error::from(kind));
     let aws = |code: &'static [u8]| move || status(503, &[("x-amzn-errortype", code)]);
-    let fails: [(&str, Arc<dyn Fn() -> Failure + Send + Sync>); 14] = [
+    let fails: [(&str, Fails); 14] = [
         ("502", Arc::new(|| status(502, &[]))),
         ("504", Arc::new(|| status(504, &[]))),
         ("503 with a delay", Arc::new(|| status(503, &[("retry-after", b"2")]))),
