@@ -153,7 +153,7 @@ async fn a_message_that_is_due_between_its_receive_and_its_turn_has_no_attempt_t
                 if is_exact {
                     world.settings.coordination = Some(Coordination::by(Arc::new(Told::default())));
                 }
-                let due = time_in(&world, secs(1));
+                let (is_fifo, due) = (world.queue.is_fifo(), time_in(&world, secs(1)));
                 let limits = |message: Builder| {
                     let message = limit(message, "requeue.notBefore", &due);
                     match asked {
@@ -163,7 +163,7 @@ async fn a_message_that_is_due_between_its_receive_and_its_turn_has_no_attempt_t
                 };
                 let send = |message: Builder| {
                     let message = limits(message);
-                    if queue.ends_with(".fifo") {
+                    if is_fifo {
                         message.message_group_id("a").message_deduplication_id("1")
                     } else {
                         message
