@@ -138,8 +138,8 @@ mod tests {
             let rule =
                 format!(r#"{{"rules": [{{"match": {{"status": {status}}}, "class": "QUOTA"}}]}}"#);
             let rules: Rules = rule.parse().expect("a rule");
-            let ruled = rules.scope(async { failure() }).now_or_never().expect("it is ready");
-            assert_eq!(ruled.is_in_doubt(), is_in_doubt, "{status} {body} by a rule");
+            let by_rule = rules.scope(async { failure() }).now_or_never().expect("it is ready");
+            assert_eq!(by_rule.is_in_doubt(), is_in_doubt, "{status} {body} by a rule");
         }
     }
 

@@ -128,7 +128,7 @@ mod tests {
         let store = MemoryStore::default();
         let write = |number, update: Update| store.change(&key(number), &update.set(OWNER, 7));
         // Some are needed for a minute. Of the others, one in ten is changed again at the end.
-        let lease = |number: usize| Duration::from_secs(u64::from(number % 2 == 0) * 60);
+        let lease = |number: usize| Duration::from_secs(u64::from(number.is_multiple_of(2)) * 60);
         for number in 0..MAX_ITEMS {
             write(number, Update::new().needed_for(lease(number))).expect("room");
         }
@@ -137,9 +137,10 @@ mod tests {
         }
         write(MAX_ITEMS + 1, Update::new()).expect("room");
         for number in 0..MAX_ITEMS {
-            let is_kept = number % 2 == 0 || number % 10 == 1 || owner(&store, number) != 0;
-            assert!(is_kept || number < MAX_ITEMS * 2 / 3, "{number}");
-            assert_eq!(number % 2 == 0 && owner(&store, number) == 0, false, "{number}");
+            let (is_needed, is_there) = (number.is_multiple_of(2), owner(&store, number) != 0);
+            assert!(is_there || !is_needed, "{number}");
+            let is_recent = number % 10 == 1 || number >= MAX_ITEMS * 2 / 3;
+            assert!(is_there || !is_recent, "{number}");
         }
         assert_eq!([owner(&store, 3), owner(&store, 11)], [0, 7]);
         // An update without effect, and a read, need no room.

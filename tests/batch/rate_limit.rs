@@ -507,9 +507,7 @@ async fn all_environments_keep_one_limit_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_in_the_line_of_a_limit_that_the_handler_gives_is_believed_as_one_of_the_policy() {
-    fn rare(_: Scope) -> Option<RateLimit> {
-        Some(RateLimit::new(1, secs(60)))
-    }
+    let rare = || Some(RateLimit::new(1, secs(60)));
     for kept in BOTH {
         let copies = async |is_handlers: bool| {
             let mut world = world(kept, 1, 1);
@@ -519,10 +517,10 @@ async fn a_place_in_the_line_of_a_limit_that_the_handler_gives_is_believed_as_on
             for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
                 class.max_delay = secs(60);
             }
-            policy.limit = if is_handlers { None } else { rare(Scope::default()) };
+            policy.limit = if is_handlers { None } else { rare() };
             world.send_numbered(100).await;
             let script = Script::new(|_| Act::Done);
-            let script = if is_handlers { script.limited(rare) } else { script };
+            let script = if is_handlers { script.limited(move |_| rare()) } else { script };
             world.run(&world.processor(script.clone())).await;
             assert_eq!(script.calls().len(), 100);
             world.entries(SEND).iter().sum::<usize>()

@@ -96,27 +96,31 @@ async fn a_clock_that_is_set_ahead_lets_no_call_through() {
     }
 }
 
+fn one_of<T: Copy>(random: &mut StdRng, choices: &[T]) -> T {
+    choices[random.random_range(0..choices.len())]
+}
+
 /// One history: stalls and clocks that are set, while a backlog is worked off. Returns the
 /// number of calls.
 async fn history(seed: u64) -> usize {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut one_of = |choices: &[u64]| choices[random.random_range(0..choices.len())];
-    let mut limit = RateLimit::new(one_of(&[1, 3, 49, 500]) as u32, secs(1));
-    limit.burst = one_of(&[1, 1, 2, 7]) as u32;
-    let latency = [None, Some(millis(0)), Some(millis(40))][one_of(&[0, 1, 2]) as usize];
+    let mut limit = RateLimit::new(one_of(&mut random, &[1, 3, 49, 500]), secs(1));
+    limit.burst = one_of(&mut random, &[1, 1, 2, 7]);
+    let latency = one_of(&mut random, &[None, Some(millis(0)), Some(millis(40))]);
     let wrong = Arc::default();
     let world = world(limit, latency, &wrong);
     world.send_numbered(80).await;
-    let script = Script::failing_first(one_of(&[0, 0, 1]) as usize, Failure::temporary("down"));
+    let script = Script::failing_first(one_of(&mut random, &[0, 0, 1]), Failure::temporary("down"));
     let processor = world.processor(script.clone());
     let disturbed = async {
         for _ in 0..12 {
-            sleep(millis(one_of(&[1, 7, 60, 400, 2_500]))).await;
-            if one_of(&[0, 1]) == 0 {
-                advance(millis(one_of(&[1, 5, 60, 99, 100, 250, 3_000, 60_000]))).await;
+            sleep(millis(one_of(&mut random, &[1, 7, 60, 400, 2_500]))).await;
+            if one_of(&mut random, &[0, 1]) == 0 {
+                advance(millis(one_of(&mut random, &[1, 5, 60, 99, 100, 250, 3_000, 60_000])))
+                    .await;
             } else {
-                let by = one_of(&[5, 80, 900, 1_100, 20_000, 4_000_000]) as i64;
-                let by = if one_of(&[0, 1]) == 0 { by } else { -by };
+                let by = one_of(&mut random, &[5, 80, 900, 1_100, 20_000, 4_000_000]);
+                let by = if one_of(&mut random, &[0, 1]) == 0 { by } else { -by };
                 wrong.fetch_add(by, Ordering::Relaxed);
             }
         }

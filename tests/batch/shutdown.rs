@@ -52,9 +52,9 @@ fn a_slot_that_is_asked_for_while_the_runtime_shuts_down_blocks_no_thread() {
     });
     has_begun.recv().unwrap();
     let ending = std::thread::spawn(move || {
-        let began = Instant::now();
+        let start = Instant::now();
         handlers.shutdown_timeout(secs(20));
-        began.elapsed()
+        start.elapsed()
     });
     // The other thread of the runtime drops all tasks meanwhile.
     std::thread::sleep(Duration::from_millis(200));

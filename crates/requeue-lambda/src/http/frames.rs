@@ -278,12 +278,9 @@ mod tests {
             assert!(watch.read(&first).is_ok());
             for count in 0..=2 * most {
                 let is_over = count >= most;
-                match watch.read(&again) {
-                    Ok(()) => assert!(!is_over, "{what}: {count} of {most}"),
-                    Err(Flooded) => {
-                        assert!(is_over, "{what}: {count} of {most}");
-                        break;
-                    }
+                assert_eq!(watch.read(&again).is_err(), is_over, "{what}: {count} of {most}");
+                if is_over {
+                    break;
                 }
             }
         }

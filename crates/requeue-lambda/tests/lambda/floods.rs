@@ -17,8 +17,11 @@ use crate::hostile::peak_memory;
 use crate::runtime_api::{Ended, Function};
 use crate::stage::{Stage, UNPROTECTED, failed, json};
 
-/// Frames that a peer may repeat: the name, and one frame on a stream.
-const FLOODS: [(&str, fn(u32) -> Vec<u8>); 8] = [
+/// One frame on a stream.
+type FrameOf = fn(u32) -> Vec<u8>;
+
+/// Frames that a peer may repeat.
+const FLOODS: [(&str, FrameOf); 8] = [
     // The status 103 as a literal, and a field that the client would keep.
     ("interim", |id| frame(1, 4, id, b"\x08\x03103\x00\x04link\x0a0123456789")),
     ("ping", |_| frame(6, 0, 0, &[0; 8])),
