@@ -61,8 +61,6 @@ async fn an_outage_that_is_shorter_than_the_age_budget_dead_letters_nothing() {
     }
 }
 
-type Fails = Arc<dyn Fn() -> Failure + Send + Sync>;
-
 #[tokio::test(start_paused = true)]
 async fn whatever_says_that_the_service_does_not_work_uses_up_no_retries() {
     let grpc = |code| move || Failure::from_grpc(GrpcStatus::new(code));
