@@ -14,6 +14,7 @@ use std::iter::successors;
 
 use aws_config::BehaviorVersion;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use futures_util::FutureExt;
 
 mod connections;
 mod credentials;
@@ -53,7 +54,7 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
 /// If a service refuses the credentials, they are read anew for the next request. A connection that
 /// was unused for 2 s is not used again: while Lambda freezes a function, its connections may die.
 pub async fn config() -> SdkConfig {
-    let credentials = Credentials::new();
+    let credentials = Credentials::new(|| load(connections::http_client(None)).boxed());
     let http = connections::http_client(Some(credentials.clone()));
     credentials.within(load(http).await)
 }

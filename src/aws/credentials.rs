@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fmt, mem};
 
+use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
 use aws_smithy_runtime_api::client::identity::{
     IdentityCachePartition, IdentityFuture, ResolveCachedIdentity, ResolveIdentity,
@@ -15,8 +16,7 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use aws_smithy_types::config_bag::ConfigBag;
-
-use super::{SdkConfig, connections, load};
+use futures_util::future::BoxFuture;
 
 /// The beginnings of the codes by which a service refuses credentials. Source: common errors of
 /// AWS's services. With one half of a new file, the signature is wrong.
@@ -32,25 +32,27 @@ const REFUSALS: [&str; 7] = [
 
 /// The credentials of AWS's environment. Those that a program sets itself stay as they are.
 #[derive(Clone)]
-pub(super) struct Credentials(Arc<Mutex<Known>>);
+pub(super) struct Credentials(Arc<Mutex<Resolved>>);
 
-struct Known {
+struct Resolved {
     cache: SharedIdentityCache,
     /// That of the environment.
     provider: Option<IdentityCachePartition>,
     /// Read after a refusal.
     instead: Option<SharedIdentityResolver>,
     are_refused: bool,
+    /// Reads the environment's configuration.
+    load: fn() -> BoxFuture<'static, SdkConfig>,
 }
 
 impl Credentials {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(load: fn() -> BoxFuture<'static, SdkConfig>) -> Self {
         let cache = IdentityCache::lazy().build();
-        let known = Known { cache, provider: None, instead: None, are_refused: false };
+        let known = Resolved { cache, provider: None, instead: None, are_refused: false, load };
         Self(Arc::new(Mutex::new(known)))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Resolved> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +93,8 @@ impl Credentials {
         }
         let are_refused = mem::take(&mut self.known().are_refused);
         if are_refused {
-            let anew = load(connections::http_client(None)).await.credentials_provider();
+            let load = self.known().load;
+            let anew = load().await.credentials_provider();
             self.known().instead = anew.map(SharedIdentityResolver::new);
         }
         self.known().instead.clone().unwrap_or(given)

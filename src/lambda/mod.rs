@@ -27,6 +27,7 @@ use crate::report::{Report, Unreportable};
 use crate::settings::{Mode, NO_STORE, RecursiveLoop, Settings};
 
 mod ended;
+mod error;
 mod event;
 mod fields;
 mod lenient;
@@ -34,6 +35,7 @@ mod logging;
 mod origin;
 mod response;
 
+pub use error::Error;
 pub use event::SqsEvent;
 pub use logging::{
     init_logging, init_logging_observed, init_logging_to, log_panics_by_place, may_be_logged,
@@ -380,30 +382,6 @@ impl From<InvocationError> for Diagnostic {
             InvocationError::Unreportable => "Requeue.Unreportable",
         };
         Self { error_type: error_type.to_owned(), error_message: error.to_string() }
-    }
-}
-
-/// Why the function cannot run. `Display` and `Debug` print the same readable text, since a `main`
-/// that returns the error prints its `Debug`.
-#[derive(thiserror::Error)]
-#[error("{0}")]
-pub struct Error(lambda_runtime::Error);
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl From<InvalidConfig> for Error {
-    fn from(error: InvalidConfig) -> Self {
-        Self(error.into())
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.into())
     }
 }
 

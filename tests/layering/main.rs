@@ -61,7 +61,11 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         ],
         "one place looks at deployments, one says where SQS is asked, one asks for secrets, one is a store",
     ),
-    ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
+    (
+        "aws_config::",
+        &["src/aws", "crates/requeue-cli/src/profile.rs"],
+        "one place says what clients are made of",
+    ),
     (
         "lambda_runtime::",
         &[

@@ -7,7 +7,7 @@ use std::path::Path;
 use requeue_testkit::{documents, repository};
 use serde_json::Value;
 
-use crate::run::{file, requeue, requeue_reading};
+use crate::run::{requeue, requeue_reading};
 
 pub(crate) fn text(path: &str) -> String {
     fs::read_to_string(repository(path)).unwrap()
@@ -190,34 +190,6 @@ fn each_list_of_dead_letters_has_the_same_headings() {
         .collect();
     assert!(headings.len() > 2, "{headings:?}");
     assert!(headings.iter().all(|one| *one == headings[0]), "{headings:?}");
-}
-
-#[test]
-#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
-fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {
-    let page = text("docs/project/guarantees.md");
-    let (_, section) = page.split_once("### Few messages in an outage").unwrap();
-    let (section, _) = section.split_once("### ").unwrap();
-    let rows: Vec<Vec<&str>> = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
-        .map(|row| row.split(" | ").collect())
-        .skip(1)
-        .collect();
-    assert_eq!(rows.len(), 5);
-    for row in rows {
-        let [messages, retries, breaker, dead_letters] = row[..] else { panic!("{row:?}") };
-        let breaker = match breaker.trim_matches('`') {
-            "default" => String::new(),
-            breaker => format!(r#", "circuitBreaker": {breaker}"#),
-        };
-        let policy = file("few-messages.json", &format!(r#"{{"maxRetries": {retries}{breaker}}}"#));
-        let outage =
-            ["simulate", "outage", "--messages", messages, "--rate", "10", "--outage", "7200"];
-        let said = requeue(&[&outage[..], &["--policy", &policy]].concat()).succeeded();
-        let line = said.lines().find(|line| line.trim_start().starts_with("dead letters")).unwrap();
-        assert_eq!(line.split_whitespace().last(), Some(dead_letters), "{row:?}: {said}");
-    }
 }
 
 #[test]

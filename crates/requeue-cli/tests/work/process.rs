@@ -469,6 +469,9 @@ async fn it_reads_credentials_anew_that_sqs_refuses() {
         let worker = shop.worker(&[], &[&nowhere[..], &[source]].concat());
         shop.send(vec![working(0, 1)]).await;
         shop.called(1).await;
+        while shop.counts(&shop.queue).await != [0; 3] {
+            sleep(Duration::from_millis(20)).await;
+        }
         proxy.expire(KEYS[0]);
         sleep(Duration::from_millis(300)).await;
         offer(KEYS[1]);

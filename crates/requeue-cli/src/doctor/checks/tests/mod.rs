@@ -376,7 +376,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 33);
+    assert_eq!(findings.len(), 34);
 }
 
 #[test]
