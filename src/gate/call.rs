@@ -75,7 +75,7 @@ pub(crate) enum Change {
 
 /// What the result of a call did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effect {
+pub(crate) struct Noted {
     pub(crate) change: Option<Change>,
     /// The least wait of the message that called, if its service serves nobody. Then its failure
     /// says nothing about it, and uses no retry.

@@ -20,7 +20,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{Caller, Change, Effect, Held, Reply, is_refused};
+pub(crate) use call::{Caller, Change, Held, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
 pub use scope::Scope;

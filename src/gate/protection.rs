@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Change, Effect, Held, Reply};
+use super::call::{Caller, Change, Held, Noted, Reply};
 use super::health::Health;
 use super::hold::Hold;
 use super::scope::Scope;
@@ -155,7 +155,7 @@ impl Protection {
     }
 
     /// Notes the result of a call.
-    fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Effect {
+    fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Noted {
         if reply == Reply::Alive {
             let mut served = self.served();
             if served.len() >= MAX_SCOPES {
@@ -173,7 +173,7 @@ impl Protection {
                 Reply::Unavailable => health.least_wait(breaker, now),
                 _ => Duration::ZERO,
             });
-        Effect { change, least_wait }
+        Noted { change, least_wait }
     }
 
     fn change(
@@ -327,7 +327,7 @@ impl Permit {
         matches!(self.kind, PermitKind::Probe(_))
     }
 
-    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Effect {
+    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Noted {
         let effect = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
             self.kind = PermitKind::Free;

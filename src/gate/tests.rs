@@ -730,7 +730,8 @@ fn the_circuit_of_few_messages_opens_and_closes_once() {
     assert_eq!(replies, [None, None, Some(Change::Opened), None, None]);
     assert_eq!(call(Reply::Alive), Some(Change::Closed));
     assert_eq!(call(Reply::Unavailable), None);
-    let changes: Vec<_> = (0..5).filter_map(|_| protection.call(0, Reply::Unavailable)).collect();
+    let other = |_| protection.permit(ALL, somebody()).give_back(Reply::Unavailable, at(0)).change;
+    let changes: Vec<_> = (0..5).filter_map(other).collect();
     assert_eq!(changes, [Change::Opened], "of many messages it opens for all");
     assert_eq!(protection.refused(0), held(CircuitOpen, 1));
 }

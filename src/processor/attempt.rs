@@ -22,11 +22,10 @@ use super::inner::Inner;
 use super::once::Ended;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
-use crate::fleet::{Admitted, Ticket};
-use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
+use crate::disposition::{Disposition, ReleaseReason};
+use crate::fleet::Ticket;
+use crate::gate::{Caller, Change, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
-use crate::limit::Admission;
 use crate::message::{Body, Message};
 use crate::plan::Decision;
 use crate::policy::{self, RetryPolicy};
@@ -374,72 +373,5 @@ where
 
     pub(super) fn now(&self) -> SystemTime {
         self.processor.inner.settler.clock.now()
-    }
-
-    /// Step 5, decide: from the end of a handler to the disposition of its message. `least_wait` is
-    /// known of a message whose service serves nobody.
-    fn decide(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        handled: Handled,
-        least_wait: Option<Duration>,
-    ) -> Decision {
-        let Inner { settler, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
-        let Turn { began, sample, .. } = *turn;
-        let now = settler.clock.now();
-        let elapsed = handled.was_called().then(|| began.elapsed());
-        let place = match &handled {
-            Handled::Limited(Admitted::By(Admission::InLine(place, _)))
-            | Handled::HeldInLine(_, place, _) => Some(*place),
-            _ => None,
-        };
-        let (disposition, failure) = match handled {
-            Handled::Held(Held { why, rest }) => (
-                policy::hold(
-                    policy,
-                    &delivery.usage(),
-                    why,
-                    rest,
-                    delivery.deferrals(),
-                    now,
-                    sample,
-                ),
-                None,
-            ),
-            Handled::HeldInLine(why, _, due) => (policy::in_line(why, due, now), None),
-            Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
-            Handled::Done | Handled::AlreadyDone => (Disposition::Complete, None),
-            Handled::InProgress(rest) => (policy::in_progress(rest, now), None),
-            Handled::Unanswered => (
-                policy::defer(policy, Deferral::OnceUnavailable, delivery.deferrals(), now, sample),
-                None,
-            ),
-            Handled::Failed(failure) => {
-                let usage = delivery.usage();
-                let decided = policy::decide(policy, &usage, &failure, now, sample);
-                let decided = match least_wait {
-                    Some(least) => policy::unserved(policy, &usage, &failure, decided, least, now),
-                    None => decided,
-                };
-                (decided, Some(failure))
-            }
-            Handled::Spent => (Disposition::DeadLetter(DeadLetterReason::RetriesExhausted), None),
-            Handled::NotStarted => (
-                policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
-                None,
-            ),
-            Handled::Stopped | Handled::Interrupted => {
-                (Disposition::Release(ReleaseReason::ShuttingDown), None)
-            }
-            Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
-        };
-        Decision {
-            failure,
-            elapsed,
-            place,
-            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
-        }
     }
 }

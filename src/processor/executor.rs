@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::deadlines::{Deadlines, Turn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
-use crate::gate::{Change, Effect, Permit, Reply};
+use crate::gate::{Change, Noted, Permit, Reply};
 use crate::plan::Decision;
 
 mod slot;
@@ -278,7 +278,7 @@ impl<R: Runner> Shared<R> {
         for Running { delivery, turn, permit, end, .. } in abandoned {
             let had_its_time = end == Some(End::TimeOut) && turn.limit < self.deadlines.cutoff;
             let (decision, reply) = self.runner.abandoned(&delivery, &turn, had_its_time);
-            let Effect { change, .. } = give_back(permit, reply, decision.at);
+            let Noted { change, .. } = give_back(permit, reply, decision.at);
             self.post(self.state(), decision);
             self.announce(change);
         }
@@ -315,6 +315,6 @@ impl<R: Runner> Shared<R> {
 }
 
 /// Notes the evidence that a call gave of the downstream service.
-fn give_back(permit: Option<Permit>, reply: Reply, at: SystemTime) -> Effect {
+fn give_back(permit: Option<Permit>, reply: Reply, at: SystemTime) -> Noted {
     permit.map(|permit| permit.give_back(reply, at)).unwrap_or_default()
 }

@@ -10,17 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
-use super::attempt::Attempts;
-use super::deadlines::Turn;
-use super::handled::{Call, Handled};
-use super::policies::{QueuePolicy, Slots};
 use crate::gate::Scope;
-use crate::handler::Handler;
-use crate::message::Body;
 use crate::policy::RateLimit;
-use crate::queue::Queue;
 
 /// The most scopes with a gate of their own. If so many are in use, further ones share one gate.
 const MAX_SCOPES: usize = 10_000;
@@ -34,9 +27,22 @@ pub(super) struct Pacer {
 
 /// The gate of a scope. The calls that wait get the lock in the order in which they came.
 #[derive(Default)]
-struct PacerGate(sync::Mutex<Option<Instant>>);
+pub(super) struct PacerGate(sync::Mutex<Option<Instant>>);
 
 impl PacerGate {
+    /// Whether a call may go on at once.
+    pub(super) fn lets_through(&self, limit: &RateLimit) -> bool {
+        self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit).is_ok())
+    }
+
+    /// Waits until a call may go on.
+    pub(super) async fn passed(&self, limit: &RateLimit) {
+        let mut next = self.0.lock().await;
+        while let Err(wait) = Self::pass(&mut next, limit) {
+            sleep(wait).await;
+        }
+    }
+
     /// Lets a call through now, or says how long it has to wait. `next` is the theoretical arrival
     /// time of the generic cell rate algorithm.
     fn pass(next: &mut Option<Instant>, limit: &RateLimit) -> Result<(), Duration> {
@@ -66,7 +72,7 @@ impl Pacer {
         limit.interval().saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX))
     }
 
-    fn gate(&self, scope: Scope) -> Arc<PacerGate> {
+    pub(super) fn gate(&self, scope: Scope) -> Arc<PacerGate> {
         let mut gates = self.gates();
         if gates.len() >= MAX_SCOPES && !gates.contains_key(&scope) {
             gates.retain(|_, gate| Arc::strong_count(gate) > 1 || !gate.is_idle());
@@ -79,49 +85,5 @@ impl Pacer {
 
     fn gates(&self) -> MutexGuard<'_, HashMap<Scope, Arc<PacerGate>>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<H, Q, T> Attempts<H, Q, T>
-where
-    H: Handler<T>,
-    Q: Queue,
-    T: Body,
-{
-    /// Waits until the call may be made, and it must be made at once then. Returns the turn of the
-    /// handler if it begins later than expected.
-    pub(super) async fn pace(
-        &self,
-        call: &Call<'_, Self>,
-        limit: &RateLimit,
-    ) -> Result<Option<Turn>, Handled> {
-        let Call { delivery, slot, scope, .. } = *call;
-        let QueuePolicy { pacer, slots, .. } = self.processor.inner.policy(delivery);
-        let limit = &match slots {
-            Slots::Own(_) => *limit,
-            Slots::Shared(shared) => shared.in_effect(scope, limit),
-        };
-        let gate = pacer.gate(scope);
-        if let Ok(mut next) = gate.0.try_lock()
-            && PacerGate::pass(&mut next, limit).is_ok()
-        {
-            return Ok(None);
-        }
-        // The handler's time begins afterwards.
-        slot.wait(pacer.backlog(scope, limit));
-        let passed = async {
-            let mut next = gate.0.lock().await;
-            while let Err(wait) = PacerGate::pass(&mut next, limit) {
-                sleep(wait).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.deadlines.stop.starting.cancelled() => return Err(Handled::Stopped),
-            passed = timeout_at(self.deadlines.cutoff, passed) => {
-                passed.map_err(|_| Handled::NotStarted)?;
-            }
-        }
-        self.begin(delivery, slot).map(Some)
     }
 }

@@ -49,16 +49,15 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// is worked on, the worker extends its visibility timeout, up to SQS's 12 hours. If that fails
 /// until the timeout has run out, Requeue sends no copy of the message
 /// ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A finished message is deleted within
-/// 250 ms, or as soon as ten of a batch are finished. If SQS does not confirm the delete, the worker
-/// remembers the message, up to 4,096 of them: on its next receive no handler is called, and the
-/// message is only deleted. While SQS deletes no message of a batch, the receiver pauses after each
-/// batch as after a failed receive, up to 10 s. The worker does not limit copies to ten in a row,
-/// since nothing detects loops here.
+/// 250 ms, or as soon as ten of a batch are finished. If SQS does not confirm the delete, the
+/// worker remembers the message, up to 4,096 of them: on its next receive no handler is called, and
+/// the message is only deleted. While SQS deletes no message of a batch, the receiver pauses for up
+/// to 10 s after each. The worker does not limit copies to ten in a row, since nothing detects
+/// loops here.
 ///
 /// A long poll lasts for a third of the visibility timeout, at most 20 s, and no longer than the
-/// worker may take to end. The hidden time of a
-/// message counts from the request for it. If the response is read after that time, the message is
-/// released, and no handler is called.
+/// worker may take to end. The hidden time of a message counts from the request for it. If the
+/// response is read after that time, the message is released, and no handler is called.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on
 /// the runtime on which the worker is made, and must leave it a thread. If they block all threads,
@@ -357,8 +356,7 @@ where
                 let Ok(response) = timeout(self.last_poll(), response).await else {
                     tracing::warn!(
                         queue = %self.queue,
-                        "a long poll had to be cut off: SQS may have hidden messages for it, and \
-                         delivers them after their visibility timeout"
+                        "a long poll had to be cut off: SQS may have hidden messages for it"
                     );
                     return Ok(Received { records: Vec::new(), asked });
                 };

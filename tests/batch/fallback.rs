@@ -155,7 +155,7 @@ async fn best_effort_means_that_its_failure_changes_nothing() {
     for (fault, requests) in [
         (Fault::refuse(500, "InternalFailure"), 5),
         (Fault::refuse(403, "AccessDenied"), 1),
-        (Fault::LoseRequest, 1),
+        (Fault::LoseRequest, 2),
         (Fault::Hang, 1),
     ] {
         let world = World::new();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::deadlines::Turn;
 use super::{DECIDED_WITHIN, End, LONG_RUN, Runner, Running, Shared, give_back};
 use crate::delivery::Delivery;
-use crate::gate::{Effect, Permit, Reply};
+use crate::gate::{Noted, Permit, Reply};
 use crate::plan::Decision;
 
 /// One of the tasks that make attempts, as the attempt in it sees it.
@@ -90,7 +90,7 @@ impl<R: Runner> Slot<R> {
         let mut state = self.shared.state();
         let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
         drop(state);
-        let Effect { change, least_wait } = give_back(permit, reply, at);
+        let Noted { change, least_wait } = give_back(permit, reply, at);
         self.shared.announce(change);
         least_wait
     }
