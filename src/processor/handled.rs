@@ -129,3 +129,34 @@ impl Handled {
         }
     }
 }
+
+/// The meaning of an attempt's end for its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    /// Nothing works on the event any more.
+    Free,
+    /// Something may still work on it, in the handler's thread or beyond.
+    Unknown,
+}
+
+impl Handled {
+    /// The meaning of an attempt's end for its event.
+    pub(super) fn end_of_event(&self) -> Ended {
+        match self {
+            Self::Done => Ended::Done,
+            Self::Failed(failure) if failure.is_in_doubt() => Ended::Unknown,
+            Self::Interrupted | Self::Abandoned => Ended::Unknown,
+            Self::Failed(_)
+            | Self::Held(_)
+            | Self::HeldInLine(..)
+            | Self::Limited(_)
+            | Self::Stopped
+            | Self::NotStarted
+            | Self::Spent
+            | Self::AlreadyDone
+            | Self::InProgress(_)
+            | Self::Unanswered => Ended::Free,
+        }
+    }
+}

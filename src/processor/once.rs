@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::attempt::Attempts;
 use super::deadlines::Turn;
 use super::executor::Slot;
-use super::handled::Handled;
+use super::handled::{Ended, Handled};
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, OnceNotes, Strategy};
@@ -23,37 +23,6 @@ use crate::queue::Queue;
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
 /// gateways before them end a request after 30 to 60 s.
 const BEYOND: Duration = Duration::from_mins(1);
-
-/// The meaning of an attempt's end for its event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    Done,
-    /// Nothing works on the event any more.
-    Free,
-    /// Something may still work on it, in the handler's thread or beyond.
-    Unknown,
-}
-
-impl Handled {
-    /// The meaning of an attempt's end for its event.
-    pub(super) fn end_of_event(&self) -> Ended {
-        match self {
-            Self::Done => Ended::Done,
-            Self::Failed(failure) if failure.is_in_doubt() => Ended::Unknown,
-            Self::Interrupted | Self::Abandoned => Ended::Unknown,
-            Self::Failed(_)
-            | Self::Held(_)
-            | Self::HeldInLine(..)
-            | Self::Limited(_)
-            | Self::Stopped
-            | Self::NotStarted
-            | Self::Spent
-            | Self::AlreadyDone
-            | Self::InProgress(_)
-            | Self::Unanswered => Ended::Free,
-        }
-    }
-}
 
 impl<H, Q, T> Attempts<H, Q, T>
 where

@@ -336,8 +336,7 @@ where
         self.settings.shutdown_timeout.saturating_sub(self.rest() + self.rest() / 4)
     }
 
-    /// How long one receive waits for a message. If the worker ends right after its begin, its
-    /// response is in time.
+    /// How long one receive waits for a message. Its response comes before the worker has to end.
     fn wait(&self) -> Duration {
         let within = self.last_poll().saturating_sub(Duration::from_secs(1)).as_secs();
         poll::wait(self.settings.until, self.visibility).min(Duration::from_secs(within))
