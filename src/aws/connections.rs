@@ -158,7 +158,7 @@ struct Connector {
 impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let connections = self.connections.clone();
-        let mut end = End { connections, number: self.number, answered: None };
+        let mut end = RequestEnd { connections, number: self.number, answered: None };
         let (now, response) = (Arc::clone(&self.now), self.inner.call(request));
         HttpConnectorFuture::new(async move {
             // All of it is moved here, and dropped here.
@@ -181,13 +181,13 @@ impl fmt::Debug for Connector {
 
 /// The end of a request, also if nobody waits for it any more. If one connection is dead, the others
 /// may be too, and the next try must not meet them.
-struct End {
+struct RequestEnd {
     connections: Connections,
     number: u64,
     answered: Option<Moment>,
 }
 
-impl Drop for End {
+impl Drop for RequestEnd {
     fn drop(&mut self) {
         let mut pool = self.connections.pool();
         match self.answered {
@@ -239,7 +239,7 @@ mod tests {
         let connections = Connections { pool, credentials: None };
         let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
         let end = |number, answered| {
-            drop(End { connections: connections.clone(), number, answered });
+            drop(RequestEnd { connections: connections.clone(), number, answered });
             connections.pool().number
         };
         assert_eq!(end(0, Some(now)), 0);

@@ -77,21 +77,6 @@ async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_uses_up_no_retries_of_a_single_message() {
-    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
-    let shop = Shop::open(&server.url(), "quiet").await;
-    let policy = r#"{"maxRetries": 3, "jitter": "none",
-        "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 1},
-        "errorConfigs": {"DEFAULT": {"backoff": "constant", "baseDelay": 1, "maxDelay": 1}}}"#;
-    shop.send(vec![r#"{"n":0,"answer":"unavailable","times":6}"#.to_owned()]).await;
-    let settings = [("REQUEUE_POLICY", policy), ("REQUEUE_DEAD_LETTER", "annotate")];
-    let (status, said) = shop.worker(&["--drain"], &settings).ended().await;
-    let left = (shop.counts(&shop.queue).await, shop.counts(&shop.dead_letters).await);
-    assert_eq!((status, shop.calls().len(), left), (Some(0), 7, ([0; 3], [0; 3])), "{said}");
-    assert!(said.contains("circuit opened") && said.contains("circuit closed"), "{said}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_log_of_a_drain_says_what_it_waits_for_and_what_a_signal_leaves() {
     let sqs = EmbeddedSqs::new(Clock::system());
     let server = sqs.serve(0).await.unwrap();
