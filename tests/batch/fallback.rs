@@ -156,7 +156,7 @@ async fn best_effort_means_that_its_failure_changes_nothing() {
         (Fault::refuse(500, "InternalFailure"), 5),
         (Fault::refuse(403, "AccessDenied"), 1),
         (Fault::LoseRequest, 2),
-        (Fault::Hang, 1),
+        (Fault::Hang, 2),
     ] {
         let world = World::new();
         world.faults(move |call| match call.operation.as_str() {
