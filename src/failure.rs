@@ -234,6 +234,20 @@ impl Failure {
         self.is_delay_ruled
     }
 
+    /// The same, known by this evidence, for handlers that classify responses themselves.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use requeue::{Evidence, Failure};
+    ///
+    /// let failure = Failure::postpone(Duration::from_secs(1)).by(Evidence::Connection);
+    /// assert_eq!(failure.evidence(), Evidence::Connection);
+    /// ```
+    #[must_use]
+    pub fn by(self, evidence: Evidence) -> Self {
+        Self { evidence, ..self }
+    }
+
     /// Notes that the downstream service may still work on the request, as after a timeout. With
     /// [`once`](crate::policy::RetryPolicy::once), Requeue then keeps the event until the lease of
     /// this attempt ends. Without it, this changes nothing.

@@ -48,6 +48,7 @@ pub struct Message<T = Raw> {
     random_key: Option<String>,
     max_retries: u32,
     deadline: Instant,
+    is_rate_limited: bool,
 }
 
 impl<T: Body> Message<T> {
@@ -76,12 +77,17 @@ impl<T> Message<T> {
             .original_id()
             .is_none()
             .then(|| format!("no-id-{}-{:016x}", delivery.position, sample.to_bits()));
-        Self { body, delivery, random_key, max_retries, deadline }
+        Self { body, delivery, random_key, max_retries, deadline, is_rate_limited: false }
     }
 
     /// The handler begins later than expected.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.deadline = deadline;
+    }
+
+    /// Its call has taken a slot of a rate limit.
+    pub(crate) fn set_rate_limited(&mut self) {
+        self.is_rate_limited = true;
     }
 
     /// A message for a unit test of a handler, with the body that the handler gets.
@@ -255,6 +261,12 @@ impl<T> Message<T> {
     /// moved, only receives in this queue count.
     pub fn first_received(&self) -> SystemTime {
         self.delivery.first_received
+    }
+
+    /// Whether this call has taken a slot of a rate limit. A handler that then makes a second
+    /// request exceeds the limit. It can [postpone](crate::Failure::postpone) the message instead.
+    pub fn is_rate_limited(&self) -> bool {
+        self.is_rate_limited
     }
 
     /// The time left until the handler is cancelled.

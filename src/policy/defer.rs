@@ -145,26 +145,24 @@ pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     Disposition::Defer { why: Deferral::InProgress, wait: Wait::from(wait, now) }
 }
 
-/// The retry of a message whose event stays taken for `rest`. In its place in the queue, an earlier
-/// receive would be spent on waiting for that. A copy waits without using a retry.
+/// The next attempt at a message whose event stays taken for `rest`. In its place in the queue, an
+/// earlier receive would be spent on waiting for that. A copy waits without using a retry.
 pub(crate) fn after_lease(
     disposition: Disposition,
     strategy: Strategy,
     rest: Duration,
     now: SystemTime,
 ) -> Disposition {
+    let later = |wait: Wait| match strategy {
+        Strategy::Visibility if wait.total() < rest => Wait::from(rest, now),
+        Strategy::Visibility | Strategy::Copy => wait,
+    };
     match disposition {
-        Disposition::Requeue { wait, hidden_if_unsent } => Disposition::Requeue {
-            wait: match strategy {
-                Strategy::Visibility if wait.total() < rest => Wait::from(rest, now),
-                Strategy::Visibility | Strategy::Copy => wait,
-            },
-            hidden_if_unsent: hidden_if_unsent.max(rest),
-        },
-        Disposition::Complete
-        | Disposition::Defer { .. }
-        | Disposition::Release(_)
-        | Disposition::DeadLetter(_) => disposition,
+        Disposition::Requeue { wait, hidden_if_unsent } => {
+            Disposition::Requeue { wait: later(wait), hidden_if_unsent: hidden_if_unsent.max(rest) }
+        }
+        Disposition::Defer { why, wait } => Disposition::Defer { why, wait: later(wait) },
+        Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => disposition,
     }
 }
 

@@ -289,6 +289,7 @@ where
             message.set_deadline(slot.wait(Duration::ZERO).limit);
         }
         if let Some(limit) = limit {
+            message.set_rate_limited();
             let ticket = &mut taken.ticket;
             let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
             let is_held = may_be_held && holds.is_some() && !is_probe;

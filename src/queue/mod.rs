@@ -76,6 +76,14 @@ pub trait Queue: Send + Sync + 'static {
         false
     }
 
+    /// Waits until this process receives no more, if it ends. Before that it would receive the
+    /// messages that become visible, and each receive is one of few.
+    ///
+    /// Returns at once where another process receives, as for a Lambda. This is not a request.
+    fn last_receives(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// The clock of the service, as far as this process can know it: redrives are recognised by its
     /// times. Default: the clock of this machine. This is not a request.
     fn clock(&self) -> Clock {

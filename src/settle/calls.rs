@@ -187,8 +187,13 @@ impl<Q: Queue> Settler<Q> {
         &self,
         queue: &QueueArn,
         entries: &[(&str, Duration)],
-        window: Window,
+        mut window: Window,
     ) -> Vec<Confirmation> {
+        if entries.iter().any(|(_, delay)| delay.is_zero()) {
+            let asked = Instant::now();
+            self.queue.last_receives().await;
+            window.deadline += asked.elapsed();
+        }
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let allowed = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
         // The limit is always the same, so that the receives of a long wait can be counted.

@@ -131,15 +131,9 @@ impl<Q: Queue> Leased<Q> {
         self.leases.hands().is_ending = false;
     }
 
-    /// From now on no receive begins. Messages that are made visible wait for the last one to end:
-    /// it would receive them, and each receive is one of few.
+    /// From now on no receive begins.
     pub(super) fn end(&self) {
         self.leases.hands().is_ending = true;
-    }
-
-    /// Waits for the receives that an ending worker still has under way.
-    async fn last_receives(&self) {
-        self.leases.until(|hands| !hands.is_ending || hands.receiving == 0).await;
     }
 
     /// Ends the extensions of these messages, and waits for a call that is under way.
@@ -315,9 +309,6 @@ impl<Q: Queue> Queue for Leased<Q> {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
-        if entries.iter().any(|(_, delay)| delay.is_zero()) {
-            self.last_receives().await;
-        }
         // They may be received again before the response.
         self.leases.hands().end_work(entries.iter().map(|(handle, _)| *handle));
         self.queue.change_visibility(queue, entries).await
@@ -325,6 +316,11 @@ impl<Q: Queue> Queue for Leased<Q> {
 
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         self.leases.hands().has_lapsed(receipt_handle)
+    }
+
+    /// Extensions go on meanwhile.
+    async fn last_receives(&self) {
+        self.leases.until(|hands| !hands.is_ending || hands.receiving == 0).await;
     }
 
     fn clock(&self) -> Clock {

@@ -138,8 +138,10 @@ pub(super) enum Repeat {
     /// The target may have worked on it, but the connection failed: it had worked before, and no
     /// byte of this response came.
     WithKey,
-    /// The target has not worked on it.
+    /// The target got it, and has not worked on it.
     Always,
+    /// It was never written.
+    Unsent,
     /// The target has not worked on it, and requires HTTP/1.1.
     OverHttp1,
 }
@@ -354,7 +356,7 @@ impl Received {
 impl NoResponse {
     fn new(mut error: TrySendError<Request<Full<Bytes>>>, repeat: Repeat) -> Self {
         // A returned request was never written.
-        let repeat = if error.take_message().is_some() { Repeat::Always } else { repeat };
+        let repeat = if error.take_message().is_some() { Repeat::Unsent } else { repeat };
         Self { error: error.into_error().into(), repeat }
     }
 }

@@ -36,6 +36,10 @@ pub struct Delivery<'a> {
     pub first_received: Option<SystemTime>,
     /// `X-Requeue-First-Sent-Time`, in whole seconds since the epoch.
     pub first_sent: Option<SystemTime>,
+    /// Whether a rate limit counts requests, as
+    /// [`Message::is_rate_limited`](requeue::Message::is_rate_limited) says. Then the request is
+    /// sent once only.
+    pub is_rate_limited: bool,
 }
 
 impl<'a> Delivery<'a> {
@@ -51,6 +55,7 @@ impl<'a> Delivery<'a> {
             receive_count: 1,
             first_received: None,
             first_sent: None,
+            is_rate_limited: false,
         }
     }
 

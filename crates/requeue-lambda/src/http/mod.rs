@@ -87,6 +87,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// - A signal of the target or of HTTP shows that the target did not process the request:
 ///   `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (all later connections are then HTTP/1.1).
 ///
+/// With a rate limit, each request needs a slot. So Requeue sends none twice, and
+/// [postpones](Failure::postpone) the message, unless the first request was never written.
+///
 /// An event of the level `INFO` reports the second request. If that request fails too, its failure
 /// counts, because the first failure says nothing about the target.
 ///
@@ -207,7 +210,7 @@ impl<C: Connector> HttpTarget<C> {
             let is_possible = match lost.repeat {
                 Repeat::Never => false,
                 Repeat::WithKey => has_key,
-                Repeat::Always => true,
+                Repeat::Always | Repeat::Unsent => true,
                 Repeat::OverHttp1 => self.pool.use_http1(),
             };
             if is_repeated || !is_possible {
@@ -216,8 +219,17 @@ impl<C: Connector> HttpTarget<C> {
                 let evidence = if is_silent { Evidence::Connection } else { Evidence::Typed };
                 return Err(transport::no_response(&*lost.error, evidence));
             }
-            is_repeated = true;
             let reason = transport::reason(&*lost.error).unwrap_or_default();
+            if delivery.is_rate_limited && lost.repeat != Repeat::Unsent {
+                // A request has a slot of the limit. The next attempt gets another one.
+                tracing::info!(
+                    reason,
+                    "the connection broke before the response: the message waits for another slot \
+                     of the rate limit"
+                );
+                return Err(Failure::postpone(Duration::ZERO).by(Evidence::Connection));
+            }
+            is_repeated = true;
             tracing::info!(
                 reason,
                 "the connection broke before the response: sending the request on a new one"
@@ -277,6 +289,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
             receive_count: message.receive_count(),
             first_received: Some(message.first_received()),
             first_sent: Some(message.first_sent()),
+            is_rate_limited: message.is_rate_limited(),
             headers: request_headers::of_message(&self.settings, &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };

@@ -80,6 +80,25 @@ async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_befor
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn with_a_rate_limit_no_request_is_sent_twice_and_its_message_uses_no_retry() {
+    let (server, _, seen) = dying(1, 1, Then::ReadsAndCloses);
+    let mut settings = Settings::default();
+    let limit = requeue::policy::RateLimit::new(1, Duration::from_secs(1));
+    settings.policy.limit = Some(limit);
+    let queue = EmbeddedSqs::new(Clock::system());
+    let processor = BatchProcessor::new(server.target(), queue, settings);
+    let mut waits = Vec::new();
+    for n in 0..3 {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let report = processor.process(vec![record(&format!("id-{n}"))], deadline).await;
+        waits.push(report.outcomes[0].why());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(waits, [None, Some("postponed"), None]);
+    assert_eq!(seen.lock().expect("no panic").len(), 1, "the third request, on a new connection");
+}
+
 /// Like servers that announce the end of an idle connection, or that respond to a request twice.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_was_there_before_the_request_is_none_to_it() {

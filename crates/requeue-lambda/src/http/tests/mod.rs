@@ -73,19 +73,31 @@ fn message() -> Delivery<'static> {
     Delivery::new("id-1", r#"{"order":7}"#)
 }
 
+/// A record with this id.
+fn record(id: &str) -> Record {
+    let mut record = Record::default();
+    record.body = Some(r#"{"order":7}"#.to_owned());
+    complete(record, id)
+}
+
+fn complete(mut record: Record, id: &str) -> Record {
+    let arn = "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN");
+    record.message_id = Some(id.to_owned());
+    record.receipt_handle = Some("handle".to_owned());
+    record.body.get_or_insert_with(|| "{}".to_owned());
+    record.queue = Some(Arc::new(arn));
+    record.attributes.get_or_insert_default();
+    record
+}
+
 /// A record as a handler sees it.
-pub(super) async fn message_of(mut record: Record) -> Message {
+pub(super) async fn message_of(record: Record) -> Message {
     let (sender, mut seen) = mpsc::unbounded_channel();
     let handler = move |message: Message| {
         sender.send(message).expect("the test waits for it");
         std::future::ready(Ok::<_, Failure>(()))
     };
-    let arn = "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN");
-    record.message_id = Some("id-1".to_owned());
-    record.receipt_handle = Some("handle".to_owned());
-    record.body.get_or_insert_with(|| "{}".to_owned());
-    record.queue = Some(Arc::new(arn));
-    record.attributes.get_or_insert_default();
+    let record = complete(record, "id-1");
     let queue = EmbeddedSqs::new(Clock::system());
     let deadline = Instant::now() + Duration::from_secs(60);
     let processor = BatchProcessor::new(handler, queue, Settings::default());
