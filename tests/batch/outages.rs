@@ -2,8 +2,8 @@
 //! message that always fails holds back no other, and ends.
 
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::{GrpcStatus, Response};
@@ -25,26 +25,37 @@ fn minutes(minutes: u64) -> Duration {
     secs(60 * minutes)
 }
 
-/// The calls during an outage, and the time until all messages were done after it.
+/// The calls of sound messages during an outage, and the time until all of them were done after it.
 async fn outage(
     messages: usize,
     lasts: Duration,
+    has_poison: bool,
     fails: impl Fn() -> Failure + Clone + Send + Sync + 'static,
 ) -> (u64, Duration) {
     let (calls, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + lasts);
-    let counted = Arc::clone(&calls);
-    let mut world = World::new(move |_: Message| {
+    let (counted, done) = (Arc::clone(&calls), Arc::new(Mutex::new(end)));
+    let last = Arc::clone(&done);
+    let mut world = World::new(move |message: Message<String>| {
         let is_down = Instant::now() < end;
-        counted.fetch_add(is_down.into(), Ordering::Relaxed);
-        let failure = is_down.then(&fails);
+        let is_poison = message.body().contains("poison");
+        counted.fetch_add(u64::from(is_down && !is_poison), Ordering::Relaxed);
+        if !is_down && !is_poison {
+            *last.lock().expect("no panic") = Instant::now();
+        }
+        let poisoned = is_poison.then(|| status(500, &[]));
+        let failure = is_down.then(&fails).or(poisoned);
         async move { failure.map_or(Ok(()), Err) }
     });
     for n in 0..messages {
-        world.send_text(n.to_string()).await;
+        world.send(n.to_string()).await;
+    }
+    if has_poison {
+        world.send("poison").await;
     }
     world.run_until_empty().await;
-    assert_eq!(world.dead().len(), 0, "{messages} messages, {lasts:?}");
-    (calls.load(Ordering::Relaxed), Instant::now() - end)
+    assert_eq!(world.dead().len(), usize::from(has_poison), "{messages} messages, {lasts:?}");
+    let drained = *done.lock().expect("no panic") - end;
+    (calls.load(Ordering::Relaxed), drained)
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,11 +64,13 @@ async fn an_outage_that_is_shorter_than_the_age_budget_dead_letters_nothing() {
         [(1, 1), (10, 1), (37, 1), (120, 1), (480, 1), (120, 2), (480, 4), (120, 5), (120, 20)]
     {
         let lasts = minutes(outage_minutes);
-        let (calls, drained) = outage(messages, lasts, || status(503, &[])).await;
-        let case = format!("{messages} messages, {outage_minutes} min");
-        // As an open circuit lets through, and those before it opened.
-        assert!(calls <= 60 + lasts.as_secs() / 30, "{case}: {calls} calls");
-        assert!(drained <= minutes(5), "{case}: {drained:?}");
+        for has_poison in [false, true] {
+            let (calls, drained) = outage(messages, lasts, has_poison, || status(503, &[])).await;
+            let case = format!("{messages} messages, {outage_minutes} min, poison: {has_poison}");
+            // As an open circuit lets through, and those before it opened.
+            assert!(calls <= 60 + lasts.as_secs() / 30, "{case}: {calls} calls");
+            assert!(drained <= minutes(5), "{case}: {drained:?}");
+        }
     }
 }
 
@@ -83,7 +96,7 @@ async fn whatever_says_that_the_service_does_not_work_uses_up_no_retries() {
         ("said", Arc::new(|| Failure::temporary("down").service_down())),
     ];
     for (name, fails) in fails {
-        let (calls, _) = outage(1, minutes(300), move || fails()).await;
+        let (calls, _) = outage(1, minutes(300), false, move || fails()).await;
         assert!(calls <= 600, "{name}: {calls} calls");
     }
 }

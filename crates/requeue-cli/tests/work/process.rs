@@ -1,5 +1,6 @@
 //! How the process begins and ends.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use requeue_testkit::http;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::proxy::Proxy;
-use crate::shop::Shop;
+use crate::shop::{Shop, epoch_millis};
 
 fn working(n: usize, millis: u64) -> String {
     format!(r#"{{"n":{n},"work":{millis}}}"#)
@@ -74,6 +75,26 @@ async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
             "{said}"
         );
     }
+}
+
+/// Beside a message that always fails: that one uses up its retries meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_uses_up_no_retries_of_a_single_message() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "quiet").await;
+    let policy = r#"{"maxRetries": 3, "jitter": "none",
+        "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 1},
+        "errorConfigs": {"DEFAULT": {"backoff": "constant", "baseDelay": 1, "maxDelay": 1}}}"#;
+    let until = epoch_millis() + 15_000;
+    let sound = format!(r#"{{"n":0,"answer":"unavailable","until":{until}}}"#);
+    shop.send(vec![sound, r#"{"n":1,"answer":"broken"}"#.to_owned()]).await;
+    let settings = [("REQUEUE_POLICY", policy), ("REQUEUE_DEAD_LETTER", "redrive")];
+    let (status, said) = shop.worker(&["--drain"], &settings).ended().await;
+    let calls = |n| shop.calls().iter().filter(|call| call.n == n).count();
+    // Without an outage, four calls would have been its last.
+    assert!(status == Some(0) && (6..30).contains(&calls(0)), "{} calls: {said}", calls(0));
+    assert!(shop.calls().iter().any(|call| call.n == 0 && call.is_accepted), "{said}");
+    assert_eq!((calls(1), shop.dead().await), (4, BTreeMap::from([(1, 1)])), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

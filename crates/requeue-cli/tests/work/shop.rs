@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ::http::{Request, Response, StatusCode};
 use aws_sdk_sqs::Client;
@@ -226,12 +226,18 @@ impl Shop {
     }
 }
 
+pub fn epoch_millis() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
+}
+
 fn number(body: &str) -> usize {
     let body: Value = serde_json::from_str(body).unwrap();
     usize::try_from(body["n"].as_u64().unwrap()).unwrap()
 }
 
-/// Responds to `{"answer": "quota", "times": 2}` twice with a quota, and then accepts it.
+/// Responds to `{"answer": "quota", "times": 2}` twice with a quota, and then accepts it; with
+/// `"until"`, it accepts it from this time of the clock, in milliseconds.
 async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes>> {
     let at = Instant::now();
     let header = |name| request.headers()[name].to_str().unwrap();
@@ -244,7 +250,8 @@ async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes
     }
     let wish = body["answer"]
         .as_str()
-        .filter(|_| body["times"].as_u64().is_none_or(|times| retries < times));
+        .filter(|_| body["times"].as_u64().is_none_or(|times| retries < times))
+        .filter(|_| body["until"].as_u64().is_none_or(|until| epoch_millis() < until));
     calls.lock().unwrap().push(Call {
         n: usize::try_from(body["n"].as_u64().unwrap()).unwrap(),
         version,
@@ -257,6 +264,7 @@ async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes
         Some("rate-limit") => http::status(StatusCode::TOO_MANY_REQUESTS),
         Some("quota") => Response::builder().status(403).body(Full::from(reason)).unwrap(),
         Some("unavailable") => http::status(StatusCode::SERVICE_UNAVAILABLE),
+        Some("broken") => http::status(StatusCode::INTERNAL_SERVER_ERROR),
         Some(_) => http::status(StatusCode::BAD_REQUEST),
     }
 }
