@@ -61,6 +61,10 @@ impl Life {
     /// circuit opens.
     fn heard(&mut self, plan: &Plan, n: usize, ended: Ended, is_known: bool) {
         let now = Instant::now();
+        // A message that may not be deferred is called despite a hold, and may end it.
+        if matches!(ended, Ended::Done | Ended::Final | Ended::Postponed(_)) {
+            self.still = (now, now);
+        }
         let mut hold = |time: Duration| {
             if now + time > self.still.1 {
                 self.still = (now, now + time);

@@ -129,6 +129,10 @@ impl FaultyStore {
             }
         }
         let answer = request.await?;
+        // Meanwhile a worker may be told to end.
+        if self.faults == 0 {
+            sleep(steps(self.dice.roll(0, 3))).await;
+        }
         // The date of a response has whole seconds.
         let secs =
             self.clock.now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
