@@ -219,21 +219,15 @@ impl<C: Connector> HttpTarget<C> {
                 let evidence = if is_silent { Evidence::Connection } else { Evidence::Typed };
                 return Err(transport::no_response(&*lost.error, evidence));
             }
-            let reason = transport::reason(&*lost.error).unwrap_or_default();
+            tracing::info!(
+                reason = transport::reason(&*lost.error).unwrap_or_default(),
+                "the connection broke before the response: sending the request again"
+            );
             if delivery.is_rate_limited && lost.repeat != Repeat::Unsent {
                 // A request has a slot of the limit. The next attempt gets another one.
-                tracing::info!(
-                    reason,
-                    "the connection broke before the response: the message waits for another slot \
-                     of the rate limit"
-                );
                 return Err(Failure::postpone(Duration::ZERO).by(Evidence::Connection));
             }
             is_repeated = true;
-            tracing::info!(
-                reason,
-                "the connection broke before the response: sending the request on a new one"
-            );
         }
     }
 
