@@ -99,8 +99,11 @@ impl Protection {
         self.scopes()
             .iter_mut()
             .filter_map(|(scope, health)| {
-                let hold = health.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
-                Some((*scope, Held { why: hold.why, rest: hold.rest_for_all(now) }))
+                let hold = health.hold.as_mut().filter(|hold| !hold.has_lapsed(now));
+                let now = hold.map(|hold| Held { why: hold.why, rest: hold.rest_for_all(now) });
+                // In an outage for few messages, each of them probes.
+                let few = Held { why: Deferral::CircuitOpen, rest: Duration::ZERO };
+                now.or(health.has_opened.then_some(few)).map(|held| (*scope, held))
             })
             .collect()
     }

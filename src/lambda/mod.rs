@@ -351,7 +351,7 @@ where
 }
 
 /// Why an invocation fails as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvocationError {
     /// The event is not one of SQS.
@@ -367,6 +367,13 @@ pub enum InvocationError {
     /// A record without a message id must stay in the queue, and no response can name it.
     #[error("{Unreportable}")]
     Unreportable,
+}
+
+/// As for a reader: `lambda_runtime` logs an error so.
+impl fmt::Debug for InvocationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<Unreportable> for InvocationError {

@@ -130,7 +130,7 @@ impl RetryPolicy {
     }
 
     /// A handful of quick retries, for messages whose failure somebody must know soon. A message
-    /// that cannot be done within a minute is dead-lettered.
+    /// that cannot be done within a minute, or in an outage within ten, is dead-lettered.
     ///
     /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole
     /// ([`Jitter::Proportional`] of 0.2).

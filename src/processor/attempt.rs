@@ -137,13 +137,13 @@ where
             ),
             (Change::Opened, Mode::Requeue) => tracing::warn!(
                 parent: &self.invocation,
-                "circuit opened: deferring messages, probing with a few of them"
+                "circuit opened: messages wait, and a few of them probe"
             ),
             (Change::Closed, _) => tracing::info!(parent: &self.invocation, "circuit closed"),
             (Change::OpenedForAll, _) => tracing::warn!(
                 parent: &self.invocation,
                 "circuit of all execution environments opened: \
-                 deferring messages, probing with one at a time"
+                 messages wait, and one at a time probes"
             ),
             (Change::ClosedForAll, _) => tracing::info!(
                 parent: &self.invocation,
@@ -310,9 +310,7 @@ where
                     if may_be_held && !permit.is_probe() {
                         permit = match protection.admit(scope, caller, self.now()) {
                             Ok(permit) => permit,
-                            Err(held) => {
-                                return self.held(held, &call).await;
-                            }
+                            Err(held) => return self.held(held, &call).await,
                         };
                     }
                 }

@@ -303,7 +303,7 @@ fn protection(policy: &RetryPolicy) -> String {
                 "each failure".to_owned()
             };
             format!(
-                "opens after {failures}; stays open for at most {} at a time",
+                "opens after {failures}; stays open for at most {} at a time; in an outage, a 503, a timeout and their like use no retry",
                 span(*reset_timeout)
             )
         }

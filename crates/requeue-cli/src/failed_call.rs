@@ -94,12 +94,12 @@ impl fmt::Display for FailedCall<'_> {
         match code {
             NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED => f.write_str(&without_credentials(code)),
             _ if EXPIRED.contains(&code) => {
-                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}; {KEEPS_THEM}")
+                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
             }
             _ if UNKNOWN.contains(&code) => write!(
                 f,
                 "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
-                 account, the region and this machine's clock, or {LOG_IN}; {KEEPS_THEM}"
+                 account, the region and this machine's clock, or {LOG_IN}"
             ),
             _ if DENIED.contains(&code) => write!(
                 f,
@@ -129,7 +129,6 @@ impl fmt::Display for FailedCall<'_> {
 const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
                       --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
                       AWS_SESSION_TOKEN";
-const KEEPS_THEM: &str = "this command keeps the old ones until its end";
 
 /// The cause and the remedy of a call without credentials, by its code.
 fn without_credentials(code: &str) -> String {
@@ -149,8 +148,9 @@ fn without_credentials(code: &str) -> String {
             format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
         }
         _ => format!(
-            "AWS_PROFILE is `{name}`, and AWS's files have no credentials for this profile; `aws \
-             configure list-profiles` lists the profiles; {LOG_IN}"
+            "the AWS profile `{name}` gives no credentials; `aws sts get-caller-identity --profile \
+             {name}` shows why; if that works, give this command the same ones by `eval \"$(aws \
+             configure export-credentials --profile {name} --format env)\"`"
         ),
     }
 }

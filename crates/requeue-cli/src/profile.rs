@@ -36,19 +36,19 @@ pub(crate) fn added_to(command: Command) -> Command {
 /// Runs this process anew in the environment of the chosen profile, if it is not in it already.
 pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
     let Some(name) = chosen(matches) else { return Ok(()) };
-    if !is_known(name)? {
+    if !is_known(&name)? {
         return Err(format!(
             "there is no AWS profile `{name}` in AWS's files; `aws configure list-profiles` lists \
              the profiles"
         )
         .into());
     }
-    let is_entered = environment::value(PROFILE).as_ref() == Some(name)
+    let is_entered = environment::value(PROFILE).as_ref() == Some(&name)
         && KEYS.iter().all(|key| environment::value(key).is_none());
     if is_entered {
         return Ok(());
     }
-    let error = environment::begin_anew((PROFILE, name), &KEYS);
+    let error = environment::begin_anew((PROFILE, &name), &KEYS);
     Err(format!("this command cannot begin anew with the AWS profile `{name}`: {error}").into())
 }
 
@@ -57,11 +57,13 @@ pub(crate) fn current() -> Option<String> {
     environment::value(PROFILE)
 }
 
-fn chosen(matches: &ArgMatches) -> Option<&String> {
-    match matches.subcommand() {
-        Some((_, of_subcommand)) => chosen(of_subcommand),
-        None => matches.try_get_one(OPTION).ok().flatten(),
+/// The profile of a command that calls AWS. Keys in the environment come before `AWS_PROFILE`.
+fn chosen(matches: &ArgMatches) -> Option<String> {
+    if let Some((_, of_subcommand)) = matches.subcommand() {
+        return chosen(of_subcommand);
     }
+    let by_option: Option<&String> = matches.try_get_one(OPTION).ok()?;
+    by_option.cloned().or_else(|| current().filter(|_| environment::value(KEYS[0]).is_none()))
 }
 
 /// Without this question, the SDK would look for other credentials, as those of the machine.

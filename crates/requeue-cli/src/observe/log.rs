@@ -88,8 +88,12 @@ impl LogLine {
     /// The event of which the line tells. A message that SQS keeps on its last receive is on its way
     /// to the dead-letter queue.
     pub(crate) fn event(&self, max_receives: Option<u32>) -> Option<Event> {
+        // A call that failed in an outage.
+        let is_unserved = self.elapsed_ms.is_some()
+            && matches!(self.why.as_deref(), Some("circuit-open" | "paused"));
         let kind = match (self.disposition.as_deref(), self.message.as_str()) {
             (Some("requeue"), _) => Kind::Requeued,
+            (Some("defer"), _) if is_unserved => Kind::Requeued,
             (Some("defer"), _) => Kind::Deferred,
             (Some("release"), _) => Kind::Released,
             (Some("dead-letter"), _) => Kind::GivenUp,
@@ -105,7 +109,8 @@ impl LogLine {
         let id = self.message_id.as_deref()?;
         let ids = Ids::new(id, self.original_message_id.as_deref().unwrap_or(id));
         let reason = match (&self.why, &self.reason) {
-            (Some(why), Some(reason)) => Some(format!("{why}: {reason}")),
+            (Some(why), Some(reason)) if !is_unserved => Some(format!("{why}: {reason}")),
+            (Some(_), Some(reason)) => Some(reason.clone()),
             (why, reason) => why.clone().or_else(|| reason.clone()),
         };
         let undone = self.undone();
@@ -396,6 +401,10 @@ mod tests {
             (
                 r#"{"messageId":"m","disposition":"defer","why":"circuit-open"}"#,
                 Some(Kind::Deferred),
+            ),
+            (
+                r#"{"messageId":"m","disposition":"defer","why":"circuit-open","elapsedMs":3}"#,
+                Some(Kind::Requeued),
             ),
             (r#"{"messageId":7}"#, None),
             ("START RequestId", None),

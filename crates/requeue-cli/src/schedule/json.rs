@@ -10,7 +10,7 @@ use super::{ClassSchedule, Schedule};
 use crate::policy_text;
 
 pub(crate) fn of(schedule: &Schedule) -> Value {
-    let Schedule { name, policy, queue, classes } = schedule;
+    let Schedule { name, policy, queue, classes, has_rules: _ } = schedule;
     json!({
         "policy": name,
         "maxRetries": policy.max_retries,

@@ -80,14 +80,9 @@ pub(super) fn of_receiving(
     fitting([format!("SQS {endpoint}{rest}"), format!("SQS{rest}")], columns)
 }
 
-/// What credentials need that AWS refuses with this code. Those that are there stay until the worker
-/// ends: they do not tell when they expire.
+/// What credentials need that AWS refuses with this code. The worker reads them anew.
 pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
-    match code {
-        NO_CREDENTIALS => Some("log in again"),
-        _ if is_of_credentials(code) => Some("log in again and restart"),
-        _ => None,
-    }
+    (code == NO_CREDENTIALS || is_of_credentials(code)).then_some("log in again")
 }
 
 /// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`
@@ -360,11 +355,11 @@ mod tests {
             ),
             (
                 of_receiving("orders", &receiving("ExpiredToken", 10), None, 80),
-                "AWS credentials for SQS: ExpiredToken ×3; log in again and restart",
+                "AWS credentials for SQS: ExpiredToken ×3; log in again",
             ),
             (
                 of_receiving("orders", &receiving("ExpiredToken", 10), None, 57),
-                "AWS credentials: ExpiredToken; log in again and restart",
+                "AWS credentials: ExpiredToken; log in again",
             ),
             (
                 of_receiving("orders", &receiving("NoCredentials", 10), None, 90),
@@ -399,15 +394,15 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 90),
-                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again and restart",
+                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again",
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 79),
-                "AWS credentials for DeleteMessage: ExpiredToken ×4; log in again and restart",
+                "AWS credentials for DeleteMessage: ExpiredToken ×4; log in again",
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken"), 60),
-                "DeleteMessage: ExpiredToken ×4; log in again and restart",
+                "DeleteMessage: ExpiredToken ×4; log in again",
             ),
             (
                 of_unsettled(&unsettled("TimedOut"), 90),

@@ -53,7 +53,7 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &[KEYS[2], KEYS[3], ("AWS_PROFILE", "nobody")],
             nowhere,
-            "AWS_PROFILE is `nobody`, and AWS's files have no credentials for this profile; ",
+            "there is no AWS profile `nobody` in AWS's files; ",
         ),
         (
             &[KEYS[0], KEYS[1], ("AWS_ENDPOINT_URL", "localhost:4566")],

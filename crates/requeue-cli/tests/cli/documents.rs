@@ -329,14 +329,14 @@ fn the_calls_of_few_messages_in_an_outage_are_those_of_the_command() {
     let page = text("docs/concepts/protection.md");
     let (_, table) = page.split_once("| messages | 10 min |").unwrap();
     for messages in ["1", "2", "5", "20"] {
-        let calls = |outage| {
+        let calls_in = |outage| {
             let size = ["simulate", "outage", "--rate", "10", "--outage", outage, "--json"];
             let said = requeue(&[&size[..], &["--messages", messages]].concat()).succeeded();
             let said: Value = serde_json::from_str(&said).unwrap();
             assert_eq!(said["with"]["deadLetters"], 0, "{messages} messages, {outage}");
             said["with"]["callsWhileDown"].to_string()
         };
-        let cells = ["10m", "37m", "2h", "8h"].map(calls).join(" | ");
+        let cells = ["10m", "37m", "2h", "8h"].map(calls_in).join(" | ");
         let row = format!("\n| {messages} | {cells} |\n");
         assert!(table.contains(&row), "the page lacks: {row}");
     }
