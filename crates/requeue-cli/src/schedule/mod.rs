@@ -26,7 +26,7 @@ use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::document::{PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
-use crate::output::{self, out, outln};
+use crate::output::{out, outln};
 use crate::{Error, document};
 
 #[derive(clap::Args)]
@@ -174,7 +174,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{}", serde_json::to_string_pretty(&json::of(&schedule))?)?;
     } else {
         out!("{}", text::of(&schedule))?;
-        schedule.note_others();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -193,20 +192,6 @@ impl Schedule {
         let (policy, rules, named) = name.read()?;
         let schedule = Self::of_policy(arguments, name.title(), policy, &named);
         Ok(Self { has_rules: !rules.is_empty(), ..schedule })
-    }
-
-    /// What the tables do not show.
-    fn note_others(&self) {
-        if self.has_rules {
-            output::note("the delays of the policy's rules are not shown");
-        }
-        if self.policy.circuit_breaker.is_some()
-            && matches!(self.queue.waiting(), WaitMode::InCopies)
-        {
-            output::note(
-                "in an outage, a 503, a timeout and their like use no retry: only its age ends such a message",
-            );
-        }
     }
 
     /// The schedule of this policy; the other options count, and its name does not.

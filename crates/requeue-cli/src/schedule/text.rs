@@ -199,12 +199,20 @@ fn premises(schedule: &Schedule) -> String {
         StrategyArgument::Copy => "Hops are counted; empty receives and Lambda itself are not.",
         StrategyArgument::Visibility => "Empty receives and Lambda itself are not counted.",
     };
+    let rules =
+        if schedule.has_rules { "\nThe delays of the policy's rules are not shown." } else { "" };
+    let outage = if schedule.policy.circuit_breaker.is_some() {
+        "\nIn an outage, a 503, a timeout and their like use no retry: only its age ends a message \
+         that waits in copies."
+    } else {
+        ""
+    };
     format!(
         "Strategy {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, \
          messages of {} bytes,\n\
          ${:.2} per million SQS requests; one message in each request, or as many as fit, at most \
          ten (batched).\n\
-         {counted}",
+         {counted}{rules}{outage}",
         queue.strategy.as_str(),
         queue.dead_letter.as_str(),
         queue.max_receive_count,

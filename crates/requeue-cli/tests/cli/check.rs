@@ -66,7 +66,8 @@ fn what_protects_the_downstream_service_is_told() {
                 "pause, if the downstream service names a delay: holds messages back for at most \
                  60 s",
                 "circuit breaker: opens after 5 failures in a row, of 5 messages; stays open \
-                 for at most 30 s at a time",
+                 for at most 30 s at a time; in an outage, a 503, a timeout and their like use no \
+                 retry",
                 "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \
                  rest of the pause, and jitter can double it",
             ],
