@@ -70,7 +70,7 @@ where
         let QueuePolicy { events, .. } = self.processor.inner.policy(delivery);
         let turn = &slot.later_turn().unwrap_or(*turn);
         let (reply, ended) =
-            (handled.reply(turn.limit < self.deadlines.cutoff), handled.end_of_event());
+            (handled.reply(self.deadlines.gives_its_time(turn)), handled.end_of_event());
         let least_wait = slot.note(reply, self.now());
         let mut decision = self.decide(delivery, turn, handled, least_wait);
         let Taken { event, attempt, ticket, refused } = taken;

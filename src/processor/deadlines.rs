@@ -64,4 +64,11 @@ impl Deadlines {
     pub(super) fn limit(&self, began: Instant) -> Instant {
         began.checked_add(self.timeout).map_or(self.cutoff, |own| own.min(self.cutoff))
     }
+
+    /// Whether a call that ran to its limit had most of the time that a call can have. One that began
+    /// late, and that the end of the invocation cut off, says nothing about its service.
+    pub(super) fn gives_its_time(&self, turn: &Turn) -> bool {
+        let longest = self.timeout.min(self.cutoff.saturating_duration_since(self.window.started));
+        turn.limit.saturating_duration_since(turn.began) >= longest / 4 * 3
+    }
 }

@@ -276,7 +276,7 @@ impl<R: Runner> Shared<R> {
         wakers.into_iter().for_each(Waker::wake);
         let count = abandoned.len();
         for Running { delivery, turn, permit, end, .. } in abandoned {
-            let had_its_time = end == Some(End::TimeOut) && turn.limit < self.deadlines.cutoff;
+            let had_its_time = end == Some(End::TimeOut) && self.deadlines.gives_its_time(&turn);
             let (decision, reply) = self.runner.abandoned(&delivery, &turn, had_its_time);
             let Noted { change, .. } = give_back(permit, reply, decision.at);
             self.post(self.state(), decision);

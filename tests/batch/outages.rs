@@ -115,6 +115,25 @@ async fn what_may_speak_of_the_message_uses_up_its_retries_and_holds_nobody() {
     }
 }
 
+/// Where the handler's timeout is longer than the invocation, the end of that cuts off each call.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_hangs_until_the_end_of_each_invocation_uses_up_no_retries_either() {
+    let end = Instant::now() + minutes(300);
+    let handler = move |_: Message| async move {
+        if Instant::now() < end {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, Failure>(())
+    };
+    let mut world =
+        World::with(handler, "orders", |settings| settings.limits.timeout = minutes(60));
+    for n in 0..2 {
+        world.send_text(n.to_string()).await;
+    }
+    world.run_until_empty().await;
+    assert_eq!(world.dead().len(), 0);
+}
+
 /// A message that always fails by a timeout of the gateway, and another message every so often.
 async fn beside_a_poison(every: Duration, hours: u64) -> (Option<Disposition>, usize) {
     let mut world = World::new(|message: Message<String>| async move {

@@ -2,6 +2,7 @@
 //! in the queue, and none is lost or given up for that.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
@@ -200,22 +201,29 @@ async fn time_outs_of_handlers_open_the_circuit_and_the_end_of_the_invocation_do
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_the_end_of_the_invocation_cuts_say_nothing_however_many_they_are() {
-    for (timeout, called) in [(secs(11), 0), (secs(12), 3), (secs(900), 3)] {
-        let mut world = world();
-        world.settings.limits.concurrency = 10;
-        world.settings.limits.timeout = timeout;
-        // Handlers end at 12 s.
-        world.function_timeout = secs(16);
-        world.send_numbered(10).await;
-        let script = Script::new(|seen| if seen.n() < 10 { Act::Hang } else { Act::Done });
-        let processor = world.processor(script.clone());
-        world.report(&processor, &world.receive().await).await;
-        for n in 10..13 {
-            world.send(&numbered(n)).await;
+async fn handlers_that_began_late_and_were_cut_off_say_nothing_however_many_they_are() {
+    for timeout in [secs(11), secs(12), secs(900)] {
+        // Handlers end at 12 s. The first five take this long, and then the others hang.
+        for (first, called) in [(secs(1), 0), (secs(7), 3)] {
+            let mut world = world();
+            world.settings.limits.concurrency = 5;
+            world.settings.limits.timeout = timeout;
+            world.function_timeout = secs(16);
+            world.send_numbered(10).await;
+            let begun = AtomicU32::new(0);
+            let script = Script::new(move |_| match begun.fetch_add(1, Ordering::Relaxed) {
+                0..5 => Act::work(first),
+                5..10 => Act::Hang,
+                _ => Act::Done,
+            });
+            let processor = world.processor(script.clone());
+            world.report(&processor, &world.receive().await).await;
+            for n in 10..13 {
+                world.send(&numbered(n)).await;
+            }
+            world.report(&processor, &world.receive().await).await;
+            assert_eq!(script.calls().len(), 10 + called, "{timeout:?} {first:?}");
         }
-        world.report(&processor, &world.receive().await).await;
-        assert_eq!(script.calls().len(), 10 + called, "{timeout:?}");
     }
 }
 

@@ -24,6 +24,8 @@ use super::connector::{ConnectTimedOut, Connector};
 use super::request::Address;
 use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
 
+/// Most rests of responses that are read at a time. Lambda allows a process 1,024 descriptors.
+const MAX_BACKGROUND: usize = 100;
 /// The longest wait for a connection whose last response is still being read. After it, the request
 /// opens another one.
 const SOON: Duration = Duration::from_millis(10);
@@ -82,7 +84,8 @@ struct Inner<C> {
     /// Signals that a connection or a stream was returned, or will not be soon.
     returned: Notify,
     /// Permits for the rests of responses and connections that end, as many as there were requests
-    /// at once. A target that ends none of them would use up the descriptors of the process.
+    /// at once, and [`MAX_BACKGROUND`] at most. A target that ends none of them would use up the
+    /// descriptors of the process.
     background: Arc<Semaphore>,
     /// The target requires HTTP/1.1.
     wants_http1: AtomicBool,
@@ -163,7 +166,7 @@ impl<C: Connector> Pool<C> {
         unused.underway += 1;
         if unused.underway > unused.most_underway {
             unused.most_underway = unused.underway;
-            self.0.background.add_permits(1);
+            self.0.background.add_permits(usize::from(unused.most_underway <= MAX_BACKGROUND));
         }
         Underway(self.clone())
     }
