@@ -249,33 +249,58 @@ mod tests {
     async fn a_url_of_another_host_than_the_endpoint_is_told_or_refused() {
         const AWS: &str = "https://sqs.us-east-1.amazonaws.com";
         for (url, endpoint, asked, said) in [
-            ("https://sqs.us-east-1.amazonaws.com/1/q", None, Some(AWS), ""),
-            ("https://us-east-1.queue.amazonaws.com/1/q", None, Some(AWS), "names https://us-"),
+            ("https://sqs.us-east-1.amazonaws.com/123456789012/q", None, Some(AWS), ""),
             (
-                "https://eu-west-1.queue.amazonaws.com/1/q",
+                "https://us-east-1.queue.amazonaws.com/123456789012/q",
+                None,
+                Some(AWS),
+                "names https://us-",
+            ),
+            (
+                "https://eu-west-1.queue.amazonaws.com/123456789012/q",
                 None,
                 Some("https://sqs.eu-west-1."),
                 "names",
             ),
             (
-                "https://cn-north-1.queue.amazonaws.com.cn/1/q",
+                "https://cn-north-1.queue.amazonaws.com.cn/123456789012/q",
                 None,
                 Some("https://sqs.cn-n"),
                 "names",
             ),
             (
-                "http://localhost:9324/0/q",
+                "http://localhost:9324/000000000000/q",
                 None,
                 None,
                 "--queue names http://localhost:9324, but requests would go to \
                  https://sqs.us-east-1.amazonaws.com; a queue's URL never sets the endpoint, so \
                  set AWS_ENDPOINT_URL_SQS=http://localhost:9324",
             ),
-            ("http://localhost:9324/0/q", Some("http://127.0.0.1:9324"), Some("http://127"), ""),
-            ("http://[::1]:9324/0/q", Some("http://localhost:9324/"), Some("http://local"), ""),
-            ("http://LOCALHOST/0/q", Some("http://elasticmq:80"), Some("http://elasticmq"), ""),
-            ("http://mq:9324/0/q", Some("http://mq:9324"), Some("http://mq:9324"), ""),
-            ("http://mq:9324/0/q", Some("http://a:secret@mq:9324"), Some("http://mq:9324"), ""),
+            (
+                "http://localhost:9324/000000000000/q",
+                Some("http://127.0.0.1:9324"),
+                Some("http://127"),
+                "",
+            ),
+            (
+                "http://[::1]:9324/000000000000/q",
+                Some("http://localhost:9324/"),
+                Some("http://local"),
+                "",
+            ),
+            (
+                "http://LOCALHOST/000000000000/q",
+                Some("http://elasticmq:80"),
+                Some("http://elasticmq"),
+                "",
+            ),
+            ("http://mq:9324/000000000000/q", Some("http://mq:9324"), Some("http://mq:9324"), ""),
+            (
+                "http://mq:9324/000000000000/q",
+                Some("http://a:secret@mq:9324"),
+                Some("http://mq:9324"),
+                "",
+            ),
             (
                 "http://sqs.us-east-1.localhost.localstack.cloud:4566/000000000000/q",
                 Some("http://localstack:4566"),
@@ -283,19 +308,24 @@ mod tests {
                 "",
             ),
             (
-                "http://localhost:9324/0/q",
+                "http://localhost:9324/000000000000/q",
                 Some("http://localhost:4566"),
                 Some("http://localhost:4566"),
                 "--queue names http://localhost:9324, but requests go to \
                  http://localhost:4566, as AWS_ENDPOINT_URL_SQS",
             ),
             (
-                "https://sqs.us-east-1.amazonaws.com/1/q",
+                "https://sqs.us-east-1.amazonaws.com/123456789012/q",
                 Some("http://127.0.0.1:9324"),
                 Some("http://127.0.0.1:9324"),
                 "names https://sqs.us-east-1.amazonaws.com, but requests go to http://127",
             ),
-            ("http://notlocalhost:1/0/q", Some("http://mq:1"), Some("http://mq:1"), "names http"),
+            (
+                "http://notlocalhost:1/000000000000/q",
+                Some("http://mq:1"),
+                Some("http://mq:1"),
+                "names http",
+            ),
         ] {
             let mut sdk = SdkConfig::builder();
             sdk.set_endpoint_url(endpoint.map(str::to_owned));
