@@ -225,7 +225,9 @@ mod tests {
         let outcome = Outcome {
             message_id: Some("copy".to_owned()),
             original_message_id: Some("first".to_owned()),
-            queue: Some(Arc::new("arn:aws:sqs:eu-west-1:1:orders".parse().expect("an ARN"))),
+            queue: Some(Arc::new(
+                "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"),
+            )),
             retry_count: 2,
             hops: 0,
             receive_count: 1,
@@ -244,7 +246,7 @@ mod tests {
             serde_json::to_value(&report).expect("JSON"),
             serde_json::json!({ "elapsedMs": 15, "outcomes": [{
                 "messageId": "copy", "originalMessageId": "first",
-                "queue": "arn:aws:sqs:eu-west-1:1:orders", "retryCount": 2, "hops": 0,
+                "queue": "arn:aws:sqs:eu-west-1:123456789012:orders", "retryCount": 2, "hops": 0,
                 "receiveCount": 1, "isStuck": false, "class": "non-retryable",
                 "disposition": "dead-letter", "why": "non-retryable", "retryProgress": null,
                 "delaySeconds": null, "reason": "declined", "settlement": "unconfirmed",

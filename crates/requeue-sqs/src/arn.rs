@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::url::suffix_of;
+use crate::url::{is_account, suffix_of};
 
 /// The ARN of a queue: `arn:aws:sqs:eu-west-1:123456789012:orders`.
 ///
@@ -73,10 +73,8 @@ impl FromStr for QueueArn {
         let ["arn", partition, "sqs", region, account, name] = parts[..] else {
             return Err(InvalidQueueArn);
         };
-        if [partition, region, account, name]
-            .iter()
-            .any(|part| part.is_empty() || part.contains('/'))
-        {
+        let is_wrong = |part: &&str| part.is_empty() || part.contains('/');
+        if [partition, region, name].iter().any(is_wrong) || !is_account(account) {
             return Err(InvalidQueueArn);
         }
         let [partition, region, account, name] =
@@ -87,7 +85,10 @@ impl FromStr for QueueArn {
 
 /// The text is no ARN of an SQS queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the ARN of an SQS queue, as in arn:aws:sqs:eu-west-1:123456789012:orders")]
+#[error(
+    "not the ARN of an SQS queue with an account of 12 digits, as in \
+     arn:aws:sqs:eu-west-1:123456789012:orders"
+)]
 #[non_exhaustive]
 pub struct InvalidQueueArn;
 
@@ -100,11 +101,16 @@ mod tests {
         for arn in [
             "",
             "orders",
-            "arn:aws:sns:r:1:t",
-            "arn:aws:sqs:r:1:",
-            "arn:aws:sqs::1:q",
-            "arn:aws:sqs:r:1:q:x",
-            "arn:aws:sqs:r:1:a/b",
+            "arn:aws:sns:r:123456789012:t",
+            "arn:aws:sqs:r:123456789012:",
+            "arn:aws:sqs::123456789012:q",
+            "arn:aws:sqs:r:123456789012:q:x",
+            "arn:aws:sqs:r:123456789012:a/b",
+            "arn:aws:sqs:r::q",
+            "arn:aws:sqs:r:1:q",
+            "arn:aws:sqs:r:queue:q",
+            "arn:aws:sqs:r:1234567890123:q",
+            "arn:aws:sqs:r:+12345678901:q",
         ] {
             assert_eq!(arn.parse::<QueueArn>(), Err(InvalidQueueArn), "{arn}");
         }

@@ -205,10 +205,13 @@ async fn a_plan_shows_nothing_that_the_author_of_the_file_chose() {
         format!(r#"{{"messageId":"m","class":"{class}","movedFrom":"{from}","body":"b"}}"#) + "\n"
     };
     let forged = r"quota) will be sent to nowhere\n\u001b[2Kerror: x";
-    let many: String =
-        (0..20).map(|n| line("quota", &format!("arn:aws:sqs:us-east-1:1:q{n}"))).collect();
-    let lines =
-        [line(forged, r"arn:aws:sqs:us-east-1:1:q\u001b[2K\nnote: x"), line("quota", forged)];
+    let many: String = (0..20)
+        .map(|n| line("quota", &format!("arn:aws:sqs:us-east-1:000000000000:q{n}")))
+        .collect();
+    let lines = [
+        line(forged, r"arn:aws:sqs:us-east-1:000000000000:q\u001b[2K\nnote: x"),
+        line("quota", forged),
+    ];
     let file = crate::run::file("import-forged.jsonl", &(lines.concat() + &many));
     let _ = fs::remove_file(format!("{file}.report"));
     let run = import(&world, &file, &["--dry-run"]).await;
