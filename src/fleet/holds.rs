@@ -155,8 +155,10 @@ impl SharedHolds {
                 }
                 HoldStanding::Free | HoldStanding::Held(_) if state.is_known(FRESH) => {}
                 HoldStanding::Free | HoldStanding::Held(_) => {
+                    // Not before the answer: the others of the batch would call meanwhile.
+                    let answer = self.fleet.read(&state.key).await;
                     state.seen().asked = Some(Instant::now());
-                    if let Ok(answer) = self.fleet.read(&state.key).await {
+                    if let Ok(answer) = answer {
                         state.learn(&answer.before);
                     }
                 }

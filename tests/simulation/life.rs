@@ -62,7 +62,7 @@ impl Life {
     fn heard(&mut self, plan: &Plan, n: usize, ended: Ended, is_known: bool) {
         let now = Instant::now();
         // A message that may not be deferred is called despite a hold, and may end it.
-        if matches!(ended, Ended::Done | Ended::Final | Ended::Postponed(_)) {
+        if !matches!(ended, Ended::Failed(FailureClass::Temporary, _) | Ended::Cut) {
             self.still = (now, now);
         }
         let mut hold = |time: Duration| {
