@@ -112,8 +112,9 @@ impl Details {
         }
         let delay = || error["retryDelay"].as_str().and_then(retry_after::proto_duration);
         let seconds = || {
-            // Discord's place, and Telegram's
-            let places = [&error["retry_after"], &error["parameters"]["retry_after"]];
+            // Discord's place, Telegram's, and that of Salesforce Marketing Cloud
+            let places =
+                [&error["retry_after"], &error["parameters"]["retry_after"], &error["retryAfter"]];
             places.into_iter().find_map(retry_after::json_seconds)
         };
         self.delay = self.delay.or_else(delay).or_else(seconds);

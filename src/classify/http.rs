@@ -286,9 +286,7 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
     // server that still works on an earlier attempt. GitHub's two limits are a 403.
     match class_until_later(status).filter(|_| class == FailureClass::NonRetryable) {
-        Some(FailureClass::RateLimit)
-            if names_delay || retry_after::is_used_up(response) == Some(true) =>
-        {
+        Some(FailureClass::RateLimit) if names_delay || retry_after::is_used_up(response) => {
             told(FailureClass::RateLimit, Some("rate limit"))
         }
         Some(FailureClass::Temporary) if names_delay => {

@@ -17,17 +17,34 @@ pub(super) const LONGEST: Duration = Duration::from_hours(365 * 24);
 /// The oldest time that anyone means, before the time of the response: clocks and caches are late.
 const OLDEST: Duration = Duration::from_hours(24);
 
-/// Headers of AWS, Azure and `OpenAI` that mean `Retry-After` in milliseconds.
-const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
+/// `Retry-After`, and the headers of AWS, `OpenAI` and Azure that mean the same.
+const DELAYS: [&str; 4] =
+    ["retry-after", "x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
 
-/// Headers with the number of requests that are still allowed.
+/// Headers with a number of milliseconds. The last one is `BigCommerce`'s.
+const MILLIS: [&str; 4] =
+    ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-rate-limit-time-reset-ms"];
+
+/// Headers with the rest of the allowance that [`RESETS`] speak of.
 const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// Headers that say when one allowance is renewed. The first is Discord's delay, which needs no
 /// clock.
-const RESETS: [&str; 4] =
-    ["x-ratelimit-reset-after", "ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"];
+const RESETS: [&str; 5] = [
+    "x-ratelimit-reset-after",
+    "ratelimit-reset",
+    "x-ratelimit-reset",
+    "x-rate-limit-reset",
+    "x-rate-limit-time-reset-ms",
+];
+
+/// The words in the name of a header with the rest of an allowance, one of the first and the last,
+/// as in `x-ratelimit-remaining-tokens`, `anthropic-ratelimit-requests-remaining` and
+/// `x-toggl-quota-remaining`; and the words that its reset has instead.
+const ALLOWANCES: [&str; 2] = ["limit", "quota"];
+const REST: &str = "remaining";
+const RENEWED: [&str; 2] = ["reset", "resets-in"];
 
 /// The delays that a response names in its headers.
 pub(super) struct Named<'r> {
@@ -46,14 +63,7 @@ impl<'r> Named<'r> {
 
     /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        let millis = |value| Some(Told::In(Duration::from_millis(number(value)?)));
-        let in_millis = |name: &'static str| {
-            self.response.values(name).find_map(|value| self.meant(name, millis(value)?))
-        };
-        let mut values = self.response.values("retry-after");
-        values
-            .find_map(|value| self.meant("retry-after", told(value)?))
-            .or_else(|| MILLIS.into_iter().find_map(in_millis))
+        DELAYS.into_iter().find_map(|name| self.first(name))
     }
 
     /// When a used-up allowance is renewed. An allowance that is not used up says nothing about this
@@ -61,25 +71,44 @@ impl<'r> Named<'r> {
     pub(super) fn reset(&self) -> Option<Duration> {
         let field = || {
             let fields = self.response.values("ratelimit").flat_map(rate_limit_field);
-            fields.filter_map(|told| self.meant("ratelimit", told)).max()
+            fields.filter_map(|renewed| self.meant("ratelimit", renewed?)).max()
         };
         // Of several allowances, the last one counts: `x-ratelimit-remaining-tokens: 0`.
         let allowances = || {
-            let used_up = self.response.headers.iter().filter(|header| is_nothing(header.1));
-            let resets = used_up.filter_map(|header| reset_of(header.0));
+            let resets = used_up(self.response).flat_map(|rest| {
+                RENEWED.map(|renewed| rest.to_ascii_lowercase().replace(REST, renewed))
+            });
             resets
                 .flat_map(|name| self.response.values(&name).collect::<Vec<_>>())
-                .filter_map(|value| self.meant("the reset of an allowance", told(value)?))
+                .filter_map(|value| self.longest("the reset of an allowance", value))
                 .max()
         };
         let older = || {
-            RESETS.into_iter().find_map(|name| {
-                self.response.values(name).find_map(|value| self.meant(name, told(value)?))
-            })
+            let mut rests = REMAINING.iter().flat_map(|name| self.response.values(name)).peekable();
+            let is_left = rests.peek().is_some() && !rests.any(is_nothing);
+            RESETS.into_iter().filter(|_| !is_left).find_map(|name| self.first(name))
         };
-        field()
-            .or_else(allowances)
-            .or_else(|| if is_used_up(self.response) == Some(false) { None } else { older() })
+        field().or_else(allowances).or_else(older)
+    }
+
+    /// The delay of a header's first value that names one.
+    fn first(&self, name: &'static str) -> Option<Duration> {
+        self.response.values(name).find_map(|value| self.longest(name, value))
+    }
+
+    /// The delay that a value names. A proxy may have merged several headers into a list, of which
+    /// the longest counts; a date has a comma of its own.
+    fn longest(&self, name: &'static str, value: &[u8]) -> Option<Duration> {
+        let read = |value: &[u8]| {
+            let value = unquoted(value);
+            let millis = || Some(Told::In(Duration::from_millis(number(value)?)));
+            if MILLIS.contains(&name) { millis() } else { told(value) }
+        };
+        if let Some(told) = read(value) {
+            return self.meant(name, told);
+        }
+        let items = str::from_utf8(value).ok()?.split(',');
+        items.filter_map(|item| self.meant(name, read(item.as_bytes())?)).max()
     }
 
     /// A header that was read and names a time that nobody can mean.
@@ -96,27 +125,35 @@ impl<'r> Named<'r> {
     }
 }
 
-/// Whether an allowance is used up, if the response tells how much of it is left.
-pub(super) fn is_used_up(response: &Response<'_>) -> Option<bool> {
-    let mut remaining = REMAINING.iter().flat_map(|name| response.values(name)).peekable();
-    remaining.peek()?;
-    Some(remaining.any(is_nothing))
+/// Whether an allowance is used up.
+pub(super) fn is_used_up(response: &Response<'_>) -> bool {
+    let fields = || response.values("ratelimit").flat_map(rate_limit_field);
+    used_up(response).next().is_some() || fields().next().is_some()
 }
 
-/// Whether nothing is left. The rest of an allowance may be negative, and may have parameters, as
-/// in `0;w=21600`.
-fn is_nothing(remaining: &[u8]) -> bool {
-    let amount = remaining.split(|byte| *byte == b';').next().unwrap_or_default();
-    str::from_utf8(amount)
-        .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
+/// The headers with the rest of an allowance that is used up.
+fn used_up<'r>(response: &Response<'r>) -> impl Iterator<Item = &'r str> {
+    let used_up = response.headers.iter().filter(|header| is_nothing(header.1));
+    used_up.map(|header| header.0).filter(|name| {
+        let name = name.to_ascii_lowercase();
+        name.contains(REST) && ALLOWANCES.iter().any(|allowance| name.contains(allowance))
+    })
 }
 
-/// The header with the reset of an allowance, by the header with its rest:
-/// `x-ratelimit-remaining-tokens`, `anthropic-ratelimit-requests-remaining`.
-fn reset_of(remaining: &str) -> Option<String> {
-    let name = remaining.to_ascii_lowercase();
-    (name.contains("limit") && name.contains("remaining"))
-        .then(|| name.replace("remaining", "reset"))
+/// Whether nothing is left, by one item of a list that a proxy may have merged. The rest of an
+/// allowance may be negative, and may have parameters, as in `0;w=21600`.
+pub(super) fn is_nothing(rest: &[u8]) -> bool {
+    rest.split(|byte| *byte == b',').any(|item| {
+        let amount = item.split(|byte| *byte == b';').next().unwrap_or_default();
+        str::from_utf8(amount)
+            .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
+    })
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    inner.map_or(value, <[u8]>::trim_ascii)
 }
 
 /// A delay, or a time of day.
@@ -178,9 +215,12 @@ fn decimal(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole).saturating_add(fraction))
 }
 
-/// A date in one of the three forms of RFC 9110.
+/// A date in one of the three forms of RFC 9110, or with another name for its zone.
 fn date(value: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()
+    let text = str::from_utf8(value).ok()?;
+    let other = ["UTC", "+0000"].into_iter().find_map(|zone| text.strip_suffix(zone));
+    let gmt = other.map(|date| format!("{date}GMT"));
+    httpdate::parse_http_date(gmt.as_deref().unwrap_or(text)).ok()
 }
 
 /// Digits and nothing else: no sign, no point, no unit. A number that does not fit counts as the
@@ -190,9 +230,9 @@ fn number(digits: &[u8]) -> Option<u64> {
     all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
 }
 
-/// `"per-user";r=0;t=30, "per-app";r=5;t=60`: each `t` of an allowance with nothing left; or the
+/// `"per-user";r=0;t=30, "per-app";r=5;t=60`: each allowance with nothing left, by its `t`; or the
 /// draft's older form `limit=100, remaining=0, reset=30`.
-fn rate_limit_field(field: &[u8]) -> Vec<Told> {
+fn rate_limit_field(field: &[u8]) -> Vec<Option<Told>> {
     let items = str::from_utf8(field).map(outside_quotes).unwrap_or_default();
     let parameter = |part: &str, name: &str| {
         let mut pairs = part.split(';').filter_map(|pair| pair.split_once('='));
@@ -201,12 +241,9 @@ fn rate_limit_field(field: &[u8]) -> Vec<Told> {
     };
     let is_nothing = |told: Option<Told>| matches!(told, Some(Told::In(rest)) if rest.is_zero());
     let used_up = items.iter().filter(|item| is_nothing(parameter(item, "r")));
-    let renewed: Vec<Told> = used_up.filter_map(|item| parameter(item, "t")).collect();
     let find = |name| items.iter().find_map(|item| parameter(item, name));
-    if renewed.is_empty() && is_nothing(find("remaining")) {
-        return find("reset").into_iter().collect();
-    }
-    renewed
+    let older = is_nothing(find("remaining")).then(|| find("reset"));
+    used_up.map(|item| parameter(item, "t")).chain(older).collect()
 }
 
 /// The items of a list. A name in quotes may hold anything, and is left out.
@@ -230,9 +267,10 @@ pub(super) fn proto_duration(text: &str) -> Option<Duration> {
     decimal(text.strip_suffix('s')?).filter(|delay| *delay <= LONGEST)
 }
 
-/// A delay in seconds in JSON: `35`, `64.57`.
+/// A delay in seconds in JSON: `35`, `64.57`, `"35"`.
 pub(super) fn json_seconds(value: &serde_json::Value) -> Option<Duration> {
-    Duration::try_from_secs_f64(value.as_f64()?).ok().filter(|delay| *delay <= LONGEST)
+    let seconds = || Duration::try_from_secs_f64(value.as_f64()?).ok();
+    value.as_str().map_or_else(seconds, decimal).filter(|delay| *delay <= LONGEST)
 }
 
 #[cfg(test)]

@@ -60,7 +60,21 @@ fn retry_after_is_a_number_of_seconds_a_duration_or_a_time() {
         ("1e9", None),
         ("1994-11-06T08:50:37", None),
         ("NaN", None),
-        ("3, 4", None),
+        // A proxy may merge several headers, or quote one.
+        ("3, 4", Some(4)),
+        ("30, 30", Some(30)),
+        ("4,3", Some(4)),
+        ("3, soon, -9", Some(3)),
+        ("3, 31536001", Some(3)),
+        ("soon, later", None),
+        ("\"30\"", Some(30)),
+        ("\"3\", \"4\"", Some(4)),
+        ("\"30", None),
+        // Other names of the zone.
+        ("Sun, 06 Nov 1994 08:50:37 UTC", Some(60)),
+        ("Sun, 06 Nov 1994 08:50:37 +0000", Some(60)),
+        ("Sunday, 06-Nov-94 08:50:37 UTC", Some(60)),
+        ("Sun, 06 Nov 1994 08:50:37 +0100", None),
         ("٣", None),
     ] {
         let headers = [("Retry-After", value.as_bytes())];
@@ -111,6 +125,9 @@ fn a_time_that_nobody_can_mean_is_no_time() {
         // A date where others have a number.
         ("ratelimit-reset", "Tue, 14 Nov 2023 22:14:20 GMT", Some(60_000)),
         ("x-rate-limit-reset", "Tue Nov 14 22:14:20 2023", Some(60_000)),
+        // BigCommerce's.
+        ("x-rate-limit-time-reset-ms", "15500", Some(15_500)),
+        ("x-rate-limit-time-reset-ms", "31536000001", None),
         // Discord's.
         ("x-ratelimit-reset-after", "64.57", Some(64_570)),
     ] {
@@ -180,6 +197,10 @@ fn an_allowance_that_is_used_up_names_its_reset() {
         (&[("RateLimit", r#""a";r=0;t=30"#), ("RateLimit", r#""b";r=0;t=40"#)], Some(40)),
         (&[("RateLimit", "limit=100, remaining=0, reset=50")], Some(50)),
         (&[("RateLimit", "limit=100, remaining=1, reset=50")], None),
+        (&[("X-RateLimit-Remaining", "0, 5"), ("X-RateLimit-Reset", "30, 30")], Some(30)),
+        (&[("X-RateLimit-Remaining", "7, 5"), ("X-RateLimit-Reset", "30, 30")], None),
+        (&[("X-Toggl-Quota-Remaining", "0"), ("X-Toggl-Quota-Resets-In", "900")], Some(900)),
+        (&[("X-Toggl-Quota-Remaining", "3"), ("X-Toggl-Quota-Resets-In", "900")], None),
         (&[("RateLimit", r#""a";r=0;t=-3"#)], None),
         (&[("RateLimit", "\"a\\\";r=0;t=5")], None),
         // Only in quotes does it mean that the next character stands for itself.
