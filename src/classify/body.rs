@@ -31,7 +31,7 @@ const MAX_LEVELS: usize = 5;
 const MAX_LISTED: usize = 10;
 
 /// The fields whose text may be a reason, or the code of a user's rule.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "reason",
     "code",
     "status",
@@ -48,6 +48,8 @@ const WORDS: [&str; 16] = [
     ".tag",
     "ECODE",
     "o:errorCode",
+    // MYOB
+    "Name",
 ];
 
 /// The facts of an error body of a known shape.
@@ -97,6 +99,10 @@ impl Details {
         };
         let fields = WORDS.iter().map(|name| &error[*name]);
         self.words.extend([error].into_iter().chain(fields).filter_map(word));
+        // Firebase: `TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account has been …`
+        let message = error["message"].as_str();
+        let code = message.and_then(|message| message.split(" : ").next());
+        self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
         // A problem type is a URI, which ends in the word.
         for name in ["type", "@type", "documentation_url"] {
             let uri = error[name].as_str();
@@ -104,10 +110,10 @@ impl Details {
                 uri.and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next()).map(str::to_owned),
             );
         }
-        // Dropbox: `too_many_requests/...`
+        // Dropbox: `too_many_requests/...`, `path/too_many_write_operations/..`
         if let Some(summary) = error["error_summary"].as_str() {
             let summary = code::summary(summary);
-            self.words.extend(summary.split('/').next().map(str::to_owned));
+            self.words.extend(summary.split('/').map(str::to_owned));
             self.words.push(summary.to_owned());
         }
         let delay = || error["retryDelay"].as_str().and_then(retry_after::proto_duration);
@@ -119,7 +125,8 @@ impl Details {
         };
         self.delay = self.delay.or_else(delay).or_else(seconds);
         if error["fbtrace_id"].is_string() {
-            self.graph_code = error["code"].as_i64();
+            let code = &error["code"];
+            self.graph_code = code.as_i64().or_else(|| code.as_str()?.parse().ok());
             self.is_transient = error["is_transient"] == true;
         }
     }
@@ -130,7 +137,7 @@ impl Details {
 
     /// Whether a code says that the service may still work on the request.
     pub(super) fn are_in_doubt(&self) -> bool {
-        self.own_code.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
+        self.words.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
     }
 
     /// The codes that a user's rule may name.

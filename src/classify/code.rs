@@ -81,6 +81,14 @@ fn of_problem_type(value: &Value) -> Option<String> {
     presentable(code).map(str::to_owned)
 }
 
+/// Whether the text is written as a constant: `TOO_MANY_ATTEMPTS_TRY_LATER`.
+pub(super) fn is_constant(text: &str) -> bool {
+    text.contains('_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
 /// The text itself if it looks like the name of a kind of error.
 fn presentable(text: &str) -> Option<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);

@@ -126,6 +126,7 @@ mod tests {
             (524, "", true),
             (409, r#"{"error":{"code":"idempotency_key_in_use"}}"#, true),
             (400, r#"{"__type":"TransactionInProgressException"}"#, true),
+            (422, r#"{"details":[{"issue":"PREVIOUS_REQUEST_IN_PROGRESS"}]}"#, true),
             (409, "", false),
             (503, "", false),
             (500, "", false),

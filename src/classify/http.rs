@@ -24,6 +24,12 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "QuotaFailure",
             // RFC 9457 problem type
             "quota-exceeded",
+            // Firebase Authentication, by the day; a 429 of FCM with this word is short
+            "QUOTA_EXCEEDED",
+            // ElevenLabs
+            "quota_exceeded",
+            // Scaleway
+            "quotas_exceeded",
             // OpenAI
             "insufficient_quota",
             "billing_hard_limit_reached",
@@ -55,6 +61,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "name_temporarily_reserved",
             // Anthropic
             "overloaded_error",
+            // PayPal: an earlier attempt is still running
+            "PREVIOUS_REQUEST_IN_PROGRESS",
         ],
     ),
     (
@@ -110,13 +118,27 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "COMPLEXITY_BUDGET_EXHAUSTED",
             // Apigee
             "policies.ratelimit.SpikeArrestViolation",
+            // DocuSign
+            "HOURLY_APIINVOCATION_LIMIT_EXCEEDED",
+            "BURST_APIINVOCATION_LIMIT_EXCEEDED",
+            // Firebase Authentication
+            "TOO_MANY_ATTEMPTS_TRY_LATER",
+            "RESET_PASSWORD_EXCEED_LIMIT",
+            // MYOB
+            "RateLimitError",
+            // Dropbox
+            "too_many_write_operations",
         ],
     ),
 ];
 
-/// Codes of Meta's Graph API that say that calls come too often. Source: Graph API, Rate Limits.
+/// Codes of Meta's Graph API that say that calls or messages come too often. Sources: Graph API,
+/// Rate Limits and Handling Errors; `WhatsApp` Cloud API, Error Codes.
 fn is_graph_limit(code: i64) -> bool {
-    matches!(code, 4 | 17 | 32 | 613 | 80_000..=80_014)
+    matches!(
+        code,
+        4 | 17 | 32 | 341 | 613 | 80_000..=80_014 | 130_429 | 131_048 | 131_056 | 133_016
+    )
 }
 
 /// Reasons that ask for a pause where the response itself names none. Source: GitHub Docs, "Rate
@@ -127,13 +149,19 @@ const PAUSES: [(&str, Duration); 3] = [
     ("abuse-rate-limits", Duration::from_mins(1)),
 ];
 
-/// Reasons that make a 409 temporary. With another status these words may mean something else.
-const UNDER_WAY: [&str; 2] = [
+/// Reasons that make a status temporary. With another status these words may mean something else.
+const UNDER_WAY: [(u16, &str); 3] = [
     // Stripe and others: an earlier attempt is still running
-    "idempotency_key_in_use",
+    (409, "idempotency_key_in_use"),
     // Google: a transaction lost a race
-    "ABORTED",
+    (409, "ABORTED"),
+    // Hetzner: an action on the object is still running
+    (423, "locked"),
 ];
+
+/// Headers that say, with a status that means something else by itself, that a quota is used up.
+/// Source: Toggl, API quota.
+const QUOTAS: [(u16, &str); 1] = [(402, "x-toggl-quota-remaining")];
 
 impl Failure {
     /// Classifies an HTTP response that is no success. `now` is the time of day; dates in headers
@@ -145,6 +173,7 @@ impl Failure {
     /// | a [rule](super::Rules) of the user's own | its class |
     /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
     /// | `Stripe-Should-Retry: false`, except on 429; `true` | non-retryable; as the status says, but at least temporary |
+    /// | 402 with `x-toggl-quota-remaining: 0`; 456 | quota |
     /// | 403, 418, 420 or 430 with `Retry-After` or `x-ratelimit-remaining: 0` | rate-limit |
     /// | any other 4xx that cannot speak of the request, such as 409, 413 or 449, with `Retry-After` | temporary |
     /// | 429 | rate-limit |
@@ -260,10 +289,9 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
         return typed(code.class(), format_args!("status {status}: {}", code.reason()));
     }
-    if status == 409
-        && let Some(reason) = UNDER_WAY.iter().find(|reason| details.says(reason))
-    {
-        return typed(FailureClass::Temporary, format_args!("status 409: {reason}"));
+    let is_under_way = |row: &&(u16, &str)| row.0 == status && details.says(row.1);
+    if let Some((_, reason)) = UNDER_WAY.iter().find(is_under_way) {
+        return typed(FailureClass::Temporary, format_args!("status {status}: {reason}"));
     }
     let class = class_of(status);
     let told = |class, words| {
@@ -274,6 +302,11 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     }
     if details.is_transient {
         return told(FailureClass::Temporary, Some("transient"));
+    }
+    let is_used_up =
+        |row: &(u16, &str)| row.0 == status && response.values(row.1).any(retry_after::is_nothing);
+    if QUOTAS.iter().any(is_used_up) {
+        return told(FailureClass::Quota, Some("quota used up"));
     }
     // Stripe's header speaks of an immediate retry. That is of no use against a rate limit, but
     // waiting in a queue is.
@@ -303,15 +336,16 @@ fn pause(details: &Details) -> Option<Duration> {
 /// The first row of the table that has one of the words, and that word as the table spells it.
 fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)> {
     // A service that names a delay has not used up a day's quota: per-minute limits of Google come
-    // with both details. Databricks' 429 has the word of Salesforce's 403.
+    // with both details. A 429 of Databricks has the word of Salesforce's 403, and a 429 of FCM that
+    // of Firebase's 400.
     let is_short = |reason: &str| match reason {
         "QuotaFailure" => details.delay.is_some(),
-        "REQUEST_LIMIT_EXCEEDED" => status == 429,
+        "REQUEST_LIMIT_EXCEEDED" | "QUOTA_EXCEEDED" => status == 429,
         _ => false,
     };
     REASONS.iter().find_map(|(class, reasons)| {
-        let reason = reasons.iter().find(|reason| details.says(reason))?;
-        (!is_short(reason)).then_some((*class, *reason))
+        let reason = reasons.iter().find(|reason| details.says(reason) && !is_short(reason))?;
+        Some((*class, *reason))
     })
 }
 
@@ -327,8 +361,11 @@ mod tests {
                 assert_on_page(reason, class);
             }
         }
-        for reason in UNDER_WAY {
+        for (_, reason) in UNDER_WAY {
             assert_on_page(reason, FailureClass::Temporary);
+        }
+        for (_, header) in QUOTAS {
+            assert_on_page(&format!("{header}: 0"), FailureClass::Quota);
         }
     }
 }

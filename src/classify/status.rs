@@ -3,12 +3,14 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 9] = {
-    use FailureClass::{NonRetryable, RateLimit, Temporary};
+const STATUSES: [(u16, FailureClass); 10] = {
+    use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
         (425, Temporary),
         (429, RateLimit),
+        // DeepL
+        (456, Quota),
         (500, Temporary),
         (501, NonRetryable),
         (502, Temporary),
