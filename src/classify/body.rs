@@ -76,7 +76,7 @@ impl Details {
         details.aws_code = response
             .values("x-amzn-errortype")
             .find_map(|value| String::from_utf8(value.to_vec()).ok());
-        if let Ok(body) = serde_json::from_slice::<Value>(response.body) {
+        if let Some(body) = json(response.body) {
             let errors = errors(&body);
             for error in &errors {
                 details.read(error);
@@ -144,6 +144,34 @@ impl Details {
     pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(&self.aws_code).map(String::as_str)
     }
+}
+
+/// The JSON of a body. A byte or an escape that is no Unicode text must not hide the code beside it.
+fn json(body: &[u8]) -> Option<Value> {
+    serde_json::from_slice(body).ok().or_else(|| {
+        let text = String::from_utf8_lossy(body);
+        let is_around = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{feff}');
+        let text = text.trim_matches(is_around);
+        let may_be = text.starts_with(['{', '[']);
+        may_be.then(|| serde_json::from_slice(&without_surrogates(text)).ok())?
+    })
+}
+
+/// Turns each escape of a surrogate, such as `\ud83d`, into that of another character. A body that
+/// was cut has half a pair, which no `str` can hold.
+fn without_surrogates(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    let mut rest = bytes.as_mut_slice();
+    while let [first, tail @ ..] = rest {
+        if *first == b'\\'
+            && let [b'u', high @ (b'd' | b'D'), low @ (b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F'), ..] =
+                tail
+        {
+            (*high, *low) = (b'f', b'f');
+        }
+        rest = tail;
+    }
+    bytes
 }
 
 /// The body, or those that it lists, and the errors below them, level by level. An error is an

@@ -209,6 +209,29 @@ fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
 }
 
 #[test]
+fn one_unusual_byte_hides_no_code() {
+    let rows: [(&[u8], &[u8], FailureClass); 11] = [
+        (b"\xef\xbb\xbf", b"}", RateLimit),
+        (b"", b",\"message\":\"M\xfcller\"}", RateLimit),
+        (b"", b"}\0\0", RateLimit),
+        (b"", b"}\r\n \0\n", RateLimit),
+        (b"", br#","message":"cut \ud83d"}"#, RateLimit),
+        (b"", br#","message":"\uDE00 \ud83d\ude00 \\ud83d"}"#, RateLimit),
+        (b"\xef\xbb\xbf[", b",\"message\":\"\xff \\uD83D\"}]\0", RateLimit),
+        (b"", b"", NonRetryable),
+        (b"", br#","message":"\ud83"}"#, NonRetryable),
+        (b"\xff", b"}", NonRetryable),
+        (b"<p>", b"}", NonRetryable),
+    ];
+    for (before, after, class) in rows {
+        let body = [before, br#"{"code":"THROTTLED""#, after].concat();
+        let response = Response { status: 400, headers: &[], body: &body };
+        let failure = Failure::from_response(&response, SystemTime::UNIX_EPOCH);
+        assert_eq!(failure.class(), class, "{}", body.escape_ascii());
+    }
+}
+
+#[test]
 fn a_rule_matches_a_code_wherever_a_provider_puts_it() {
     for (status, body, code) in [
         (400, r#"{"errors":[{"extensions":{"code":"X-1"}}]}"#, "X-1"),
