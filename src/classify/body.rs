@@ -52,11 +52,18 @@ const WORDS: [&str; 17] = [
     "Name",
 ];
 
+/// The fields below which a service tells which parts of the request are wrong, and the fields that
+/// repeat the name of such a part there. A text of the request must not choose the class.
+const OF_REQUEST: [&str; 4] = ["details", "detail", "errors", "Errors"];
+const ECHOED: [&str; 2] = ["name", "id"];
+
 /// The facts of an error body of a known shape.
 #[derive(Default)]
 pub(super) struct Details {
     /// Words that may be reasons.
     pub(super) words: Vec<String>,
+    /// Words that only a user's rule may name.
+    echoed: Vec<String>,
     pub(super) aws_code: Option<String>,
     /// The server's name for the error, if it may be logged.
     pub(super) own_code: Option<String>,
@@ -78,9 +85,10 @@ impl Details {
             .find_map(|value| String::from_utf8(value.to_vec()).ok());
         if let Some(body) = json(response.body) {
             let errors = errors(&body);
-            for error in &errors {
-                details.read(error);
+            for (error, is_of_request) in &errors {
+                details.read(error, *is_of_request);
             }
+            let errors: Vec<&Value> = errors.into_iter().map(|(error, _)| error).collect();
             if details.aws_code.is_none() {
                 details.aws_code = body["__type"].as_str().map(str::to_owned);
             }
@@ -92,15 +100,18 @@ impl Details {
     }
 
     /// Reads one error: an object, or its code alone.
-    fn read(&mut self, error: &Value) {
+    fn read(&mut self, error: &Value, is_of_request: bool) {
         let word = |value: &Value| {
             let text = value.as_str().map(str::to_owned);
             text.or_else(|| value.as_i64().map(|code| code.to_string()))
         };
-        let fields = WORDS.iter().map(|name| &error[*name]);
+        let is_echoed = |name: &&&str| is_of_request && ECHOED.contains(*name);
+        let (echoed, names): (Vec<&str>, Vec<&str>) = WORDS.iter().partition(is_echoed);
+        self.echoed.extend(echoed.into_iter().filter_map(|name| word(&error[name])));
+        let fields = names.into_iter().map(|name| &error[name]);
         self.words.extend([error].into_iter().chain(fields).filter_map(word));
         // Firebase: `TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account has been …`
-        let message = error["message"].as_str();
+        let message = error["message"].as_str().filter(|_| !is_of_request);
         let code = message.and_then(|message| message.split(" : ").next());
         self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
         // A problem type is a URI, which ends in the word.
@@ -142,7 +153,7 @@ impl Details {
 
     /// The codes that a user's rule may name.
     pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().chain(&self.aws_code).map(String::as_str)
+        self.words.iter().chain(&self.echoed).chain(&self.aws_code).map(String::as_str)
     }
 }
 
@@ -174,15 +185,19 @@ fn without_surrogates(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The body, or those that it lists, and the errors below them, level by level. An error is an
-/// object; only the field `error` may be a code itself.
-fn errors(body: &Value) -> Vec<&Value> {
-    let mut level: Vec<&Value> = each(body).collect();
+/// The body, or those that it lists, and the errors below them, level by level, each with whether it
+/// stands below a field of [`OF_REQUEST`]. An error is an object; only the field `error` may be a
+/// code itself.
+fn errors(body: &Value) -> Vec<(&Value, bool)> {
+    let mut level: Vec<(&Value, bool)> = each(body).map(|error| (error, false)).collect();
     let mut errors = Vec::new();
     for _ in 0..MAX_LEVELS {
-        let below = level.iter().flat_map(|error| {
-            NESTED.iter().flat_map(|name| {
-                each(&error[*name]).filter(|below| below.is_object() || *name == "error")
+        let below = level.iter().flat_map(|(error, is_of_request)| {
+            NESTED.iter().flat_map(move |name| {
+                let is_of_request = *is_of_request || OF_REQUEST.contains(name);
+                each(&error[*name])
+                    .filter(|below| below.is_object() || *name == "error")
+                    .map(move |below| (below, is_of_request))
             })
         });
         let below = below.collect();

@@ -232,6 +232,27 @@ fn one_unusual_byte_hides_no_code() {
 }
 
 #[test]
+fn a_field_of_the_request_chooses_no_class_but_a_rule_may_name_it() {
+    let rules: Rules =
+        r#"{"rules":[{"match":{"code":"throttled"},"class":"QUOTA"}]}"#.parse().expect("a rule");
+    for (status, body, class, by_rule) in [
+        (422, r#"{"errors":[{"name":"throttled","message":"m"}]}"#, NonRetryable, Quota),
+        (422, r#"{"details":[{"id":"throttled","issue":"INVALID"}]}"#, NonRetryable, Quota),
+        (400, r#"{"error":{"details":{"name":"throttled"}}}"#, NonRetryable, Quota),
+        (400, r#"{"errors":[{"error":{"name":"throttled"}}]}"#, NonRetryable, Quota),
+        (400, r#"{"errors":[{"message":"RATE_LIMITED"}]}"#, NonRetryable, NonRetryable),
+        (422, r#"{"errors":[{"field":"throttled"}]}"#, NonRetryable, NonRetryable),
+        (422, r#"{"errors":[{"code":"throttled"}]}"#, RateLimit, Quota),
+        (400, r#"{"error":{"name":"throttled"}}"#, RateLimit, Quota),
+        (400, r#"{"id":"throttled"}"#, RateLimit, Quota),
+    ] {
+        assert_eq!(answered(status, &[], body).class(), class, "{body}");
+        let found = rules.within(|| answered(status, &[], body));
+        assert_eq!(found.class(), by_rule, "{body}");
+    }
+}
+
+#[test]
 fn a_rule_matches_a_code_wherever_a_provider_puts_it() {
     for (status, body, code) in [
         (400, r#"{"errors":[{"extensions":{"code":"X-1"}}]}"#, "X-1"),
