@@ -40,7 +40,8 @@ tokio::task_local! {
 /// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
 /// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
-/// A 2xx is a success unless a rule names its status, and its other conditions hold.
+/// A 2xx is a success unless a rule names its status, and its other conditions hold. With 200, a
+/// rule needs another condition.
 ///
 /// `status`, `code` and `words` may also be a list, of which one must hold. `class` is the class of
 /// the failure. `delaySeconds` (0.001 to 43,200) is its shortest wait and overrides the delay of

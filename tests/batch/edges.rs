@@ -168,9 +168,8 @@ async fn what_found_every_thread_blocked_when_a_worker_ends_is_receivable_at_onc
 }
 
 #[tokio::test]
-async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and_beyond_the_invocations_does_not()
- {
-    for (timeout, opens) in [(Duration::from_millis(50), true), (Duration::from_secs(900), false)] {
+async fn a_thread_that_is_blocked_beyond_the_handlers_time_or_the_invocations_opens_the_circuit() {
+    for timeout in [Duration::from_millis(50), Duration::from_secs(900)] {
         let threads =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let mut world = World::new();
@@ -195,11 +194,7 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
         assert_eq!(dispositions[0], Disposition::Release(ReleaseReason::Abandoned));
         let is_open =
             matches!(dispositions[1], Disposition::Defer { why: Deferral::CircuitOpen, .. });
-        assert_eq!(
-            (is_open, dispositions[1] == Disposition::Complete),
-            (opens, !opens),
-            "{dispositions:?}"
-        );
+        assert!(is_open, "{dispositions:?}");
     }
 }
 

@@ -197,7 +197,7 @@ export interface Rule {
 
 /** The conditions of a rule. */
 export interface RuleMatch {
-  /** The status of the response, or a list of these. A 2xx is a success unless a rule names it. */
+  /** The status of the response, or a list of these. A 2xx is a success unless a rule names it; 200 and 2xx need another condition. */
   readonly status?: Status | readonly Status[];
   /** A code or reason in the response's body or of the error, or a list of these. */
   readonly code?: string | readonly string[];

@@ -83,7 +83,7 @@ pub(super) mod matching {
 
     table! {
         STATUS, "status", Many<Status> = Many(Status),
-            "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it.";
+            "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it; 200 and 2xx need another condition.";
         CODE, "code", Many<Code> = Many(Code),
             "A code or reason in the JSON of the response, or of an AWS or gRPC error; or one of a list.";
         HEADER, "header", Header = Header,
@@ -141,12 +141,19 @@ impl Shape for Matches {
             return refuse(json, path, &allowed, problems);
         }
         let mut section = Section::open(json, path, &names(matching::ALL), problems)?;
-        Some(Match {
+        let found = Match {
             statuses: section.read(&matching::STATUS, problems).unwrap_or_default(),
             codes: section.read(&matching::CODE, problems).unwrap_or_default(),
             headers: section.read(&matching::HEADER, problems).unwrap_or_default(),
             words: section.read(&matching::WORDS, problems).unwrap_or_default(),
-        })
+        };
+        let is_alone = json.members().is_some_and(|members| members.len() == 1);
+        if is_alone && found.statuses.iter().any(|statuses| statuses.contains(&200)) {
+            problems.push(format!(
+                "{path} is not enough, since every success is a 200 and would be done again: add a code, words or a header"
+            ));
+        }
+        Some(found)
     }
 
     #[cfg(test)]

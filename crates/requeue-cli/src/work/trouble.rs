@@ -354,11 +354,11 @@ mod tests {
                 "SQS http://mq:1: NoConnection ×3; next try in 8 s",
             ),
             (
-                of_receiving("orders", &receiving("ExpiredToken", 10), None, 80),
+                of_receiving("orders", &receiving("ExpiredToken", 10), None, 68),
                 "AWS credentials for SQS: ExpiredToken ×3; log in again",
             ),
             (
-                of_receiving("orders", &receiving("ExpiredToken", 10), None, 57),
+                of_receiving("orders", &receiving("ExpiredToken", 10), None, 45),
                 "AWS credentials: ExpiredToken; log in again",
             ),
             (
@@ -397,11 +397,11 @@ mod tests {
                 "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again",
             ),
             (
-                of_unsettled(&unsettled("ExpiredToken"), 79),
+                of_unsettled(&unsettled("ExpiredToken"), 67),
                 "AWS credentials for DeleteMessage: ExpiredToken ×4; log in again",
             ),
             (
-                of_unsettled(&unsettled("ExpiredToken"), 60),
+                of_unsettled(&unsettled("ExpiredToken"), 48),
                 "DeleteMessage: ExpiredToken ×4; log in again",
             ),
             (

@@ -293,6 +293,11 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (r#"[{"match": 404, "class": "QUOTA"}]"#, "rules[0].match is `404`: must be an object"),
         (
+            r#"[{"match": {"status": [503, "2xx"]}, "class": "QUOTA"}]"#,
+            "rules[0].match is not enough, since every success is a 200 and would be done again: \
+             add a code, words or a header",
+        ),
+        (
             r#"[{"match": {}, "class": "QUOTA"}]"#,
             "rules[0].match is `{}`: must be an object with at least one of status, code, header, words",
         ),
