@@ -245,6 +245,7 @@ fn is_word(text: &str) -> bool {
     "not the URL of an SQS queue, as in \
      https://sqs.eu-west-1.amazonaws.com/123456789012/orders{0}"
 )]
+#[non_exhaustive]
 pub struct InvalidQueueUrl(
     /// The part that breaks a rule, with the rule and the fix. Empty if the text has another form.
     String,
