@@ -50,7 +50,17 @@ impl Book {
     /// sent a copy on an earlier receive.
     pub fn remembered(&self, invocation: &Invocation, n: usize) -> usize {
         let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
-        let is_copied = |id: &String| self.copied.contains(&(invocation.environment, id.clone()));
+        // Also by a batch that has not ended yet.
+        let copies = |other: &Invocation, id: &String| {
+            !std::ptr::eq(other, invocation)
+                && other.environment == invocation.environment
+                && other.members.contains_key(id)
+                && other.confirmed.contains_key(&n)
+        };
+        let is_copied = |id: &String| {
+            self.copied.contains(&(invocation.environment, id.clone()))
+                || self.invocations.values().any(|other| copies(other, id))
+        };
         of_this.filter(|(id, member)| !member.is_called && is_copied(id)).count()
     }
 
