@@ -32,7 +32,9 @@ impl Book {
         let Some(life) = self.lives.get_mut(&invocation.environment) else { return };
         for (message, member) in invocation.members.iter().filter(|(_, member)| member.n == n) {
             let tries = life.undeleted.0.entry(message.clone()).or_default();
-            if tries.receives < member.receives {
+            // A copy beside it may be of another receive of the same message.
+            let may_be_another = tries.receives > 0 && !member.is_called;
+            if tries.receives < member.receives && !may_be_another {
                 *tries = Tries { receives: member.receives, is_done, failed: 0 };
             }
         }
