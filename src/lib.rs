@@ -150,6 +150,7 @@ mod plan;
 mod processor;
 mod settle;
 mod report;
+mod observer;
 mod telemetry;
 
 mod config;
@@ -187,8 +188,9 @@ pub use lambda::{
     init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_layered, run_with,
 };
 #[doc(hidden)]
-pub use lambda::{init_logging_in_lambda, init_logging_observed, log_start_error};
+pub use lambda::{init_logging_in_lambda, log_start_error};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
+pub use observer::{Event, Observer, Observers};
 pub use pointer::{InvalidJsonPointer, JsonPointer};
 pub use processor::BatchProcessor;
 #[doc(inline)]
@@ -199,6 +201,7 @@ pub use sender::TrustedSenders;
 pub use settings::{
     Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };
+pub use telemetry::LogLines;
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{
     Progress, ScopeHold, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,

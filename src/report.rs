@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::disposition::{Disposition, OnceNotes, Retry};
+use crate::disposition::{Deferral, Disposition, OnceNotes, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
@@ -55,6 +55,25 @@ impl Outcome {
     #[must_use]
     pub fn why(&self) -> Option<&'static str> {
         if self.once.is_already_done { Some("already-done") } else { self.disposition.why() }
+    }
+}
+
+impl Outcome {
+    /// Whether its handler succeeded and SQS does not keep it. The log has no line for it.
+    #[must_use]
+    pub fn simply_completed(&self) -> bool {
+        let is_complete = self.disposition == Disposition::Complete;
+        is_complete && self.settlement == Settlement::Done && !self.once.is_already_done
+    }
+
+    /// Whether its call failed in an outage: its circuit is open or its scope paused, so the message
+    /// is deferred, though it was called.
+    #[must_use]
+    pub fn failed_in_outage(&self) -> bool {
+        let why = [Deferral::CircuitOpen, Deferral::Paused];
+        let is_outage =
+            matches!(&self.disposition, Disposition::Defer { why: it, .. } if why.contains(it));
+        is_outage && self.elapsed.is_some()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
 use crate::delay::Delay;
 use crate::disposition::Strategy;
+use crate::observer::Observers;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub coordination: Option<Coordination>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
+    /// The observers of what happens. Default: [`LogLines`](crate::LogLines), which writes the log.
+    pub observers: Observers,
     /// The clock. Default: the clock of the queue, which is this machine's unless the SQS is
     /// embedded.
     pub clock: Option<Clock>,
@@ -128,6 +131,7 @@ impl Default for Settings {
             producer_limits: ProducerLimits::On,
             coordination: None,
             metrics: None,
+            observers: Observers::default(),
             clock: None,
             sampler: Sampler::random(),
             handlers: None,

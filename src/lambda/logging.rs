@@ -1,10 +1,10 @@
 //! Log lines on the standard output, by Lambda's logging controls, and without messages and
 //! credentials.
 
-use lambda_runtime::tracing::subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
+use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
+use lambda_runtime::tracing::subscriber::fmt;
 use lambda_runtime::tracing::subscriber::layer::SubscriberExt;
 use lambda_runtime::tracing::subscriber::util::SubscriberInitExt;
-use lambda_runtime::tracing::subscriber::{self, Layer, Registry, fmt};
 use lambda_runtime::tracing::{Level, Metadata, dispatcher};
 
 use super::fields::SpanFields;
@@ -109,30 +109,6 @@ pub fn init_logging_to<W: std::io::Write>(
         // CloudWatch Logs has the time of each line.
         lines.without_time().finish().with(filter_fn(may_be_logged)).init();
     }
-    log_panics_by_place();
-}
-
-/// As [`init_logging_to`], with a layer that also sees the events and spans that the level leaves
-/// out. If the layer's `event_enabled` returns `false`, no line is written about the event. Public
-/// for `requeue-cli` alone.
-pub fn init_logging_observed<W: std::io::Write + 'static>(
-    default: tracing::Level,
-    writer: impl Fn() -> W + Send + Sync + 'static,
-    observer: impl Layer<Registry> + Send + Sync,
-) {
-    if dispatcher::has_been_set() {
-        return;
-    }
-    let host = Host::from_env();
-    let filter = filter(&host, default).and(filter_fn(may_be_logged));
-    let lines = fmt::layer().with_writer(writer).with_ansi(false).with_target(false);
-    let lines = lines.log_internal_errors(false);
-    let lines = if host.logs_json {
-        lines.json().with_current_span(false).fmt_fields(SpanFields).with_filter(filter).boxed()
-    } else {
-        lines.without_time().with_filter(filter).boxed()
-    };
-    subscriber::registry().with(observer).with(lines).init();
     log_panics_by_place();
 }
 

@@ -37,9 +37,7 @@ mod response;
 
 pub use error::Error;
 pub use event::SqsEvent;
-pub use logging::{
-    init_logging, init_logging_observed, init_logging_to, log_panics_by_place, may_be_logged,
-};
+pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
 pub use response::{BatchItemFailure, SqsBatchResponse};
 
 /// Runs a Lambda function that hands each SQS message to `handler`. Its `main` needs nothing else.

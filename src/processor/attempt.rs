@@ -26,6 +26,7 @@ use crate::fleet::Ticket;
 use crate::gate::{Caller, Change, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
 use crate::message::{Body, Message};
+use crate::observer::Event;
 use crate::plan::Decision;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
@@ -130,26 +131,14 @@ where
     }
 
     pub(super) fn announce_change(&self, change: Change) {
-        match (change, self.processor.inner.mode) {
-            (Change::Opened, Mode::Report) => tracing::warn!(
-                parent: &self.invocation,
-                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
-            ),
-            (Change::Opened, Mode::Requeue) => tracing::warn!(
-                parent: &self.invocation,
-                "circuit opened: messages wait, and a few of them probe"
-            ),
-            (Change::Closed, _) => tracing::info!(parent: &self.invocation, "circuit closed"),
-            (Change::OpenedForAll, _) => tracing::warn!(
-                parent: &self.invocation,
-                "circuit of all execution environments opened: \
-                 messages wait, and one at a time probes"
-            ),
-            (Change::ClosedForAll, _) => tracing::info!(
-                parent: &self.invocation,
-                "circuit of all execution environments closed"
-            ),
-        }
+        let is_enforced = self.processor.inner.mode == Mode::Requeue;
+        let event = match change {
+            Change::Opened => Event::CircuitOpened { is_shared: false, is_enforced },
+            Change::OpenedForAll => Event::CircuitOpened { is_shared: true, is_enforced: true },
+            Change::Closed => Event::CircuitClosed { is_shared: false },
+            Change::ClosedForAll => Event::CircuitClosed { is_shared: true },
+        };
+        self.invocation.in_scope(|| self.processor.inner.observers.tell(&event));
     }
 
     /// Step 2, gate: the decision about a message that is settled without a call of its handler.

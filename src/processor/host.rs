@@ -9,10 +9,10 @@ use crate::clock::Clock;
 use crate::gate::{Held, Scope, Standstill};
 use crate::handler::Handler;
 use crate::message::Body;
+use crate::observer::Observers;
 use crate::queue::{Queue, QueueArn};
 use crate::report::Report;
 use crate::settings::Mode;
-use crate::telemetry;
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
 where
@@ -29,9 +29,14 @@ where
         self.inner.said.call_once(say);
     }
 
-    /// Reports the outcomes of a batch, in log and metrics, and ends at `until` at the latest.
+    /// Tells the observers of a settled batch. At `until` the messages end, since a response that is
+    /// late because of its log is useless.
     pub(crate) fn observe(&self, report: &Report, until: Instant) {
-        telemetry::observe(report, self.inner.metrics.as_ref(), self.clock().now(), until);
+        self.inner.observers.tell_settled(report, self.clock().now(), || Instant::now() < until);
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.inner.observers
     }
 
     /// The standstill of a queue, if most of its messages could now only be deferred. A host need

@@ -11,12 +11,13 @@ use crate::classify::Rules;
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::Strategy;
 use crate::fleet::{AttemptCounts, Fleet};
+use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
 use crate::report::Settlement;
 use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, NO_STORE, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
 use crate::settle::{SendHold, Settled, Settler};
 use crate::wire::Wrap;
 
@@ -36,7 +37,7 @@ pub(super) struct Inner<H, Q> {
     pub(super) not_deleted: Memory<()>,
     /// The counts of attempts, if the settings have a store and dead letters are sent.
     pub(super) counts: Option<AttemptCounts>,
-    pub(super) metrics: Option<Metrics>,
+    pub(super) observers: Observers,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
     pub(super) said: Once,
@@ -58,6 +59,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             trusted_senders,
             coordination,
             metrics,
+            observers,
             clock,
             sampler,
             handlers,
@@ -68,6 +70,8 @@ impl<H, Q: Queue> Inner<H, Q> {
             // The mode `report` sends nothing.
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };
+        // A slow log must not delay the metrics.
+        let observers = metrics.into_iter().fold(observers, Observers::with);
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
         let fleet = coordination.map(|shared| Arc::new(Fleet::new(shared, clock.clone())));
@@ -101,7 +105,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             given_up: GivenUp::default(),
             not_deleted: Memory::default(),
             counts,
-            metrics,
+            observers,
             handlers,
             said: Once::new(),
         }

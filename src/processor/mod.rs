@@ -54,6 +54,7 @@ use tokio::time::Instant;
 use crate::delivery::Delivery;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
+use crate::observer::Event;
 use crate::plan::Planned;
 use crate::queue::{Queue, Record};
 use crate::report::Report;
@@ -139,6 +140,7 @@ where
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
+        self.inner.observers.tell(&Event::Received { messages: records.len() });
         let deliveries = decode::decode(&self.inner, records, deadline).await;
         for round in rounds::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
@@ -178,6 +180,7 @@ where
         let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let deadlines = Deadlines { deletes_done: true, ..deadlines };
         let until = deadlines.window.deadline;
+        self.inner.observers.tell(&Event::Received { messages: records.len() });
         let mut deliveries = decode::decode(&self.inner, records, deadline).await;
         let now = settler.clock.now();
         let known: Vec<_> = deliveries

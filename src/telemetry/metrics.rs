@@ -10,6 +10,7 @@ use super::millis;
 use crate::clock::timestamp_text;
 use crate::disposition::{Deferral, Disposition};
 use crate::failure::FailureClass;
+use crate::observer::{Event, Observer};
 use crate::report::{Outcome, Report};
 use crate::settings::Metrics;
 
@@ -26,10 +27,14 @@ const TIMESTAMP: &str = "timestamp";
 /// The dimension of messages whose record does not name its queue. Lambda's records all do.
 const UNKNOWN: &str = "unknown";
 
-/// Writes the metrics of a batch to the standard output. A line that cannot be written is lost, as
-/// a log line is.
-pub(super) fn emit(report: &Report, settings: &Metrics, now: SystemTime) {
-    let _ = std::io::stdout().lock().write_all(&lines(report, settings, now));
+/// The observer that writes the metrics of each batch to the standard output. A line that cannot be
+/// written is lost, as a log line is.
+impl Observer for Metrics {
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::BatchSettled { report, at, .. } = *event {
+            let _ = std::io::stdout().lock().write_all(&lines(report, self, at));
+        }
+    }
 }
 
 /// A line for each queue, and one for each class of its failures. A batch of more than 100 messages

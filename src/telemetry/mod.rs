@@ -1,16 +1,17 @@
-//! Log lines and metrics of a batch, computed from its report alone.
+//! The two observers of every host: log lines and metrics. Those of a batch are computed from its
+//! report alone.
 
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::{Level, Span, error, event, field, info, info_span, warn};
 
+use crate::delay::whole_secs;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition};
+use crate::observer::{Event, Observer};
 use crate::printable;
 use crate::report::{Outcome, Report, Settlement, millis};
-use crate::settings::Metrics;
 
 mod metrics;
 mod counts;
@@ -18,32 +19,83 @@ mod emf;
 
 use counts::Counts;
 
-/// The metrics of the batch, one line for each message that did not simply complete, and one line
-/// for the batch. At `until` the lines of messages end, since a response that is late because of
-/// its log is useless.
-pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTime, until: Instant) {
-    if let Some(settings) = metrics {
-        metrics::emit(report, settings, now);
-    }
-    let mut counts = Counts::default();
-    let mut unsaid = 0_usize;
-    for outcome in &report.outcomes {
-        counts.add(outcome);
-        let is_complete = matches!(
-            (&outcome.disposition, &outcome.settlement),
-            (Disposition::Complete, Settlement::Done)
-        );
-        if is_complete && !outcome.once.is_already_done {
-            continue;
+/// The observer that writes the log lines, by `tracing`: one for each message that did not simply
+/// complete, one for each batch, and one for each other event but [`Event::Received`] and
+/// [`Event::Called`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogLines;
+
+impl Observer for LogLines {
+    fn observe(&self, event: &Event<'_>) {
+        match *event {
+            Event::Received { .. } | Event::Called { .. } => {}
+            Event::Settled(outcome) if outcome.simply_completed() => {}
+            Event::Settled(outcome) => log_message(outcome),
+            Event::BatchSettled { report, untold, .. } => log_batch(report, untold),
+            Event::CircuitOpened { is_enforced: false, .. } => warn!(
+                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
+            ),
+            Event::CircuitOpened { is_shared: false, .. } => {
+                warn!("circuit opened: messages wait, and a few of them probe");
+            }
+            Event::CircuitOpened { is_shared: true, .. } => warn!(
+                "circuit of all execution environments opened: messages wait, and one at a time \
+                 probes"
+            ),
+            Event::CircuitClosed { is_shared: false } => info!("circuit closed"),
+            Event::CircuitClosed { is_shared: true } => {
+                info!("circuit of all execution environments closed");
+            }
+            Event::StoreThrottled => warn!(
+                "the table of REQUEUE_TABLE is throttled: its messages are put off, and use no retry"
+            ),
+            Event::StoreUnavailable { code } => warn!(
+                code,
+                "the table of REQUEUE_TABLE does not answer: each execution environment makes no \
+                 more calls than lately"
+            ),
+            Event::DoneNotRecorded => warn!(
+                "the table of REQUEUE_TABLE did not confirm that a message is done: a duplicate of \
+                 it would be handled again"
+            ),
+            Event::AttemptNotCounted => warn!(
+                "the table of REQUEUE_TABLE did not count an attempt: each receive of its message \
+                 counts as a retry for now"
+            ),
+            Event::ReceivingFailed { queue, endpoint, code, attempts, pause, is_lasting } => {
+                macro_rules! line {
+                    ($level:ident, $text:literal) => {
+                        $level!(%queue, endpoint, code, attempts, pauseMs = millis(pause), $text)
+                    };
+                }
+                if is_lasting {
+                    line!(error, "receiving fails");
+                } else {
+                    line!(warn, "receiving failed");
+                }
+            }
+            Event::ReceivingWorks { queue, trouble } => {
+                info!(%queue, troubleSeconds = trouble.as_secs(), "receiving works again");
+            }
+            Event::ReceivingStopped { why, rest } => info!(
+                why = why.as_str(),
+                delaySeconds = whole_secs(rest),
+                "receiving stopped: messages could only be deferred"
+            ),
+            Event::ReceivingResumed => info!("receiving resumed"),
+            Event::NotExtended { code, messages } => {
+                warn!(code, messages, "the visibility of messages in hand was not extended");
+            }
+            Event::NotDeleted { messages } => {
+                warn!(messages, "done or copied, but not deleted: SQS may deliver them again");
+            }
         }
-        if Instant::now() < until {
-            observe_message(outcome);
-        } else {
-            unsaid += 1;
-        }
     }
-    if unsaid > 0 {
-        warn!(messages = unsaid, "no time to log every message");
+}
+
+fn log_batch(report: &Report, untold: usize) {
+    if untold > 0 {
+        warn!(messages = untold, "no time to log every message");
     }
     let stuck = report.outcomes.iter().filter(|outcome| outcome.is_stuck);
     if let Some(receive_count) = stuck.clone().map(|outcome| outcome.receive_count).max() {
@@ -61,6 +113,8 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
              has threads again; give a call that blocks a timeout and tokio::task::spawn_blocking"
         );
     }
+    let mut counts = Counts::default();
+    report.outcomes.iter().for_each(|outcome| counts.add(outcome));
     info!(
         received = counts.received,
         completed = counts.completed,
@@ -105,7 +159,7 @@ pub(crate) fn correct_count(delivery: &Delivery) {
     Span::current().record("retryCount", delivery.retries());
 }
 
-fn observe_message(outcome: &Outcome) {
+fn log_message(outcome: &Outcome) {
     macro_rules! line {
         ($level:expr) => {
             event!(

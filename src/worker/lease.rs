@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::Clock;
+use crate::observer::{Event, Observers};
 use crate::queue::{
     CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
     ReceiveRequest, Record, Source,
@@ -46,17 +47,19 @@ impl InHand {
 pub(super) struct Leased<Q> {
     queue: Arc<Q>,
     leases: Arc<Leases>,
+    observers: Observers,
 }
 
 impl<Q> Clone for Leased<Q> {
     fn clone(&self) -> Self {
-        Self { queue: Arc::clone(&self.queue), leases: Arc::clone(&self.leases) }
+        let observers = self.observers.clone();
+        Self { queue: Arc::clone(&self.queue), leases: Arc::clone(&self.leases), observers }
     }
 }
 
 impl<Q: Queue> Leased<Q> {
-    pub(super) fn new(queue: Q) -> Self {
-        Self { queue: Arc::new(queue), leases: Arc::default() }
+    pub(super) fn new(queue: Q, observers: Observers) -> Self {
+        Self { queue: Arc::new(queue), leases: Arc::default(), observers }
     }
 
     /// Does the work on messages that were received, and keeps them hidden during it.
@@ -116,11 +119,8 @@ impl<Q: Queue> Leased<Q> {
                 Err(_) => Some("TimedOut".to_owned()),
             };
             if let Some(code) = code {
-                tracing::warn!(
-                    code,
-                    messages = batch.len(),
-                    "the visibility of messages in hand was not extended"
-                );
+                let messages = batch.len();
+                self.observers.tell(&Event::NotExtended { code: &code, messages });
             }
             next = Instant::now() + beat;
         }

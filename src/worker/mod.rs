@@ -14,6 +14,7 @@ use crate::clock::{Sampler, after};
 use crate::gate::Held;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
+use crate::observer::Event;
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
@@ -143,13 +144,17 @@ where
         let dead_letter = settings.dead_letter.or(Some(DeadLetterMode::OF_WORKERS));
         let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
         let description = check::check(&source, queue, &settings, &worker).await?;
-        let leased = Leased::new(source);
+        let leased = Leased::new(source, settings.observers.clone());
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
         let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
         Ok(Self {
+            trouble: Trouble::none(
+                description.arn.clone(),
+                description.endpoint,
+                settings.observers.clone(),
+            ),
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
-            trouble: Trouble::none(description.arn.clone(), description.endpoint),
             queue: description.arn,
             visibility: description.visibility,
             max_receives: description.max_receive_count,
@@ -289,7 +294,7 @@ where
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill(&self.queue).is_none() {
-                self.standing.end();
+                self.standing.end(self.processor.observers());
                 return Some((batch_size, None));
             }
             tokio::select! {
@@ -304,10 +309,10 @@ where
         let mut has_paused = false;
         loop {
             let Some(still) = self.processor.standstill(&self.queue) else {
-                self.standing.end();
+                self.standing.end(self.processor.observers());
                 return Some((batch_size, None));
             };
-            self.standing.begin(&still);
+            self.standing.begin(&still, self.processor.observers());
             let pause = turn.pause(&still, has_paused);
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
@@ -381,10 +386,8 @@ where
             self.leased.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         if deletes.deleted.failed > 0 {
-            tracing::warn!(
-                messages = deletes.deleted.failed,
-                "done or copied, but not deleted: SQS may deliver them again"
-            );
+            let messages = deletes.deleted.failed;
+            self.processor.observers().tell(&Event::NotDeleted { messages });
         }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.add(&report.outcomes, self.mode, self.max_receives);

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::settings::Until;
 use crate::clock::Sampler;
+use crate::observer::{Event, Observers};
 use crate::policy::CallPolicy;
 use crate::processor::Deletes;
 use crate::queue::{CallError, CallErrorKind, Description, MAX_WAIT, QueueArn, Record};
@@ -44,14 +45,15 @@ pub(super) struct Received {
 pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
+    observers: Observers,
     since: Mutex<Option<Instant>>,
     /// When the last line was written about the messages of a queue that is being drained.
     told_count: Mutex<Option<Instant>>,
 }
 
 impl Trouble {
-    pub(super) fn none(queue: QueueArn, endpoint: Option<String>) -> Self {
-        Self { queue, endpoint, since: Mutex::default(), told_count: Mutex::default() }
+    pub(super) fn none(queue: QueueArn, endpoint: Option<String>, observers: Observers) -> Self {
+        Self { queue, endpoint, observers, since: Mutex::default(), told_count: Mutex::default() }
     }
 
     fn begin(&self) {
@@ -98,8 +100,8 @@ impl Trouble {
     pub(super) fn end(&self) {
         let since = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(since) = since {
-            let secs = since.elapsed().as_secs();
-            tracing::info!(queue = %self.queue, troubleSeconds = secs, "receiving works again");
+            let trouble = since.elapsed();
+            self.observers.tell(&Event::ReceivingWorks { queue: &self.queue, trouble });
         }
     }
 }
@@ -133,24 +135,14 @@ impl ReceiveFailures {
             if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
         let pause = pause(policy, attempts, self.pause, sampler);
         self.pause = Some(pause);
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        macro_rules! line {
-            ($level:ident, $text:literal) => {
-                tracing::$level!(
-                    queue = %trouble.queue,
-                    endpoint = trouble.endpoint,
-                    code = error.code,
-                    attempts = self.attempts,
-                    pauseMs = pause_ms,
-                    $text
-                )
-            };
-        }
-        if is_lasting {
-            line!(error, "receiving fails");
-        } else {
-            line!(warn, "receiving failed");
-        }
+        trouble.observers.tell(&Event::ReceivingFailed {
+            queue: &trouble.queue,
+            endpoint: trouble.endpoint.as_deref(),
+            code: &error.code,
+            attempts: self.attempts,
+            pause,
+            is_lasting,
+        });
         pause
     }
 }

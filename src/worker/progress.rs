@@ -91,12 +91,7 @@ impl Progress {
                 _ if is_last => &mut self.dead_lettered,
                 _ if is_unconfirmed => &mut self.waiting,
                 Disposition::Requeue { .. } => &mut self.requeued,
-                // Its call failed in an outage.
-                Disposition::Defer { why: Deferral::CircuitOpen | Deferral::Paused, .. }
-                    if outcome.elapsed.is_some() =>
-                {
-                    &mut self.requeued
-                }
+                Disposition::Defer { .. } if outcome.failed_in_outage() => &mut self.requeued,
                 Disposition::DeadLetter(_) if mode == Mode::Requeue => &mut self.dead_lettered,
                 Disposition::Defer { .. }
                 | Disposition::Release(_)

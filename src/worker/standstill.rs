@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::delay::whole_secs;
 use crate::gate::Standstill;
+use crate::observer::{Event, Observers};
 use crate::report::Report;
 
 /// While probes run, the worker checks again after this time.
@@ -44,19 +44,16 @@ impl Standing {
         self.asked.lock().await
     }
 
-    pub(super) fn begin(&self, still: &Standstill) {
+    pub(super) fn begin(&self, still: &Standstill, observers: &Observers) {
         if !self.is_still.swap(true, Ordering::Relaxed) {
-            tracing::info!(
-                why = still.why.as_str(),
-                delaySeconds = whole_secs(still.rest),
-                "receiving stopped: messages could only be deferred"
-            );
+            let Standstill { why, rest, .. } = *still;
+            observers.tell(&Event::ReceivingStopped { why, rest });
         }
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn end(&self, observers: &Observers) {
         if self.is_still.swap(false, Ordering::Relaxed) {
-            tracing::info!("receiving resumed");
+            observers.tell(&Event::ReceivingResumed);
         }
     }
 }

@@ -1,19 +1,13 @@
-//! Reads the library's log lines: as they are logged in this process, and as a function writes them
-//! in JSON.
+//! What the library tells of a message: by its events in this process, and by the log lines of a
+//! function in JSON.
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue::FailureClass;
-use requeue::lambda_runtime::tracing::Level;
-use requeue::lambda_runtime::tracing::subscriber::filter::filter_fn;
-use requeue::lambda_runtime::tracing::subscriber::layer::Context;
-use requeue::lambda_runtime::tracing::subscriber::{Layer, Registry};
+use requeue::{FailureClass, LogLines, Observer, Outcome};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::field::{Field, Visit};
 
 use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
@@ -54,7 +48,7 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 /// The library's code for a message whose copy would be longer than SQS allows.
 pub(crate) const TOO_LONG: &str = "MessageTooLong";
 
-/// The fields of a line of the library that say something about a message, a circuit or receiving.
+/// The fields of a line of the library that say something about a message or a circuit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
@@ -70,10 +64,7 @@ pub(crate) struct LogLine {
     reason: Option<String>,
     settlement: Option<String>,
     elapsed_ms: Option<u64>,
-    endpoint: Option<String>,
     code: Option<String>,
-    pause_ms: Option<u64>,
-    messages: Option<u64>,
 }
 
 impl LogLine {
@@ -169,7 +160,31 @@ impl LogLine {
     }
 }
 
-/// Whether the lines about failing receives are written.
+impl LogLine {
+    /// The fields of the line that the library logs about this outcome.
+    fn of(outcome: &Outcome) -> Self {
+        let text = |text: &str| Some(text.to_owned());
+        Self {
+            message_id: outcome.message_id.clone(),
+            original_message_id: outcome.original_message_id.clone(),
+            retry_count: Some(outcome.retry_count),
+            receive_count: Some(outcome.receive_count),
+            class: outcome.class.and_then(|class| text(class.as_str())),
+            disposition: text(outcome.disposition.as_str()),
+            why: outcome.why().and_then(text),
+            delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
+            reason: outcome.reason.clone(),
+            settlement: text(outcome.settlement.as_str()),
+            elapsed_ms: outcome
+                .elapsed
+                .map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
+            code: outcome.settlement.code().and_then(text),
+            ..Self::default()
+        }
+    }
+}
+
+/// Whether log lines about trouble with SQS are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TroubleLines {
     /// Never: the terminal has a line for them.
@@ -178,161 +193,104 @@ pub(crate) enum TroubleLines {
     Rare,
 }
 
-/// The layer that turns lines into events.
-pub(crate) fn layer(
-    events: Option<Events>,
-    sqs: Sqs,
-    causes: Causes,
-    lines: TroubleLines,
-) -> impl Layer<Registry> + Send + Sync {
-    // The lines of a batch are at INFO. Without a filter, all crates would compute theirs.
-    let of_requeue = filter_fn(|metadata| {
-        metadata.is_event()
-            && *metadata.level() <= Level::INFO
-            && metadata.target().starts_with("requeue")
-    });
-    LogLayer { events, sqs, causes, lines, rare: Mutex::default(), extending: Mutex::default() }
-        .with_filter(of_requeue)
-}
-
-struct LogLayer {
+/// Hears the events of a worker: it counts causes and trouble, publishes the events, and leaves to
+/// the log those that no terminal shows.
+pub(crate) struct WorkerEvents {
     events: Option<Events>,
     sqs: Sqs,
     causes: Causes,
     lines: TroubleLines,
     /// The lines about failing receives.
-    rare: Mutex<RareLines>,
+    receiving: Mutex<RareLines>,
     /// Those about messages that are not extended.
     extending: Mutex<RareLines>,
 }
 
-impl Layer<Registry> for LogLayer {
-    fn event_enabled(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) -> bool {
-        let target = event.metadata().target();
-        if target.ends_with("::telemetry") && *event.metadata().level() == Level::WARN {
-            return self.settled(event);
+impl WorkerEvents {
+    pub(crate) fn new(
+        events: Option<Events>,
+        sqs: Sqs,
+        causes: Causes,
+        lines: TroubleLines,
+    ) -> Self {
+        Self {
+            events,
+            sqs,
+            causes,
+            lines,
+            receiving: Mutex::default(),
+            extending: Mutex::default(),
         }
-        if target.ends_with("::observe::queue") {
-            return self.lines == TroubleLines::Rare;
-        }
-        if target.ends_with("::worker") && *event.metadata().level() == Level::WARN {
-            return self.not_deleted(event);
-        }
-        if target.ends_with("::lease") {
-            return self.not_extended(event);
-        }
-        if !target.ends_with("::poll") {
-            return true;
-        }
-        let line = LogLine::of(event);
-        if line.message == "receiving works again" {
-            self.sqs.works();
-            return self.rare().end();
-        }
-        if !line.message.starts_with("receiving fail") {
-            return true;
-        }
-        let pause = Duration::from_millis(line.pause_ms.unwrap_or_default());
-        let endpoint = line.endpoint.as_deref().unwrap_or_default();
-        self.sqs.failed(endpoint, line.code.as_deref().unwrap_or_default(), pause);
-        self.lines == TroubleLines::Rare && self.rare().is_due()
     }
 
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, Registry>) {
-        self.on(&LogLine::of(event));
-    }
-}
-
-impl LogLayer {
-    /// Notes a message that was not settled. The terminal has one line for all of them.
-    fn settled(&self, event: &tracing::Event<'_>) -> bool {
-        let line = LogLine::of(event);
+    /// Notes an outcome. The terminal has one line for all messages that were not settled.
+    fn settled(&self, outcome: &Outcome) -> bool {
+        if outcome.simply_completed() {
+            return false;
+        }
+        let line = LogLine::of(outcome);
+        if let Some(event) = line.event(self.sqs.max_receives()) {
+            self.causes.note(&event, line.undone().is_some());
+            self.publish(event);
+        }
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
         self.sqs.not_settled(Some(code), id, 1);
-        if self.lines == TroubleLines::Rare {
-            return true;
-        }
-        self.on(&line);
-        false
+        self.lines == TroubleLines::Rare
     }
 
-    /// Notes messages whose visibility was not extended, which happens again and again.
-    fn not_extended(&self, event: &tracing::Event<'_>) -> bool {
-        let line = LogLine::of(event);
-        self.sqs.not_settled(line.code.as_deref(), None, line.messages.unwrap_or(1));
-        self.lines == TroubleLines::Rare && lock(&self.extending).is_due()
-    }
-
-    /// Notes messages that are done or copied, and not deleted. The terminal has one line for all of them.
-    fn not_deleted(&self, event: &tracing::Event<'_>) -> bool {
-        let line = LogLine::of(event);
-        let is_it = line.message.starts_with("done or copied, but not deleted");
-        if is_it {
-            self.sqs.not_settled(None, None, line.messages.unwrap_or(1));
-        }
-        !is_it || self.lines == TroubleLines::Rare
-    }
-
-    fn on(&self, line: &LogLine) {
-        let Some(event) = line.event(self.sqs.max_receives()) else { return };
-        self.causes.note(&event, line.undone().is_some());
+    fn publish(&self, event: Event) {
         if let Some(events) = &self.events {
             events.publish(event);
         }
     }
 
-    fn rare(&self) -> MutexGuard<'_, RareLines> {
-        lock(&self.rare)
+    /// Whether a line about trouble is due.
+    fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
+        self.lines == TroubleLines::Rare && lock(lines).is_due()
+    }
+}
+
+impl Observer for WorkerEvents {
+    fn observe(&self, event: &requeue::Event<'_>) {
+        use requeue::Event as Heard;
+        let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
+        let is_logged = match *event {
+            Heard::Settled(outcome) => self.settled(outcome),
+            Heard::CircuitOpened { .. } => {
+                self.publish(Event::now(Kind::CircuitOpened, Ids::default()));
+                true
+            }
+            Heard::CircuitClosed { .. } => {
+                self.publish(Event::now(Kind::CircuitClosed, Ids::default()));
+                true
+            }
+            Heard::ReceivingFailed { endpoint, code, pause, .. } => {
+                self.sqs.failed(endpoint.unwrap_or_default(), code, pause);
+                self.is_due(&self.receiving)
+            }
+            Heard::ReceivingWorks { .. } => {
+                self.sqs.works();
+                lock(&self.receiving).end()
+            }
+            Heard::NotExtended { code, messages } => {
+                self.sqs.not_settled(Some(code), None, number(messages));
+                self.is_due(&self.extending)
+            }
+            Heard::NotDeleted { messages } => {
+                self.sqs.not_settled(None, None, number(messages));
+                self.lines == TroubleLines::Rare
+            }
+            _ => true,
+        };
+        if is_logged {
+            LogLines.observe(event);
+        }
     }
 }
 
 fn lock(lines: &Mutex<RareLines>) -> MutexGuard<'_, RareLines> {
     lines.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl LogLine {
-    fn of(event: &tracing::Event<'_>) -> Self {
-        let mut line = Self::default();
-        event.record(&mut line);
-        line
-    }
-}
-
-impl Visit for LogLine {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let place = match field.name() {
-            "messageId" => &mut self.message_id,
-            "originalMessageId" => &mut self.original_message_id,
-            "class" => &mut self.class,
-            "disposition" => &mut self.disposition,
-            "why" => &mut self.why,
-            "reason" => &mut self.reason,
-            "settlement" => &mut self.settlement,
-            "endpoint" => &mut self.endpoint,
-            "code" => &mut self.code,
-            _ => return,
-        };
-        *place = Some(value.to_owned());
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        match field.name() {
-            "retryCount" => self.retry_count = u32::try_from(value).ok(),
-            "receiveCount" => self.receive_count = u32::try_from(value).ok(),
-            "delaySeconds" => self.delay_seconds = Some(value),
-            "elapsedMs" => self.elapsed_ms = Some(value),
-            "pauseMs" => self.pause_ms = Some(value),
-            "messages" => self.messages = Some(value),
-            _ => {}
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
-        }
-    }
 }
 
 #[cfg(test)]

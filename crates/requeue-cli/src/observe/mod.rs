@@ -1,5 +1,5 @@
 //! The life of messages as it happens, for the terminal and for the page: adapters around a handler
-//! and a queue, and a layer that reads the library's log. Nothing here holds a body, an attribute or
+//! and a queue, and an observer of the library's events. Nothing here holds a body, an attribute or
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,9 @@ pub(crate) use causes::{Causes, Counted};
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
-pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines, layer};
+pub(crate) use log::{
+    LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines, WorkerEvents,
+};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
@@ -49,10 +51,11 @@ struct Inner {
     sqs: Sqs,
     /// The seconds to come in which a message is due.
     due: Mutex<BTreeSet<u64>>,
+    lines: TroubleLines,
 }
 
 impl Observer {
-    pub(crate) fn new(events: Option<Events>, sqs: Sqs) -> Self {
+    pub(crate) fn new(events: Option<Events>, sqs: Sqs, lines: TroubleLines) -> Self {
         Self(Arc::new(Inner {
             events,
             calls: AtomicU64::new(0),
@@ -64,6 +67,7 @@ impl Observer {
             downstream: Mutex::default(),
             sqs,
             due: Mutex::default(),
+            lines,
         }))
     }
 
@@ -108,6 +112,11 @@ impl Observer {
     /// The calls that the end of the worker cut off. They may have worked.
     pub(crate) fn cut_off(&self) -> u64 {
         self.0.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Whether the log has lines about failed requests.
+    fn logs_requests(&self) -> bool {
+        self.0.lines == TroubleLines::Rare
     }
 
     fn begin_call(&self, is_suspect: bool) {

@@ -78,6 +78,7 @@ impl<Q> ObservedQueue<Q> {
         }
         if let Some(code) = code
             && self.observer.sqs().refused(action, queue.name(), code)
+            && self.observer.logs_requests()
         {
             tracing::warn!(action, queue = %queue, code, "a request to SQS failed");
         }

@@ -171,6 +171,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
     let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
     let mode = config.settings.mode;
+    config.settings.observers = view.observers.clone();
     view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
     let concurrency = u64::try_from(config.settings.limits.concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();

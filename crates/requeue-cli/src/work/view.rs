@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{DeadLetterMode, Deferral, Mode, Progress, ScopeHold, init_logging_observed};
+use requeue::{DeadLetterMode, Deferral, Mode, Observers, Progress, ScopeHold, init_logging_to};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, interval_at};
 
@@ -20,7 +20,7 @@ use super::trouble;
 use super::trouble_log::{CredentialsLog, SilenceLog, TargetLog};
 use super::verbose::Lines;
 use crate::observe::{
-    self, Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines,
+    Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines, WorkerEvents,
 };
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
@@ -42,6 +42,8 @@ pub(super) struct View {
     /// The state for the page, if there is one.
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
+    /// Those of the worker.
+    pub(super) observers: Observers,
     causes: Causes,
     depth: Depth,
 }
@@ -52,23 +54,25 @@ impl View {
         let events = (is_verbose || has_page).then(Events::new);
         let sqs = Sqs::default();
         let causes = Causes::default();
-        let layer = |lines| observe::layer(events.clone(), sqs.clone(), causes.clone(), lines);
-        match screen.clone() {
+        let trouble = match screen.clone() {
             // The lines of the screen say the rest.
-            Some(screen) => init_logging_observed(
-                tracing::Level::WARN,
-                move || LogAbove(screen.clone()),
-                layer(TroubleLines::Hidden),
-            ),
-            None => {
-                init_logging_observed(tracing::Level::INFO, || LogLines, layer(TroubleLines::Rare));
+            Some(screen) => {
+                init_logging_to(tracing::Level::WARN, move || LogAbove(screen.clone()));
+                TroubleLines::Hidden
             }
-        }
-        let observer = Observer::new(events.clone(), sqs);
+            None => {
+                init_logging_to(tracing::Level::INFO, || LogLines);
+                TroubleLines::Rare
+            }
+        };
+        let heard = WorkerEvents::new(events.clone(), sqs.clone(), causes.clone(), trouble);
+        let observers = Observers::only(heard);
+        let observer = Observer::new(events.clone(), sqs, trouble);
         let page = has_page.then(watch::Sender::default);
         let lines = events.as_ref().filter(|_| is_verbose);
         let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
-        Self { screen, lines, events, page, observer, causes, depth: Depth::default() }
+        let depth = Depth::default();
+        Self { screen, lines, events, page, observer, observers, causes, depth }
     }
 
     /// The routes of the page's screen "Live".

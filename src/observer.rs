@@ -1,0 +1,196 @@
+//! What a host can see of the work: events, and the observers that hear them. It knows no log and no
+//! metrics; they are observers of `telemetry/`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::disposition::Deferral;
+use crate::queue::QueueArn;
+use crate::report::{Outcome, Report};
+use crate::telemetry::LogLines;
+
+/// An event in the work on messages. None of them has a body, an attribute or a receipt handle.
+///
+/// Later versions add events, so a match needs an arm for others.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A batch of messages is received.
+    Received {
+        /// The number of its messages.
+        messages: usize,
+    },
+    /// The handler is called with a message.
+    Called {
+        /// The id of the delivered message.
+        message_id: Option<&'a str>,
+        /// The id of the first delivery.
+        original_message_id: Option<&'a str>,
+        /// The number of the call, from 1.
+        attempt: u32,
+        /// How often SQS delivered this copy.
+        receive_count: u32,
+    },
+    /// A message of a batch is settled. It is told after the whole batch is settled.
+    Settled(&'a Outcome),
+    /// A batch is settled, and its messages are told.
+    BatchSettled {
+        /// The outcomes of all messages.
+        report: &'a Report,
+        /// The time by the clock of the processor.
+        at: SystemTime,
+        /// The messages that were not told by [`Settled`](Self::Settled), since the time of the batch
+        /// was over.
+        untold: usize,
+    },
+    /// A circuit opened: its messages are deferred, and a few of them probe.
+    CircuitOpened {
+        /// Whether it is the circuit of all execution environments.
+        is_shared: bool,
+        /// `false` in the mode `report`, which handles every message.
+        is_enforced: bool,
+    },
+    /// A circuit closed.
+    CircuitClosed {
+        /// Whether it is the circuit of all execution environments.
+        is_shared: bool,
+    },
+    /// The table that all execution environments share refuses requests for now. The messages that
+    /// need it are deferred.
+    StoreThrottled,
+    /// The table does not respond. Each execution environment makes no more calls than lately.
+    StoreUnavailable {
+        /// Why.
+        code: &'a str,
+    },
+    /// The table did not confirm that a message is done, so a duplicate of it would be handled again.
+    DoneNotRecorded,
+    /// The table did not count an attempt, so each receive of its message counts as a retry.
+    AttemptNotCounted,
+    /// A receive of a worker failed.
+    ReceivingFailed {
+        /// The queue.
+        queue: &'a QueueArn,
+        /// The endpoint of SQS, if the client names it.
+        endpoint: Option<&'a str>,
+        /// The code of the failed request.
+        code: &'a str,
+        /// The receives in a row of this receiver that failed.
+        attempts: u32,
+        /// The time until this receiver tries again.
+        pause: Duration,
+        /// Whether it will probably fail again: SQS refused it, or it has failed several times.
+        is_lasting: bool,
+    },
+    /// A receive of a worker worked after others failed.
+    ReceivingWorks {
+        /// The queue.
+        queue: &'a QueueArn,
+        /// The time since the first of those that failed.
+        trouble: Duration,
+    },
+    /// A worker stops receiving, since its messages could only be deferred.
+    ReceivingStopped {
+        /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
+        why: Deferral,
+        /// The time until messages may probe.
+        rest: Duration,
+    },
+    /// A worker receives again.
+    ReceivingResumed,
+    /// SQS did not extend the visibility timeout of messages in hand, so it may deliver them again
+    /// while their handlers run.
+    NotExtended {
+        /// The code of the failed request or entry.
+        code: &'a str,
+        /// The messages of the request.
+        messages: usize,
+    },
+    /// A worker did not get its done or copied messages deleted, so SQS may deliver them again.
+    NotDeleted {
+        /// Their number.
+        messages: usize,
+    },
+}
+
+/// Something that hears the events of a processor or a worker.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use requeue::{Event, Observer, Observers, Settings};
+///
+/// #[derive(Default)]
+/// struct Circuits(AtomicU64);
+///
+/// impl Observer for Circuits {
+///     fn observe(&self, event: &Event<'_>) {
+///         if matches!(event, Event::CircuitOpened { .. }) {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let mut settings = Settings::default();
+/// settings.observers = Observers::default().with(Circuits::default());
+/// ```
+pub trait Observer: Send + Sync {
+    /// Notes an event. The work waits for it, so it should take no time.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// The observers of a processor. Default: [`LogLines`] alone.
+#[derive(Clone)]
+pub struct Observers(Vec<Arc<dyn Observer>>);
+
+impl Observers {
+    /// One observer alone, and no log lines about events.
+    #[must_use]
+    pub fn only(observer: impl Observer + 'static) -> Self {
+        Self(vec![Arc::new(observer)])
+    }
+
+    /// With another observer, which hears each event before the others do: the log may be slow.
+    #[must_use]
+    pub fn with(mut self, observer: impl Observer + 'static) -> Self {
+        self.0.insert(0, Arc::new(observer));
+        self
+    }
+
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        for observer in &self.0 {
+            observer.observe(event);
+        }
+    }
+
+    /// Tells each observer of a settled batch, until `has_time` says no. An observer hears the whole
+    /// batch before the next one hears of it, so no slow one keeps it from the others.
+    pub(crate) fn tell_settled(
+        &self,
+        report: &Report,
+        at: SystemTime,
+        has_time: impl Fn() -> bool,
+    ) {
+        for observer in &self.0 {
+            let mut outcomes = report.outcomes.iter();
+            while has_time()
+                && let Some(outcome) = outcomes.next()
+            {
+                observer.observe(&Event::Settled(outcome));
+            }
+            observer.observe(&Event::BatchSettled { report, at, untold: outcomes.len() });
+        }
+    }
+}
+
+impl Default for Observers {
+    fn default() -> Self {
+        Self::only(LogLines)
+    }
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Observers({})", self.0.len())
+    }
+}
