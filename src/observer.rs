@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use crate::disposition::Deferral;
 use crate::queue::QueueArn;
 use crate::report::{Outcome, Report};
-use crate::telemetry::LogLines;
 
 /// An event in the work on messages. None of them has a body, an attribute or a receipt handle.
 ///
@@ -139,26 +138,35 @@ pub trait Observer: Send + Sync {
     fn observe(&self, event: &Event<'_>);
 }
 
-/// The observers of a processor. Default: [`LogLines`] alone.
+/// The observers of a processor. Default: [`LogLines`](crate::LogLines) alone.
 #[derive(Clone)]
-pub struct Observers(Vec<Arc<dyn Observer>>);
+pub struct Observers {
+    list: Vec<Arc<dyn Observer>>,
+    /// Whether the log lines are among them.
+    has_log: bool,
+}
 
 impl Observers {
     /// One observer alone, and no log lines about events.
     #[must_use]
     pub fn only(observer: impl Observer + 'static) -> Self {
-        Self(vec![Arc::new(observer)])
+        Self { list: vec![Arc::new(observer)], has_log: false }
     }
 
-    /// With another observer, which hears each event before the others do: the log may be slow.
+    /// With another observer.
     #[must_use]
     pub fn with(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.insert(0, Arc::new(observer));
+        self.list.push(Arc::new(observer));
         self
     }
 
+    /// With the log lines, if they are among them. They come last, since a log may be slow.
+    pub(crate) fn with_log(self, log: impl Observer + 'static) -> Self {
+        if self.has_log { Self { has_log: false, ..self.with(log) } } else { self }
+    }
+
     pub(crate) fn tell(&self, event: &Event<'_>) {
-        for observer in &self.0 {
+        for observer in &self.list {
             observer.observe(event);
         }
     }
@@ -171,7 +179,7 @@ impl Observers {
         at: SystemTime,
         has_time: impl Fn() -> bool,
     ) {
-        for observer in &self.0 {
+        for observer in &self.list {
             let mut outcomes = report.outcomes.iter();
             while has_time()
                 && let Some(outcome) = outcomes.next()
@@ -185,12 +193,12 @@ impl Observers {
 
 impl Default for Observers {
     fn default() -> Self {
-        Self::only(LogLines)
+        Self { list: Vec::new(), has_log: true }
     }
 }
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Observers({})", self.0.len())
+        f.debug_struct("Observers").field("has_log", &self.has_log).finish_non_exhaustive()
     }
 }

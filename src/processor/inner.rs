@@ -19,6 +19,7 @@ use crate::report::Settlement;
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
 use crate::settle::{SendHold, Settled, Settler};
+use crate::telemetry;
 use crate::wire::Wrap;
 
 pub(super) struct Inner<H, Q> {
@@ -51,6 +52,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             queue_policies,
             rules,
             limits,
+            strategy,
             recursive_loop,
             dead_letter,
             mode,
@@ -58,20 +60,17 @@ impl<H, Q: Queue> Inner<H, Q> {
             producer_limits,
             trusted_senders,
             coordination,
-            metrics,
             observers,
             clock,
             sampler,
             handlers,
             ..
-        } = settings;
+        } = telemetry::completed(settings);
         let (strategy, dead_letter) = match mode {
-            Mode::Requeue => (settings.strategy, dead_letter.unwrap_or_default()),
+            Mode::Requeue => (strategy, dead_letter.unwrap_or_default()),
             // The mode `report` sends nothing.
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };
-        // A slow log must not delay the metrics.
-        let observers = metrics.into_iter().fold(observers, Observers::with);
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
         let fleet = coordination.map(|shared| Arc::new(Fleet::new(shared, clock.clone())));

@@ -9,15 +9,23 @@ use tracing::{Level, Span, error, event, field, info, info_span, warn};
 use crate::delay::whole_secs;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition};
-use crate::observer::{Event, Observer};
+use crate::observer::{Event, Observer, Observers};
 use crate::printable;
 use crate::report::{Outcome, Report, Settlement, millis};
+use crate::settings::Settings;
 
 mod metrics;
 mod counts;
 mod emf;
 
 use counts::Counts;
+
+/// Completes the observers of a processor with those of the host: metrics, and the log lines.
+pub(crate) fn completed(settings: Settings) -> Settings {
+    let Settings { metrics, observers, .. } = settings;
+    let observers = metrics.into_iter().fold(observers, Observers::with).with_log(LogLines);
+    Settings { metrics: None, observers, ..settings }
+}
 
 /// The observer that writes the log lines, by `tracing`: one for each message that did not simply
 /// complete, one for each batch, and one for each other event but [`Event::Received`] and

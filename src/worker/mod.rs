@@ -20,6 +20,7 @@ use crate::processor::{BatchProcessor, Deletes, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
+use crate::telemetry;
 
 mod settings;
 mod check;
@@ -143,6 +144,7 @@ where
     ) -> Result<Self, StartError> {
         let dead_letter = settings.dead_letter.or(Some(DeadLetterMode::OF_WORKERS));
         let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
+        let settings = telemetry::completed(settings);
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source, settings.observers.clone());
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
