@@ -1,50 +1,9 @@
 //! The wait of a message, in whole seconds as SQS counts them.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// A delay that SQS accepts for one message: whole seconds, 0 to 900.
-///
-/// Source: `DelaySeconds` of the SQS API reference, `SendMessage`.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::Delay;
-/// assert_eq!(Delay::at_most(Duration::from_millis(1_001)).as_secs(), 2);
-/// assert_eq!(Delay::at_most(Duration::from_secs(3_600)), Delay::MAX);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Delay(u16);
-
-impl Delay {
-    /// 15 minutes, the longest that SQS holds back a message.
-    pub const MAX: Self = Self(900);
-
-    /// `delay` rounded up to whole seconds, or [`Delay::MAX`] when it is longer.
-    #[must_use]
-    pub fn at_most(delay: Duration) -> Self {
-        let secs = whole_secs(delay).min(u64::from(Self::MAX.0));
-        Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
-    }
-
-    /// Whole seconds; more than 900 are not allowed.
-    pub(crate) const fn secs(secs: u16) -> Self {
-        assert!(secs <= Self::MAX.0, "SQS holds nothing back for longer");
-        Self(secs)
-    }
-
-    /// The seconds.
-    #[must_use]
-    pub const fn as_secs(self) -> u16 {
-        self.0
-    }
-}
-
-impl fmt::Display for Delay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} s", self.0)
-    }
-}
+pub use requeue_sqs::Delay;
+pub(crate) use requeue_sqs::whole_secs;
 
 /// The wait of a copy. SQS delays the copy as long as it can. If that is too short, the copy
 /// carries `not_before` and waits until then.
@@ -105,33 +64,9 @@ impl Wait {
     }
 }
 
-/// Rounded up: SQS knows no fractions, and a named delay is a lower bound.
-pub(crate) fn whole_secs(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_delay_is_whole_seconds_up_to_900() {
-        for (millis, secs) in [
-            (0, 0),
-            (1, 1),
-            (1_000, 1),
-            (899_001, 900),
-            (900_000, 900),
-            (900_001, 900),
-            (u64::MAX, 900),
-        ] {
-            assert_eq!(
-                Delay::at_most(Duration::from_millis(millis)).as_secs(),
-                secs,
-                "{millis} ms"
-            );
-        }
-    }
 
     #[test]
     fn a_wait_longer_than_sqs_can_hold_carries_its_end() {

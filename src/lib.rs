@@ -160,8 +160,6 @@ mod delay;
 mod pointer;
 mod clock;
 mod trace;
-#[doc(hidden)]
-pub mod printable;
 pub mod aws;
 #[cfg(feature = "embedded")]
 #[doc(inline)]
@@ -170,6 +168,9 @@ pub use requeue_embedded as embedded;
 pub mod testing;
 #[doc(hidden)]
 pub mod measured;
+
+#[doc(hidden)]
+pub use requeue_sqs::printable;
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};

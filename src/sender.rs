@@ -161,7 +161,9 @@ mod tests {
     }
 
     fn record(sender: &str, body: &str) -> Record {
-        Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() }
+        let mut record = Record::default();
+        (record.sender, record.body) = (sender.parse().ok(), Some(body.to_owned()));
+        record
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,17 +51,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use requeue_embedded::{EmbeddedSqs, Entry, EventSourceMapping, InvocationResult, MessageView};
+use requeue_embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult, MessageView};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::{Clock, Sampler};
+use crate::delay::Delay;
 use crate::disposition::Disposition;
 use crate::handler::Handler;
 use crate::lambda::{SqsEvent, respond};
 use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
-use crate::queue::{Attribute, QueueArn};
+use crate::queue::{Attribute, Outgoing, QueueArn};
 use crate::report::Outcome;
 use crate::settings::{Coordination, DeadLetterMode, RecursiveLoop, Settings};
 use crate::store::MemoryStore;
@@ -372,8 +373,8 @@ impl IntoFuture for SendRequest<'_> {
     fn into_future(self) -> Ready<String> {
         let is_fifo = self.queue.is_fifo();
         let number = is_fifo.then(|| self.number.to_string());
-        let mut entry = Entry::new(&self.body, &self.attributes);
-        entry.delay_secs = self.delay_secs;
+        let mut entry = Outgoing::new(&self.body, &self.attributes);
+        entry.delay = Delay::secs(self.delay_secs);
         entry.group_id = self.group.as_deref().or(is_fifo.then_some("default"));
         entry.deduplication_id = number.as_deref();
         let sent = self.sqs.put(self.queue, &entry);

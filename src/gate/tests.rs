@@ -636,11 +636,8 @@ fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
         // Not trusted in any case.
         ("", OURS, false),
     ] {
-        let record = Record {
-            sender: sender.parse().ok(),
-            body: Some(body.to_owned()),
-            ..Record::default()
-        };
+        let mut record = Record::default();
+        (record.sender, record.body) = (sender.parse().ok(), Some(body.to_owned()));
         let delivery = Delivery::decode(0, record, at(0), &decoder);
         let policy = RetryPolicy::default();
         let gated =

@@ -88,14 +88,12 @@ impl Copy {
     /// The entry that sends this copy of `delivery`.
     pub(crate) fn outgoing<'a>(&'a self, delivery: &'a Delivery) -> Outgoing<'a> {
         let id = delivery.message_id.as_deref().filter(|_| self.to.is_fifo());
-        Outgoing {
-            body: self.body.as_str(),
-            delay: self.delay,
-            attributes: &delivery.attributes,
-            group_id: delivery.group_id.as_deref().or(id),
-            // If the dead letter is sent twice, it is in the dead-letter queue once.
-            deduplication_id: id,
-        }
+        let mut outgoing = Outgoing::new(self.body.as_str(), &delivery.attributes);
+        outgoing.delay = self.delay;
+        outgoing.group_id = delivery.group_id.as_deref().or(id);
+        // If the dead letter is sent twice, it is in the dead-letter queue once.
+        outgoing.deduplication_id = id;
+        outgoing
     }
 }
 

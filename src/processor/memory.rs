@@ -109,14 +109,11 @@ mod tests {
 
     fn delivery(id: &str, queue: &str, count: u32, first: Option<Duration>) -> Delivery {
         let queue = format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN");
-        let record = Record {
-            message_id: Some(id.to_owned()),
-            body: Some("{}".to_owned()),
-            queue: Some(Arc::new(queue)),
-            receive_count: Some(count),
-            first_received: first.map(|first| NOW + first),
-            ..Record::default()
-        };
+        let mut record = Record::default();
+        record.message_id = Some(id.to_owned());
+        record.queue = Some(Arc::new(queue));
+        record.receive_count = Some(count);
+        record.first_received = first.map(|first| NOW + first);
         Delivery::decode(0, record, NOW, &Decoder::default())
     }
 

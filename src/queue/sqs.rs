@@ -164,8 +164,10 @@ impl Source for SqsQueue {
         let (date, endpoint) =
             std::mem::take(&mut *seen.0.lock().unwrap_or_else(PoisonError::into_inner));
         let description = Description::read(attribute, date);
-        let description = description.ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))?;
-        Ok(Description { endpoint, ..description })
+        let mut description =
+            description.ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))?;
+        description.endpoint = endpoint;
+        Ok(description)
     }
 
     async fn receive(
@@ -199,23 +201,25 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
     let text = |name: System| system.get(&name).cloned();
     let time = |name| text(name)?.parse().ok().map(from_epoch_millis);
     let attributes = message.message_attributes.unwrap_or_default().into_iter();
-    Record {
-        message_id: message.message_id,
-        receipt_handle: message.receipt_handle,
-        body: message.body,
-        queue: Some(Arc::clone(queue)),
-        receive_count: text(System::ApproximateReceiveCount).and_then(|count| count.parse().ok()),
-        sender: system.get(&System::SenderId).and_then(|sender| sender.parse().ok()),
-        sent: time(System::SentTimestamp),
-        first_received: time(System::ApproximateFirstReceiveTimestamp),
-        group_id: text(System::MessageGroupId),
-        trace_header: text(System::AwsTraceHeader),
-        was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
-        dead_letter_source: text(System::DeadLetterQueueSourceArn).and_then(|arn| arn.parse().ok()),
-        attributes: attributes
-            .map(|(name, value)| Some((name, attribute(value)?)))
-            .collect::<Option<BTreeMap<_, _>>>(),
-    }
+    let mut record = Record::empty();
+    record.message_id = message.message_id;
+    record.receipt_handle = message.receipt_handle;
+    record.body = message.body;
+    record.queue = Some(Arc::clone(queue));
+    record.receive_count =
+        text(System::ApproximateReceiveCount).and_then(|count| count.parse().ok());
+    record.sender = system.get(&System::SenderId).and_then(|sender| sender.parse().ok());
+    record.sent = time(System::SentTimestamp);
+    record.first_received = time(System::ApproximateFirstReceiveTimestamp);
+    record.group_id = text(System::MessageGroupId);
+    record.trace_header = text(System::AwsTraceHeader);
+    record.was_dead_lettered = system.contains_key(&System::DeadLetterQueueSourceArn);
+    record.dead_letter_source =
+        text(System::DeadLetterQueueSourceArn).and_then(|arn| arn.parse().ok());
+    record.attributes = attributes
+        .map(|(name, value)| Some((name, attribute(value)?)))
+        .collect::<Option<BTreeMap<_, _>>>();
+    record
 }
 
 fn attribute(value: MessageAttributeValue) -> Option<Attribute> {
@@ -332,7 +336,7 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
         // out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };
-    CallError { code: code.to_owned(), kind }
+    CallError::new(code, kind)
 }
 
 #[cfg(test)]

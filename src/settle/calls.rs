@@ -232,8 +232,7 @@ impl<Q: Queue> Settler<Q> {
                 }
                 Err(error) => {
                     for (at, _) in &wishes {
-                        results[*at] =
-                            Err(EntryError { code: error.code.clone(), sender_fault: false });
+                        results[*at] = Err(EntryError::answered(&error.code, false));
                     }
                     // Twice the same time hides a message no longer than once.
                     match error.kind {

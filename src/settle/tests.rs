@@ -1,7 +1,7 @@
 //! Whatever the queue answers, and however often: nothing is deleted that was not confirmed, and
 //! everything is accounted for once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -55,7 +55,7 @@ impl Oracle {
     ) -> Result<Vec<Confirmation>, CallError> {
         let answer = self.answers.lock().expect("no panic").pop().unwrap_or(Answer::Confirms);
         let answer = match answer {
-            Answer::Fails(kind) => Err(CallError { code: "Code".to_owned(), kind }),
+            Answer::Fails(kind) => Err(CallError::new("Code", kind)),
             Answer::Says(confirmations) => Ok(confirmations),
             Answer::Confirms => Ok(vec![Ok(()); asked.len()]),
             Answer::Hangs => {
@@ -120,7 +120,7 @@ fn answers() -> impl Generated<Value = Vec<Answer>> {
     ]);
     let confirmation = prop_oneof![
         3 => Just(Ok(())),
-        1 => any::<bool>().prop_map(|fault| Err(EntryError { code: "Entry".to_owned(), sender_fault: fault })),
+        1 => any::<bool>().prop_map(|fault| Err(EntryError::answered("Entry", fault))),
         1 => Just(Err(EntryError::unconfirmed())),
     ];
     let answer = prop_oneof![
@@ -147,14 +147,12 @@ fn dispositions() -> impl Generated<Value = Disposition> {
 }
 
 fn delivery(n: usize, body_len: usize, strategy: Strategy) -> Arc<Delivery> {
-    let record = Record {
-        message_id: Some(format!("id-{n}")),
-        receipt_handle: Some(n.to_string()),
-        body: Some(format!(r#"{{"n":{n},"x":"{}"}}"#, "x".repeat(body_len))),
-        queue: Some(Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"))),
-        attributes: Some(BTreeMap::new()),
-        ..Record::default()
-    };
+    let queue = "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN");
+    let mut record = Record::default();
+    record.message_id = Some(format!("id-{n}"));
+    record.receipt_handle = Some(n.to_string());
+    record.body = Some(format!(r#"{{"n":{n},"x":"{}"}}"#, "x".repeat(body_len)));
+    record.queue = Some(Arc::new(queue));
     let decoder = Decoder { max_retries: 50, strategy, ..Decoder::default() };
     Arc::new(Delivery::decode(n, record, SystemTime::UNIX_EPOCH, &decoder))
 }

@@ -351,7 +351,8 @@ where
 
     async fn receive(&self, max: usize, stop: &Stop) -> Result<Received, CallError> {
         let wait = self.wait();
-        let ask = ReceiveRequest { max, wait, visibility: self.visibility };
+        let mut ask = ReceiveRequest::default();
+        (ask.max, ask.wait, ask.visibility) = (max, wait, self.visibility);
         let asked = Instant::now();
         let mut response =
             std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.leased.receive(&self.queue, ask)));

@@ -31,7 +31,7 @@ const FLOORS: [&[&str]; 17] = [
     &["classify", "policy", "result_ext"],
     &["disposition", "state"],
     &["failure"],
-    &["aws", "clock", "delay", "pointer", "printable"],
+    &["aws", "clock", "delay", "pointer"],
 ];
 
 /// A name, the only places that may use it, and why.

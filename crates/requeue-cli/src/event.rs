@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::Clock;
-use requeue::embedded::{EmbeddedSqs, Entry, EventSourceMapping};
+use requeue::embedded::{EmbeddedSqs, EventSourceMapping};
+use requeue::queue::Outgoing;
 use uuid::Uuid;
 
 use crate::message::GivenMessage;
@@ -38,7 +39,7 @@ async fn event(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (body, attributes) = (message.body()?, message.attributes());
     for _ in 0..message.count {
         let id = is_fifo.then(|| Uuid::new_v4().to_string());
-        let mut entry = Entry::new(&body, &attributes);
+        let mut entry = Outgoing::new(&body, &attributes);
         (entry.group_id, entry.deduplication_id) = (group, id.as_deref());
         sqs.put(&queue, &entry).map_err(|error| format!("the message is invalid: {error}"))?;
     }

@@ -5,7 +5,7 @@
 //!
 //! - the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]);
 //! - loopback HTTP for other processes ([`EmbeddedSqs::serve`]);
-//! - requests in plain types, without serialisation ([`EmbeddedSqs::direct`]);
+//! - the port of a queue, without serialisation ([`requeue_sqs::Queue`], [`requeue_sqs::Source`]);
 //! - a look at the messages of a queue ([`EmbeddedSqs::messages`]).
 //!
 //! With tokio's paused clock hours pass in milliseconds:
@@ -57,10 +57,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue_sqs::{Clock, QueueArn};
+use requeue_sqs::{Clock, Outgoing, QueueArn};
 use tokio::sync::Notify;
 
-pub use direct::{Direct, Entry, EntryFailure, RequestFailure};
 pub use fault::{Call, EntryFault, EntryOutcome, Fault};
 pub use mapping::{Batch, EventSourceMapping, InvocationResult};
 pub use server::Server;
@@ -187,9 +186,9 @@ impl EmbeddedSqs {
 
     /// Sends a message as a producer does, but without the SDK, and returns its id. It meets no
     /// fault and is not counted.
-    pub fn put(&self, queue: &QueueArn, entry: &Entry<'_>) -> Result<String, EmbeddedError> {
+    pub fn put(&self, queue: &QueueArn, message: &Outgoing<'_>) -> Result<String, EmbeddedError> {
         let now = self.0.clock.now();
-        let sent = self.engine().send(queue.name(), entry.draft(), now)?;
+        let sent = self.engine().send(queue.name(), direct::draft(message), now)?;
         self.0.news.notify_waiters();
         Ok(sent.id)
     }

@@ -7,7 +7,9 @@ use aws_sdk_sqs::config::retry::RetryConfig;
 use requeue_sqs::Clock;
 
 use crate::exchange::{ExchangeResult, Request};
-use crate::{EmbeddedSqs, Entry};
+use requeue_sqs::Outgoing;
+
+use crate::EmbeddedSqs;
 
 #[tokio::test]
 async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
@@ -44,10 +46,9 @@ async fn each_message_that_comes_into_a_queue_is_told_once() {
     });
     for body in ["a", "a", "b"] {
         let attributes = BTreeMap::new();
-        let (group_id, deduplication_id) = (Some("g"), Some(body));
-        let entry =
-            Entry { body, delay_secs: 0, attributes: &attributes, group_id, deduplication_id };
-        sqs.put(&queue, &entry).expect("a message");
+        let mut message = Outgoing::new(body, &attributes);
+        (message.group_id, message.deduplication_id) = (Some("g"), Some(body));
+        sqs.put(&queue, &message).expect("a message");
     }
     let received = sqs.receive(&queue, 1, Duration::ZERO).await.expect("a message");
     assert_eq!(received[0].message.body, "a");

@@ -1,16 +1,26 @@
-//! The vocabulary of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: names
-//! of queues, message attributes, limits, the clock. It knows neither retries nor a client.
+//! SQS as [Requeue](https://docs.rs/requeue) and its embedded SQS share it: the port of a queue with
+//! its records and errors, names of queues, message attributes, limits, the clock. It knows neither
+//! retries nor a client.
 //!
 //! Do not depend on this crate but on `requeue`, which re-exports all of it in its module `queue`.
 
+mod port;
+mod record;
+mod error;
+mod principal;
 mod arn;
-mod attribute;
-mod clock;
-mod limits;
 mod url;
+mod attribute;
+mod limits;
+mod clock;
+pub mod printable;
 
 pub use arn::{InvalidQueueArn, QueueArn};
-pub use attribute::{Attribute, AttributeValue, message_bytes};
+pub use attribute::{Attribute, AttributeValue, is_attribute_name, message_bytes};
 pub use clock::{Clock, epoch_millis};
-pub use limits::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT};
+pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
+pub use limits::{Delay, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT, whole_secs};
+pub use port::{Description, Outgoing, Queue, ReceiveRequest, Source};
+pub use principal::{InvalidPrincipal, Principal};
+pub use record::Record;
 pub use url::{InvalidQueueUrl, QueueUrl};

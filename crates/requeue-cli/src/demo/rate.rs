@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use requeue::embedded::EmbeddedSqs;
 use requeue::embedded::loopback::{self, Bounds};
-use requeue::embedded::{EmbeddedSqs, Entry};
 use requeue::policy::RateLimit;
+use requeue::queue::Outgoing;
 use requeue::store::MemoryStore;
 use requeue::{BatchProcessor, Clock, Coordination, RecursiveLoop, Settings};
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
@@ -53,7 +54,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     let queue = sqs.create_queue("orders", [])?;
     for number in 1..=messages {
         let body = format!(r#"{{"orderId":"A-{number:05}"}}"#);
-        sqs.put(&queue, &Entry::new(&body, &BTreeMap::new()))?;
+        sqs.put(&queue, &Outgoing::new(&body, &BTreeMap::new()))?;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let url = format!("http://{}/orders", listener.local_addr()?);

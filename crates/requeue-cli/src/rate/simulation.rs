@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
-use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Entry};
+use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
-use requeue::queue::QueueArn;
+use requeue::queue::{Outgoing, QueueArn};
 use requeue::store::Store;
 use requeue::{
     BatchProcessor, Clock, Coordination, DeadLetterMode, Disposition, Failure, Handler, Message,
@@ -247,7 +247,7 @@ fn skewed(clock: &Clock, most: Duration, sample: f64) -> Clock {
 
 /// Sends a message, and returns its id.
 fn send(sqs: &EmbeddedSqs, queue: &QueueArn, number: u32) -> Result<String, Error> {
-    Ok(sqs.put(queue, &Entry::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?)
+    Ok(sqs.put(queue, &Outgoing::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?)
 }
 
 fn number(message: &Message) -> u32 {

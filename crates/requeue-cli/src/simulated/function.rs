@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use requeue::embedded::{EmbeddedSqs, Entry, Fault};
-use requeue::queue::{MAX_BATCH_ENTRIES, Queue as _, QueueArn, ReceiveRequest, Source};
-use requeue::{BatchProcessor, Handler, Record, Report, Sampler};
+use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue as _, QueueArn, ReceiveRequest, Source};
+use requeue::{BatchProcessor, Delay, Handler, Record, Report, Sampler};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -178,8 +178,9 @@ impl<H: Handler> SimulatedFunction<H> {
         for record in records {
             if self.duplicates > 0.0 && self.sampler.sample() < self.duplicates {
                 let attributes = record.attributes.clone().unwrap_or_default();
-                let mut entry = Entry::new(record.body.as_deref().unwrap_or_default(), &attributes);
-                entry.delay_secs = u16::try_from(LATE.mul_f64(self.sampler.sample()).as_secs())?;
+                let mut entry =
+                    Outgoing::new(record.body.as_deref().unwrap_or_default(), &attributes);
+                entry.delay = Delay::at_most(LATE.mul_f64(self.sampler.sample()));
                 self.sqs.put(&self.queue, &entry)?;
             }
         }

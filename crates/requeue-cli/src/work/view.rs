@@ -54,16 +54,13 @@ impl View {
         let events = (is_verbose || has_page).then(Events::new);
         let sqs = Sqs::default();
         let causes = Causes::default();
-        let trouble = match screen.clone() {
+        let trouble = if let Some(screen) = screen.clone() {
             // The lines of the screen say the rest.
-            Some(screen) => {
-                init_logging_to(tracing::Level::WARN, move || LogAbove(screen.clone()));
-                TroubleLines::Hidden
-            }
-            None => {
-                init_logging_to(tracing::Level::INFO, || LogLines);
-                TroubleLines::Rare
-            }
+            init_logging_to(tracing::Level::WARN, move || LogAbove(screen.clone()));
+            TroubleLines::Hidden
+        } else {
+            init_logging_to(tracing::Level::INFO, || LogLines);
+            TroubleLines::Rare
         };
         let heard = WorkerEvents::new(events.clone(), sqs.clone(), causes.clone(), trouble);
         let observers = Observers::only(heard);

@@ -8,7 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use requeue::Clock;
-use requeue::embedded::{EmbeddedSqs, Entry};
+use requeue::embedded::EmbeddedSqs;
+use requeue::queue::Outgoing;
 use serde_json::Value;
 
 const MIB: usize = 1024 * 1024;
@@ -108,7 +109,7 @@ async fn looks_and_exports_of_more_than_the_bound_keep_the_memory_within_it() {
     sqs.create_queue("orders", [("RedrivePolicy", policy.as_str())]).unwrap();
     let (body, attributes) = ("x".repeat(MIB), std::collections::BTreeMap::new());
     for _ in 0..300 {
-        sqs.put(&dead_letters, &Entry::new(&body, &attributes)).unwrap();
+        sqs.put(&dead_letters, &Outgoing::new(&body, &attributes)).unwrap();
     }
     let server = sqs.serve(0).await.unwrap();
     let endpoint = server.url();

@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{Attribute, Principal, QueueArn};
+use crate::arn::QueueArn;
+use crate::attribute::Attribute;
+use crate::principal::Principal;
 
 /// One record as it came from SQS. A missing or broken part is `None`, so that it does not stop the
 /// other messages.
@@ -58,7 +60,8 @@ impl Default for Record {
 
 impl Record {
     /// A record with empty attributes and nothing else.
-    pub(crate) const fn empty() -> Self {
+    #[must_use]
+    pub const fn empty() -> Self {
         Self {
             message_id: None,
             receipt_handle: None,

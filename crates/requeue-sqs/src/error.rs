@@ -80,11 +80,18 @@ impl CallError {
     /// There is no response, for the reason that `code` names.
     #[must_use]
     pub fn ambiguous(code: &str) -> Self {
-        Self { code: code.to_owned(), kind: CallErrorKind::Ambiguous }
+        Self::new(code, CallErrorKind::Ambiguous)
+    }
+
+    /// A failure with this code and this meaning.
+    #[must_use]
+    pub fn new(code: &str, kind: CallErrorKind) -> Self {
+        Self { code: code.to_owned(), kind }
     }
 
     /// There is no response in time.
-    pub(crate) fn timed_out() -> Self {
+    #[must_use]
+    pub fn timed_out() -> Self {
         Self::ambiguous("TimedOut")
     }
 }

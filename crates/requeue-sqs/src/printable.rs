@@ -35,7 +35,8 @@ pub fn line(value: &str) -> Cow<'_, str> {
 
 /// The beginning of a line, at most so many bytes long, [printable](line()). It is for logged texts
 /// that somebody else chose.
-pub(crate) fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
+#[must_use]
+pub fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
 
