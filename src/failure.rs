@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::printable::is_printable;
+use requeue_sqs::printable::is_printable;
 
 /// The four kinds of failures, each with delays and budgets of its own.
 ///

@@ -40,7 +40,7 @@
 //! | plan | the disposition becomes a plan for this delivery: done, keep, show, hide or copy | `plan/` |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
 //! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes finished messages | `lambda/`, [`Worker`] |
-//! | observe | the same report becomes log lines and metrics | `telemetry/` |
+//! | observe | report, circuits and trouble become events; log lines and metrics are two [`Observer`]s of them | [`Event`], `telemetry/` |
 //!
 //! Values only move down. `processor/mod.rs` has the steps from decode to settle on one page, with
 //! the time that each may take.

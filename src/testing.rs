@@ -221,7 +221,9 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         let event: SqsEvent =
             serde_json::from_value(batch.event(&self.queue)).expect("every event can be read");
         let records = event.records.expect("an event of SQS");
-        let report = self.processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
+        let deadline = Instant::now() + FUNCTION_TIMEOUT;
+        let report = self.processor.process(records, deadline).await;
+        self.processor.observe(&report, deadline);
         let result = match respond(&report) {
             Ok(response) => {
                 InvocationResult::Response(serde_json::to_vec(&response).expect("it is JSON"))

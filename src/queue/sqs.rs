@@ -26,7 +26,7 @@ use super::{
 };
 use crate::aws;
 use crate::clock::{Clock, from_epoch_millis};
-use crate::printable;
+use requeue_sqs::printable;
 
 /// SQS, by AWS's SDK.
 ///

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 use super::{Action, Answer, Field, Item, Key, Store, StoreError, Update};
 use crate::aws::{self, SdkConfig};
-use crate::printable;
+use requeue_sqs::printable;
 
 /// The table's only key attribute, a string.
 const ID: &str = "id";

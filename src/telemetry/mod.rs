@@ -10,9 +10,9 @@ use crate::delay::whole_secs;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition};
 use crate::observer::{Event, Observer, Observers};
-use crate::printable;
 use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Settings;
+use requeue_sqs::printable;
 
 mod metrics;
 mod counts;

@@ -3,7 +3,6 @@
 //! about a message.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -147,16 +146,13 @@ where
         let settings = telemetry::completed(settings);
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source, settings.observers.clone());
+        let trouble = Trouble::none(&description, settings.observers.clone());
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
         let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
         Ok(Self {
-            trouble: Trouble::none(
-                description.arn.clone(),
-                description.endpoint,
-                settings.observers.clone(),
-            ),
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
+            trouble,
             queue: description.arn,
             visibility: description.visibility,
             max_receives: description.max_receive_count,
@@ -351,8 +347,7 @@ where
 
     async fn receive(&self, max: usize, stop: &Stop) -> Result<Received, CallError> {
         let wait = self.wait();
-        let mut ask = ReceiveRequest::default();
-        (ask.max, ask.wait, ask.visibility) = (max, wait, self.visibility);
+        let ask = ReceiveRequest::new(max, wait, self.visibility);
         let asked = Instant::now();
         let mut response =
             std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.leased.receive(&self.queue, ask)));
@@ -388,8 +383,8 @@ where
         let (report, deletes) =
             self.leased.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
-        if deletes.deleted.failed > 0 {
-            let messages = deletes.deleted.failed;
+        let messages = deletes.deleted.failed;
+        if messages > 0 {
             self.processor.observers().tell(&Event::NotDeleted { messages });
         }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,7 +52,8 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    pub(super) fn none(queue: QueueArn, endpoint: Option<String>, observers: Observers) -> Self {
+    pub(super) fn none(queue: &Description, observers: Observers) -> Self {
+        let (queue, endpoint) = (queue.arn.clone(), queue.endpoint.clone());
         Self { queue, endpoint, observers, since: Mutex::default(), told_count: Mutex::default() }
     }
 

@@ -94,9 +94,17 @@ pub struct ReceiveRequest {
     pub visibility: Duration,
 }
 
+impl ReceiveRequest {
+    /// A request for so many messages.
+    #[must_use]
+    pub const fn new(max: usize, wait: Duration, visibility: Duration) -> Self {
+        Self { max, wait, visibility }
+    }
+}
+
 impl Default for ReceiveRequest {
     fn default() -> Self {
-        Self { max: MAX_BATCH_ENTRIES, wait: MAX_WAIT, visibility: Duration::from_secs(30) }
+        Self::new(MAX_BATCH_ENTRIES, MAX_WAIT, Duration::from_secs(30))
     }
 }
 
