@@ -388,8 +388,7 @@ where
             self.processor.observers().tell(&Event::NotDeleted { messages });
         }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.add(&report.outcomes, self.mode, self.max_receives);
-        progress.add_deletes(deletes);
+        progress.add(&report.outcomes, self.mode, self.max_receives, deletes);
         drop(progress);
         (report, deletes)
     }

@@ -63,17 +63,20 @@ impl Progress {
         self.received.saturating_sub(settled)
     }
 
-    pub(super) fn add_deletes(&mut self, deletes: Deletes) {
+    /// `max_receives` is the queue's `maxReceiveCount`.
+    pub(super) fn add(
+        &mut self,
+        outcomes: &[Outcome],
+        mode: Mode,
+        max_receives: Option<u32>,
+        deletes: Deletes,
+    ) {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let known = number(deletes.known);
         self.waiting += known;
         // Those were counted when they could not be deleted.
         self.not_deleted =
             (self.not_deleted + number(deletes.deleted.failed)).saturating_sub(known);
-    }
-
-    /// `max_receives` is the queue's `maxReceiveCount`.
-    pub(super) fn add(&mut self, outcomes: &[Outcome], mode: Mode, max_receives: Option<u32>) {
         for outcome in outcomes {
             let is_unconfirmed = matches!(outcome.settlement, Settlement::Unconfirmed { .. });
             let stays = is_unconfirmed
