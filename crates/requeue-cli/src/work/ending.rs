@@ -1,5 +1,6 @@
 //! The end of a worker after the first signal: the handlers that still run, and the time they have.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -39,14 +40,9 @@ impl Ending {
 
     /// A line of at most so many columns.
     pub(super) fn line(&self, hand: InHand, columns: usize) -> Option<String> {
-        let text = self.text(hand)?;
-        let whole = format!("ending: {text}; a second Ctrl-C ends it at once");
-        let short = format!("ending: {text}; Ctrl-C ends now");
-        let counts = format!("{} running, {} to settle", hand.running, hand.unsettled);
-        let rest = seconds(self.rest()?);
-        let counted = format!("ending: {counts}, {rest}; Ctrl-C ends now");
-        let shortest = format!("ending: {rest} left; Ctrl-C ends now");
-        Some(fitting([whole, short, counted, shortest], columns))
+        let rest = format!("{} left; a second Ctrl-C ends it", seconds(self.rest()?));
+        let (hand, at_once) = (format!("{hand}, "), (1, " at once"));
+        Some(fitting(&[(0, "ending: "), (2, &hand), (0, &rest), at_once], columns))
     }
 
     fn rest(&self) -> Option<Duration> {
@@ -63,17 +59,21 @@ impl Ending {
 
     /// `2 handlers still run, 3 messages to settle, 28 s left`
     pub(super) fn text(&self, hand: InHand) -> Option<String> {
-        let rest = self.rest()?;
-        let handlers = match hand.running {
-            0 => "no handler runs".to_owned(),
-            1 => "1 handler still runs".to_owned(),
-            running => format!("{running} handlers still run"),
-        };
-        let unsettled = match hand.unsettled {
-            0 => String::new(),
-            count => format!(", {} to settle", messages(count)),
-        };
-        Some(format!("{handlers}{unsettled}, {} left", seconds(rest)))
+        Some(format!("{hand}, {} left", seconds(self.rest()?)))
+    }
+}
+
+impl fmt::Display for InHand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.running {
+            0 => write!(f, "no handler runs")?,
+            1 => write!(f, "1 handler still runs")?,
+            running => write!(f, "{running} handlers still run")?,
+        }
+        match self.unsettled {
+            0 => Ok(()),
+            count => write!(f, ", {} to settle", messages(count)),
+        }
     }
 }
 
@@ -97,9 +97,8 @@ mod tests {
                 format!("ending: 1 handler still runs, 1 message to settle, {second}"),
             ),
             (hand(0, 3), 99, format!("ending: no handler runs, 3 messages to settle, {second}")),
-            (hand(2, 0), 57, "ending: 2 handlers still run, 28 s left; Ctrl-C ends now".to_owned()),
-            (hand(0, 10), 60, "ending: 0 running, 10 to settle, 28 s; Ctrl-C ends now".to_owned()),
-            (hand(2, 0), 40, "ending: 28 s left; Ctrl-C ends now".to_owned()),
+            (hand(2, 0), 66, format!("ending: 2 handlers still run, {}", &second[..34])),
+            (hand(0, 10), 60, "ending: 28 s left; a second Ctrl-C ends it".to_owned()),
         ] {
             assert_eq!(ending.line(hand, columns), Some(line));
         }

@@ -15,8 +15,8 @@ use crate::observe::{
 use crate::silence::Silence;
 use crate::table::thousands;
 
-/// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, without the URL if that
-/// has more columns; `14 calls without a response, last: connection refused` after several causes.
+/// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, or after several causes
+/// `14 calls without a response, last: connection refused`.
 pub(super) fn of_target(
     target: &str,
     trouble: &DownstreamTrouble,
@@ -35,13 +35,12 @@ pub(super) fn of_target(
         Some(Duration::ZERO) if !is_trying => "; next try with the next message".to_owned(),
         _ => next(next_try, None),
     };
-    let rest = format!(": {what}{next}");
-    fitting([format!("target {target}{rest}"), format!("target{rest}")], columns)
+    fitting(&[(0, "target"), (1, &format!(" {target}")), (0, &format!(": {what}{next}"))], columns)
 }
 
-/// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`, as above. A missing permission is
-/// named: `SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`. So is what
-/// refused credentials need.
+/// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`. A missing permission is named: `SQS
+/// refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`. So is what refused
+/// credentials need.
 pub(super) fn of_receiving(
     queue: &str,
     trouble: &ReceivingTrouble,
@@ -49,35 +48,20 @@ pub(super) fn of_receiving(
     columns: usize,
 ) -> String {
     let ReceivingTrouble { endpoint, code, failures, next_try } = trouble;
-    if is_denied(code) {
-        let denied = "SQS refuses sqs:ReceiveMessage";
-        let counted = format!(": {code} ×{}", thousands(*failures));
-        let next = next(*next_try, silent);
-        return fitting(
-            [
-                format!("{denied} on {queue}{counted}{next}"),
-                format!("{denied}{counted}{next}"),
-                format!("{denied}{counted}"),
-            ],
-            columns,
-        );
+    let (next, count) = (next(*next_try, silent), format!(" ×{}", thousands(*failures)));
+    let (code, endpoint) = (format!(": {code}"), format!(" {endpoint}"));
+    if is_denied(&trouble.code) {
+        let queue = format!(" on {queue}");
+        let denied = (0, "SQS refuses sqs:ReceiveMessage");
+        return fitting(&[denied, (1, &queue), (0, &code), (0, &count), (2, &next)], columns);
     }
-    let (counted, next) = (format!(": {code} ×{}", thousands(*failures)), next(*next_try, silent));
-    if let Some(remedy) = remedy_of_credentials(code) {
-        let credentials = "AWS credentials for SQS";
-        return fitting(
-            [
-                format!("{credentials} {endpoint}{counted}; {remedy}{next}"),
-                format!("{credentials}{counted}; {remedy}{next}"),
-                format!("{credentials}{counted}; {remedy}"),
-                format!("AWS credentials{counted}; {remedy}"),
-                format!("AWS credentials: {code}; {remedy}"),
-            ],
-            columns,
-        );
-    }
-    let rest = counted + &next;
-    fitting([format!("SQS {endpoint}{rest}"), format!("SQS{rest}")], columns)
+    let Some(remedy) = remedy_of_credentials(&trouble.code) else {
+        let parts = [(0, "SQS"), (1, &*endpoint), (0, &code), (0, &count), (0, &next)];
+        return fitting(&parts, columns);
+    };
+    let service = [(0, "AWS credentials"), (3, " for SQS"), (1, &*endpoint)];
+    let rest = [(0, &*code), (4, &count), (0, "; "), (0, remedy), (2, &next)];
+    fitting(&[&service[..], &rest].concat(), columns)
 }
 
 /// What credentials need that AWS refuses with this code. The worker reads them anew.
@@ -90,123 +74,72 @@ pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
 pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usize) -> String {
     let to = silence.action.map(|action| format!(" to {action}")).unwrap_or_default();
     let rest = format!(": no response{to} for {}", seconds(silence.since));
-    let endpoint = endpoint.map(|endpoint| format!(" {endpoint}"));
-    fitting([format!("SQS{}{rest}", endpoint.unwrap_or_default()), format!("SQS{rest}")], columns)
+    let endpoint = endpoint.map(|endpoint| format!(" {endpoint}")).unwrap_or_default();
+    fitting(&[(0, "SQS"), (1, &endpoint), (0, &rest)], columns)
 }
 
-/// What may become of messages for whose delete there is no response.
-const AGAIN: &str = "SQS may deliver these messages again";
-
-/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; SQS may deliver these messages again`, and
-/// `SQS refuses sqs:DeleteMessage` if the permission is missing. A message that is too long for a
-/// copy is named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies
-/// that wait: `copies not sent ×4; SQS delivers the messages again after 5 min or more`.
+/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; may be delivered again`, and `SQS refuses
+/// sqs:DeleteMessage on orders` if the permission is missing. A message that is too long for a copy is
+/// named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies that wait:
+/// `copies not sent ×4; delivered again in 5 min or more`.
 pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
+    let (count, queue) = (format!(" ×{}", thousands(*messages)), format!(" on {queue}"));
     if code == TOO_LONG {
-        let no_room = format!("no room for the retry fields ×{}", thousands(*messages));
         let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
-        return fitting(
-            [
-                format!("{no_room}{last}; left to SQS and its redrive policy"),
-                format!("{no_room}{last}; left to SQS"),
-                format!("{no_room}{last}"),
-                no_room,
-            ],
-            columns,
-        );
+        let left = [(2, "; left to SQS"), (1, " and its redrive policy")];
+        let what = [(0, "no room for the retry fields"), (0, &*count), (3, &last)];
+        return fitting(&[what, [left[0], left[1], (0, "")]].concat(), columns);
     }
     if code == NOT_SENT {
-        let not_sent = format!("copies not sent ×{}", thousands(*messages));
-        let why = "sends wait up to 30 s after one without a response";
-        return fitting(
-            [
-                format!("{not_sent}: {why}; SQS delivers the messages again after 5 min or more"),
-                format!("{not_sent}: {why}; delivered again in 5 min or more"),
-                format!("{not_sent}; SQS delivers the messages again after 5 min or more"),
-                format!("{not_sent}; delivered again in 5 min or more"),
-                not_sent,
-            ],
-            columns,
-        );
+        let why = (1, ": sends wait up to 30 s after one without a response");
+        let again = (2, "; delivered again in 5 min or more");
+        return fitting(&[(0, "copies not sent"), (0, &count), why, again], columns);
     }
-    let counted = format!(": {code} ×{}", thousands(*messages));
-    if let Some(remedy) = remedy_of_credentials(code) {
-        let credentials = "AWS credentials for";
-        let action = action.unwrap_or("SQS");
-        let name = action.trim_start_matches("sqs:");
-        return fitting(
-            [
-                format!("{credentials} {action} on {queue}{counted}; {remedy}; {AGAIN}"),
-                format!("{credentials} {action} on {queue}{counted}; {remedy}"),
-                format!("{credentials} {action}{counted}; {remedy}"),
-                format!("{credentials} {name}{counted}; {remedy}"),
-                format!("{name}{counted}; {remedy}"),
-            ],
-            columns,
-        );
-    }
-    let verb = if is_denied(code) { "SQS refuses" } else { "SQS:" };
-    let (long, short) = match action {
-        Some(action) => (format!("{verb} {action} on {queue}"), format!("{verb} {action}")),
-        None => ("SQS while settling".to_owned(), "SQS".to_owned()),
-    };
     // Without a response, SQS may have carried the request out.
-    let [again, short_again] = if *action == Some("sqs:ChangeMessageVisibility") {
-        ["SQS delivers them again, though their handlers run", "delivered again meanwhile"]
-    } else if *action == Some("sqs:SendMessage") {
-        ["SQS delivers the messages again after 5 min or more", "delivered again in 5 min or more"]
-    } else if is_denied(code) && *action == Some("sqs:DeleteMessage") {
-        [
-            "though done, they become dead letters after maxReceiveCount receives",
-            "become dead letters",
-        ]
-    } else if is_denied(code) {
-        ["SQS delivers these messages again", "delivered again"]
-    } else {
-        [AGAIN, "may be delivered again"]
+    let again = match *action {
+        Some("sqs:ChangeMessageVisibility") => "; delivered again while their handlers run",
+        Some("sqs:SendMessage") => "; delivered again in 5 min or more",
+        Some("sqs:DeleteMessage") if is_denied(code) => {
+            "; done, but dead letters after maxReceiveCount receives"
+        }
+        _ if is_denied(code) => "; delivered again",
+        _ => "; may be delivered again",
     };
-    fitting(
-        [
-            format!("{long}{counted}; {again}"),
-            format!("{long}{counted}; {short_again}"),
-            format!("{short}{counted}; {short_again}"),
-            // A missing permission is named first.
-            if is_denied(code) {
-                format!("{long}{counted}")
-            } else {
-                format!("SQS{counted}; {short_again}")
-            },
-            format!("{short}{counted}"),
-        ],
-        columns,
-    )
+    let caused = format!(": {code}");
+    let (name, place) = match action {
+        Some(action) => (action.trim_start_matches("sqs:"), &*queue),
+        None => ("settling", ""),
+    };
+    let service = if action.is_some() { "sqs:" } else { "" };
+    if let Some(remedy) = remedy_of_credentials(code) {
+        let of = [(4, "AWS credentials for "), (3, service), (0, name), (2, place), (0, &caused)];
+        return fitting(
+            &[&of[..], &[(0, &count), (0, "; "), (0, remedy), (1, again)]].concat(),
+            columns,
+        );
+    }
+    if is_denied(code) {
+        let of = [(0, "SQS refuses "), (0, service), (0, name), (2, place), (0, &caused)];
+        return fitting(&[&of[..], &[(0, &count), (1, again)]].concat(), columns);
+    }
+    let of = [(0, "SQS"), (2, ": "), (2, service), (2, name), (1, place), (0, &caused)];
+    fitting(&[&of[..], &[(0, &count), (3, again)]].concat(), columns)
 }
 
 /// `copies without a confirmation ×6: SQS may have stored them, so messages may be handled twice`
 pub(super) fn of_doubts(copies: u64, columns: usize) -> String {
-    let counted = format!("copies without a confirmation ×{}", thousands(copies));
-    fitting(
-        [
-            format!("{counted}: SQS may have stored them, so messages may be handled twice"),
-            format!("{counted}: may be handled twice"),
-            counted,
-        ],
-        columns,
-    )
+    let count = thousands(copies);
+    let doubt = [(0, "copies without a confirmation ×"), (0, &*count), (2, ": ")];
+    let twice = [(1, "SQS may have stored them, so "), (2, "messages may be handled twice")];
+    fitting(&[&doubt[..], &twice].concat(), columns)
 }
 
 /// `receives without a response ×29: messages may become dead letters without a call`
 pub(super) fn of_lost_receives(receives: u64, columns: usize) -> String {
-    let counted = format!("receives without a response ×{}", thousands(receives));
-    fitting(
-        [
-            format!("{counted}: messages may become dead letters without a call"),
-            format!("{counted}: may dead-letter messages"),
-            counted,
-        ],
-        columns,
-    )
+    let count = thousands(receives);
+    let lost = [(0, "receives without a response ×"), (0, &*count)];
+    fitting(&[lost[0], lost[1], (1, ": messages may become dead letters without a call")], columns)
 }
 
 /// `given up: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
@@ -232,18 +165,22 @@ pub(super) fn of_causes(
         let left = if left == 0 { String::new() } else { format!(" and {} more", thousands(left)) };
         format!("{what}: {shown}{left}")
     };
-    (all > 0).then(|| fitting([named(3), named(2), named(1)], columns))
+    let fits = |line: &String| line.chars().count() <= columns;
+    let line = || [3, 2].map(named).into_iter().find(fits).unwrap_or_else(|| named(1));
+    (all > 0).then(|| fitting(&[(0, &line())], columns))
 }
 
-/// The first of these lines that fits, or the beginning of the last one.
-pub(super) fn fitting<const N: usize>(lines: [String; N], columns: usize) -> String {
-    let lines = lines.map(|line| printable::line(&line).into_owned());
-    let fits = |line: &&String| line.chars().count() <= columns;
-    if let Some(line) = lines.iter().find(fits) {
-        return line.clone();
-    }
-    let last = lines.last().map(String::as_str).unwrap_or_default();
-    cut(last, columns)
+/// A line of these parts. If it has too many columns, those with the number 1 are left out, then those
+/// with 2, and so on; the others stay.
+pub(super) fn fitting(parts: &[(u8, &str)], columns: usize) -> String {
+    let last = parts.iter().map(|(number, _)| *number).max().unwrap_or_default();
+    let without = |left_out: u8| {
+        let stay = parts.iter().filter(|(number, _)| *number == 0 || *number > left_out);
+        let line: String = stay.map(|(_, text)| *text).collect();
+        printable::line(&line).into_owned()
+    };
+    let fits = |line: &String| line.chars().count() <= columns;
+    (0..=last).map(without).find(fits).unwrap_or_else(|| cut(&without(last), columns))
 }
 
 /// At most so many columns of a line, with `…` where its end is missing.
@@ -406,20 +343,21 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("TimedOut"), 90),
-                "SQS: sqs:DeleteMessage on orders: TimedOut ×4; SQS may deliver these messages again",
+                "SQS: sqs:DeleteMessage on orders: TimedOut ×4; may be delivered again",
             ),
             (of_unsettled(&unsettled("TimedOut"), 57), "SQS: TimedOut ×4; may be delivered again"),
             (
-                of_unsettled(&unsettled("AccessDenied"), 79),
-                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; become dead letters",
+                of_unsettled(&unsettled("AccessDenied"), 112),
+                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; done, but dead letters after \
+                 maxReceiveCount receives",
             ),
             (
                 of_unsettled(&unsettled("AccessDenied"), 60),
                 "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4",
             ),
             (
-                of_unsettled(&unsettled("AccessDenied"), 72),
-                "SQS refuses sqs:DeleteMessage: AccessDenied ×4; become dead letters",
+                of_unsettled(&unsettled("AccessDenied"), 50),
+                "SQS refuses sqs:DeleteMessage: AccessDenied ×4",
             ),
         ] {
             assert_eq!(line, said);
