@@ -36,6 +36,11 @@ impl<'d> Context<'d> {
         self.path()?.mapping.as_ref().ok_or(Skip::NotApplicable)
     }
 
+    /// The mappings of all queues.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &'d Mapping> {
+        self.deployment.paths.iter().filter_map(|path| path.mapping.as_ref())
+    }
+
     pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {
         Ok(&self.path()?.source)
     }

@@ -2,13 +2,10 @@
 
 use std::fmt::Display;
 
+use requeue::queue::CallErrorKind;
+
 use super::facts::Unread;
-
-/// The code of a list that is longer than the doctor reads.
-pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
-
-/// The code of a server that does not have an action. AWS has each one that the doctor calls.
-const NOT_IMPLEMENTED: &str = "InvalidAction";
+use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,32 +85,18 @@ impl Skip {
 }
 
 impl From<&Unread> for Skip {
-    fn from(unread: &Unread) -> Self {
-        let Unread { permission, resource, code, is_answered } = unread;
-        Self::Unknown(if code == TOO_MANY_PAGES {
-            let found = format!("not checked: {permission} on {resource} has too many pages");
-            Diagnosis::unknown(
-                found,
-                ["look at that list by hand: this command reads 50 pages of it"],
-            )
-        } else if code == NOT_IMPLEMENTED {
-            let found = format!(
-                "not checked: the server does not implement {permission} on {resource} ({code})"
-            );
-            Diagnosis::unknown(found, ["an emulator has only a part of AWS: run it against AWS"])
-        } else if *is_answered {
-            let found = format!("not checked: {permission} on {resource} was refused ({code})");
-            Diagnosis::unknown(
-                found,
-                [format!("run it with the permission {permission} on {resource}")],
-            )
-        } else {
-            let found = format!("not checked: {permission} on {resource} had no response ({code})");
-            Diagnosis::unknown(
-                found,
-                ["check the network, the region and AWS_ENDPOINT_URL, and run it again"],
-            )
-        })
+    fn from(Unread { permission, resource, error }: &Unread) -> Self {
+        let (code, cause) = (&error.code, Cause::of(&error.code));
+        let asked = format!("{permission} on {resource}");
+        let found = match cause {
+            Cause::TooManyPages => format!("{asked} has too many pages"),
+            Cause::NotImplemented => format!("the server does not implement {asked} ({code})"),
+            _ if error.kind == CallErrorKind::Ambiguous => {
+                format!("{asked} had no response ({code})")
+            }
+            _ => format!("{asked} was refused ({code})"),
+        };
+        Self::not_checked(found, [cause.remedy(permission, resource)])
     }
 }
 
@@ -131,6 +114,8 @@ pub(crate) struct Finding {
 
 #[cfg(test)]
 mod tests {
+    use requeue::queue::CallError;
+
     use super::*;
 
     #[test]
@@ -138,8 +123,7 @@ mod tests {
         let unread = |code: &str| Unread {
             permission: "sqs:ListQueueTags",
             resource: "orders".to_owned(),
-            code: code.to_owned(),
-            is_answered: true,
+            error: CallError::answered(400, code),
         };
         for (code, found, remedy) in [
             (

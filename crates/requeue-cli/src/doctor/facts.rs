@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use requeue::queue::QueueArn;
-use requeue::{QueueConfig, RecursiveLoop};
+use requeue::RecursiveLoop;
+use requeue::queue::{CallError, QueueArn};
 
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
@@ -16,10 +16,7 @@ pub(crate) struct Unread {
     pub(crate) permission: &'static str,
     /// The ARN or the name of the resource.
     pub(crate) resource: String,
-    /// The service's error code, or a word for the failure of the request.
-    pub(crate) code: String,
-    /// Whether the service responded, so that a permission may help.
-    pub(crate) is_answered: bool,
+    pub(crate) error: CallError,
 }
 
 /// A function with the queues that invoke it, or a queue without a function.
@@ -29,11 +26,11 @@ pub(crate) struct Deployment {
     /// `None` for a queue without a mapping: a worker's.
     pub(crate) function: Option<Function>,
     pub(crate) settings: FunctionSettings,
-    /// `queueConfig` of the policy document.
-    pub(crate) queue_config: QueueConfig,
     pub(crate) paths: Vec<QueuePath>,
     /// The table of `REQUEUE_TABLE`.
     pub(crate) table: Option<Table>,
+    /// `None` if the function is in no VPC, or writes no metrics.
+    pub(crate) sends: Option<Known<Sends>>,
     /// The reason for which the queue's mappings are unknown.
     pub(crate) unlisted: Option<Unread>,
     /// All alarms of the account in this region.
@@ -73,19 +70,15 @@ pub(crate) struct Function {
     pub(crate) qualifier: Option<String>,
     /// Other versions and aliases that mappings invoke, with the function's name.
     pub(crate) mapped: Vec<String>,
-    /// `None` if the qualifier is no alias.
-    pub(crate) alias: Option<Known<Alias>>,
     pub(crate) timeout: Duration,
     /// The ARN of its role.
     pub(crate) role: String,
     pub(crate) state: State,
-    /// `None` if it is in no VPC of the customer.
-    pub(crate) vpc: Option<Vpc>,
+    /// The id of its VPC; `None` if it is in none of the customer.
+    pub(crate) vpc: Option<String>,
     pub(crate) logs: Logs,
     /// The class of its log group; `None` if there is no such group.
     pub(crate) log_group: Known<Option<String>>,
-    /// The lines of its log in the last day from which CloudWatch could make no metrics.
-    pub(crate) refused_metrics: Known<u64>,
     pub(crate) log_access: Known<Access>,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
@@ -103,22 +96,6 @@ impl Function {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Alias {
-    pub(crate) version: String,
-    /// During a gradual deployment.
-    pub(crate) second: Option<SecondVersion>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SecondVersion {
-    pub(crate) version: String,
-    /// Its part of the invocations, from 0 to 1.
-    pub(crate) weight: f64,
-    /// The properties in which it differs from the first.
-    pub(crate) differences: Known<Vec<&'static str>>,
-}
-
 /// Whether Lambda can run the function, in Lambda's words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -128,58 +105,11 @@ pub(crate) struct State {
     pub(crate) last_update_reason: Option<String>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Vpc {
-    pub(crate) id: String,
-    pub(crate) subnets: Vec<String>,
-    /// Whether the function calls SQS over IPv6.
-    pub(crate) has_ipv6: bool,
-    /// All route tables of the VPC.
-    pub(crate) tables: Known<Vec<RouteTable>>,
-    /// All endpoints in the VPC.
-    pub(crate) endpoints: Known<Vec<VpcEndpoint>>,
-    /// All NAT gateways in the VPC.
-    pub(crate) gateways: Known<Vec<NatGateway>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RouteTable {
-    /// The account that owns it.
-    pub(crate) owner: String,
-    /// Whether it is the table of all subnets without an own one.
-    pub(crate) is_main: bool,
-    pub(crate) subnets: Vec<String>,
-    pub(crate) routes: Vec<Route>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// The addresses; `None` for a prefix list.
-    pub(crate) destination: Option<String>,
-    /// The id of the gateway, or `local`.
-    pub(crate) target: String,
-    /// `false` if the target does not exist.
-    pub(crate) is_active: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VpcEndpoint {
-    pub(crate) id: String,
-    pub(crate) vpc: String,
-    /// Whether it has addresses in the subnets, unlike a gateway endpoint.
-    pub(crate) is_interface: bool,
-    /// As in `com.amazonaws.eu-west-1.sqs`.
-    pub(crate) service: String,
-    pub(crate) state: String,
-    /// Whether the service's usual host name leads to it.
-    pub(crate) has_private_dns: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NatGateway {
-    pub(crate) id: String,
-    /// Whether it leads to the internet. A private one leads to other networks only.
-    pub(crate) is_public: bool,
+/// Whether SQS confirmed copies of the last hour, by the metrics `Requeued` and `SendUnconfirmed`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sends {
+    pub(crate) are_confirmed: bool,
+    pub(crate) are_unconfirmed: bool,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.
@@ -258,8 +188,6 @@ pub(crate) struct Valid {
     pub(crate) policy_elsewhere: Option<PolicyPlace>,
     /// Whether `REQUEUE_POLICY` is among the problems. The policy in `config` is then meaningless.
     pub(crate) lacks_policy: bool,
-    /// Whether a setting names the strategy.
-    pub(crate) names_strategy: bool,
     /// The name of the table that the execution environments share.
     pub(crate) table: Option<String>,
 }
@@ -324,8 +252,6 @@ pub(crate) struct Consumer {
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) receive_wait: Duration,
     pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
     pub(crate) redrive_allow: AllowedSources,
@@ -401,4 +327,14 @@ pub(crate) enum Limit {
     Boundary,
     /// The policies of the organization on the account.
     Organization,
+}
+
+impl Limit {
+    /// The beginning of a finding.
+    pub(crate) fn does_not(self) -> &'static str {
+        match self {
+            Self::Boundary => "the role's permissions boundary does not",
+            Self::Organization => "the policies of the organization do not",
+        }
+    }
 }

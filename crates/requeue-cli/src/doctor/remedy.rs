@@ -4,7 +4,7 @@ use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
 
-use super::access_policy::account;
+use super::arn::Arn;
 use super::context::Context;
 use super::facts::{Function, Limit, Mapping};
 
@@ -85,15 +85,12 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-pub(crate) const NO_DENY: &str =
-    "remove the Deny from the role's policies, its boundary or the organization's policies";
-
 /// Widens the policy that bounds the role's permissions.
 pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String {
     let role = &function.role;
     match limit {
         Limit::Boundary => {
-            let name = role.rsplit('/').next().unwrap_or_default();
+            let name = Arn::of(role).role_name();
             format!(
                 "aws iam get-role --role-name {name} --query \
                  Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} \
@@ -102,7 +99,7 @@ pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String 
         }
         Limit::Organization => format!(
             "allow {actions} in the organization's service control policies for the account {}",
-            account(role)
+            Arn::of(role).account
         ),
     }
 }
@@ -114,7 +111,7 @@ pub(crate) fn grant(
     resource: impl Serialize,
     name: &str,
 ) -> String {
-    let role = function.role.rsplit('/').next().unwrap_or_default();
+    let role = Arn::of(&function.role).role_name();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
     format!(

@@ -139,12 +139,12 @@ mod tests {
         let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), diagnosis };
         let region = hostile.to_owned();
         let settings = FunctionSettings::Valid(Box::default());
-        let (paths, queue_config) = (Vec::new(), requeue::QueueConfig::default());
+        let paths = Vec::new();
         let deployment = Deployment {
             region,
             function: None,
             settings,
-            queue_config,
+            sends: None,
             paths,
             table: None,
             unlisted: None,

@@ -6,10 +6,9 @@ use requeue::{DeadLetterMode, Mode};
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AllowedSources, Consumer, QueueAttributes, Reached};
+use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached};
 use super::super::remedy;
-use super::queue::LEAST_RECEIVES;
-use super::{LONGEST_RETENTION, days, is_polling};
+use super::{LEAST_RECEIVES, LONGEST_RETENTION, consumers, days};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -46,7 +45,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "dead-letter-consumers",
         why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
               before a person has seen them.",
-        look: consumers,
+        look: dead_letter_consumers,
     },
     Check {
         id: "annotate-receives",
@@ -59,13 +58,6 @@ pub(super) const CHECKS: &[Check] = &[
         why: "If SQS moves the message itself, its dead letter does not say why. In a FIFO queue an \
               annotated copy would lose its place, so the mode annotate works as redrive there.",
         look: reasons,
-    },
-    Check {
-        id: "redrive-with-rate-limit",
-        why: "With a rate limit, an execution environment that does not know a given-up message \
-              may let it wait in line again. Each such copy has new receives and is called once \
-              more.",
-        look: redrive_with_rate_limit,
     },
     Check {
         id: "direct-queue",
@@ -83,21 +75,13 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
     if let Some(redrive) = &queue.redrive {
         return Ok(Diagnosis::ok(redrive.target.clone()));
     }
-    let (name, is_fifo) =
-        arn.name().strip_suffix(".fifo").map_or((arn.name(), false), |name| (name, true));
-    let (suffix, attribute) = if is_fifo { (".fifo", ",FifoQueue=true") } else { ("", "") };
     // The longest name has 80 characters.
+    let name = arn.name().trim_end_matches(".fifo");
     let name: String = name.chars().take(80 - "-dead-letters.fifo".len()).collect();
-    let name = format!("{name}-dead-letters{suffix}");
+    let name = format!("{name}-dead-letters{}", if arn.is_fifo() { ".fifo" } else { "" });
     let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
-    let create = format!(
-        "aws sqs create-queue --region {} --queue-name {name} --attributes \
-         MessageRetentionPeriod={}{attribute}",
-        arn.region(),
-        LONGEST_RETENTION.as_secs()
-    );
-    let remedies =
-        [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
+    let redrive = remedy::redrive_policy(arn, &target, LEAST_RECEIVES);
+    let remedies = [format!("{} && {redrive}", create(arn, &name))];
     let goes_elsewhere = context
         .config()
         .is_ok_and(|config| matches!(config.dead_letter, Some(DeadLetterMode::Direct(_))));
@@ -122,46 +106,42 @@ fn attributes<'d>(context: &Context<'d>) -> Result<(&'d QueueAttributes, &'d Que
 
 fn dead_letter_queue(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
-    Ok(match reached.queue.as_ref()? {
-        Some(_) => Diagnosis::ok(format!("{} exists", reached.arn.name())),
-        None => Diagnosis::danger(
-            format!("the queue {} does not exist", reached.arn),
-            [create(&reached.arn)],
-        ),
-    })
+    let exists = |_| Diagnosis::ok(format!("{} exists", reached.arn.name()));
+    Ok(existing(reached)?.map_or_else(|missing| missing, exists))
 }
 
-fn create(arn: &QueueArn) -> String {
-    let fifo = if arn.is_fifo() { ",FifoQueue=true" } else { "" };
+/// The command for a queue beside this one.
+fn create(beside: &QueueArn, name: &str) -> String {
+    let fifo = if beside.is_fifo() { ",FifoQueue=true" } else { "" };
     format!(
-        "aws sqs create-queue --region {} --queue-name {} --attributes \
+        "aws sqs create-queue --region {} --queue-name {name} --attributes \
          MessageRetentionPeriod={}{fifo}",
-        arn.region(),
-        arn.name(),
+        beside.region(),
         LONGEST_RETENTION.as_secs()
     )
+}
+
+/// The queue's attributes, if it exists; a danger if it does not.
+fn existing(reached: &Reached) -> Result<Result<&QueueAttributes, Diagnosis>, Skip> {
+    let Reached { arn, queue, .. } = reached;
+    let missing =
+        || Diagnosis::danger(format!("the queue {arn} does not exist"), [create(arn, arn.name())]);
+    Ok(queue.as_ref()?.as_ref().ok_or_else(missing))
 }
 
 fn redrive_allow_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = attributes(context)?;
     let source = context.source()?.arn.to_string();
-    let found = match &queue.redrive_allow {
+    let named = match &queue.redrive_allow {
         AllowedSources::All => return Ok(Diagnosis::ok("every queue of the account may use it")),
         AllowedSources::Queues(sources) if sources.contains(&source) => {
             return Ok(Diagnosis::ok(format!("{} names {source}", arn.name())));
         }
-        AllowedSources::Queues(_) => {
-            format!("the RedriveAllowPolicy of {} does not name {source}", arn.name())
-        }
-        AllowedSources::None => {
-            format!("the RedriveAllowPolicy of {} denies every queue", arn.name())
-        }
+        AllowedSources::Queues(sources) => sources.as_slice(),
+        AllowedSources::None => &[],
     };
-    let mut sources = match &queue.redrive_allow {
-        AllowedSources::Queues(sources) => sources.clone(),
-        AllowedSources::All | AllowedSources::None => Vec::new(),
-    };
-    sources.push(source);
+    let found = format!("the RedriveAllowPolicy of {} does not name {source}", arn.name());
+    let sources = [named, &[source]].concat();
     let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
     Ok(Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)]))
 }
@@ -208,27 +188,19 @@ fn redrive_cycle(context: &Context<'_>) -> Checked {
     })
 }
 
-fn consumers(context: &Context<'_>) -> Checked {
+fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     let name = reached.arn.name();
-    let consumers = reached.consumers.as_ref()?.iter();
-    let consumers: Vec<&Consumer> =
-        consumers.filter(|consumer| is_polling(&consumer.state)).collect();
-    if consumers.is_empty() {
+    let Some((consumers, remedies)) = consumers(context, reached, None)? else {
         return Ok(Diagnosis::ok(format!("no mapping receives messages of {name}")));
-    }
-    let functions: Vec<&str> = consumers.iter().map(|consumer| &*consumer.function).collect();
-    let found = format!("{name} invokes {}", functions.join(", "));
-    let remedies = consumers.iter().map(|consumer| {
-        let options = format!("--uuid {} --no-enabled", consumer.uuid);
-        remedy::lambda(context, "update-event-source-mapping", &options)
-    });
-    // An ARN has the function's name before its alias or version.
-    let is_own = |consumer: &&Consumer| {
-        let own = context.function().map(|function| function.name.as_str());
-        consumer.function.split(':').nth(6) == own.ok()
     };
-    Ok(if context.function().is_ok() && consumers.iter().any(is_own) {
+    let found = format!("{name} invokes {}", consumers.join(", "));
+    // An ARN has the function's name before its alias or version.
+    let is_own = |consumer: &&str| {
+        let own = context.function().map(|function| function.name.as_str());
+        own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
+    };
+    Ok(if consumers.iter().any(is_own) {
         let found = format!("{found}: the function receives the messages again that it gave up");
         Diagnosis::danger(found, remedies)
     } else {
@@ -237,30 +209,31 @@ fn consumers(context: &Context<'_>) -> Checked {
 }
 
 fn annotate_receives(context: &Context<'_>) -> Checked {
-    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
-    let arn = &context.source()?.arn;
-    if !is_annotating(context)? || arn.is_fifo() {
+    let (queue, config, arn) = (context.queue()?, context.config()?, &context.source()?.arn);
+    let redrive = queue.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    let is_annotating =
+        config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue;
+    if !is_annotating || arn.is_fifo() {
         return Err(Skip::NotApplicable);
     }
     let count = redrive.max_receive_count;
-    Ok(if count > ANNOTATED_RECEIVES {
-        let rest = context.queue()?.visibility * (count - ANNOTATED_RECEIVES);
-        let found = format!(
-            "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
-             later",
-            span(rest)
-        );
-        let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and \
-                      REQUEUE_DEAD_LETTER_QUEUE_URL";
-        Diagnosis::warning(
-            found,
-            [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],
-        )
-    } else {
-        Diagnosis::ok(format!(
+    if count <= ANNOTATED_RECEIVES {
+        return Ok(Diagnosis::ok(format!(
             "maxReceiveCount is {count}, and the first {ANNOTATED_RECEIVES} receives follow at once"
-        ))
-    })
+        )));
+    }
+    let rest = span(queue.visibility * (count - ANNOTATED_RECEIVES));
+    let found = format!(
+        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {rest} later"
+    );
+    let direct = remedy::variable("DEAD_LETTER", "direct");
+    Ok(Diagnosis::warning(
+        found,
+        [
+            remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES),
+            format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL"),
+        ],
+    ))
 }
 
 fn reasons(context: &Context<'_>) -> Checked {
@@ -284,12 +257,11 @@ fn reasons(context: &Context<'_>) -> Checked {
             return Ok(Diagnosis::ok(found));
         }
     };
-    let url =
-        path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
     let remedy = if is_fifo {
         format!(
-            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
-            remedy::variable("DEAD_LETTER", "direct")
+            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {}`, with sqs:SendMessage on it",
+            remedy::variable("DEAD_LETTER", "direct"),
+            url(path)
         )
     } else {
         format!(
@@ -301,27 +273,9 @@ fn reasons(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::warning(found, [remedy]))
 }
 
-fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
-    let arn = &context.source()?.arn;
-    let has_limit = context.policy().is_ok_and(|policy| policy.limit.is_some());
-    let config = context.config()?;
-    // Without copies nothing has new receives.
-    if arn.is_fifo() || !has_limit || config.mode != Mode::Requeue {
-        return Err(Skip::NotApplicable);
-    }
-    Ok(match &config.dead_letter {
-        Some(DeadLetterMode::Redrive) | None => Diagnosis::warning(
-            "REQUEUE_DEAD_LETTER is redrive, and the policy has a rateLimit: while messages wait \
-             in line, a message that is given up may be called again and again",
-            [remedy::variable("DEAD_LETTER", "annotate")],
-        ),
-        _ => Diagnosis::ok("a message that is given up carries a note, so it is not called again"),
-    })
-}
-
-fn is_annotating(context: &Context<'_>) -> Result<bool, Skip> {
-    let config = context.config()?;
-    Ok(config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue)
+/// The URL of the dead-letter queue, for a setting.
+fn url(path: &QueuePath) -> String {
+    path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url())
 }
 
 fn direct_queue(context: &Context<'_>) -> Checked {
@@ -331,43 +285,24 @@ fn direct_queue(context: &Context<'_>) -> Checked {
     if direct == source {
         let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
                      are given up return to it";
-        let url = path
-            .dead_letters
-            .as_ref()
-            .map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
-        return Ok(Diagnosis::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
+        let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
+        return Ok(Diagnosis::danger(found, [remedy]));
     }
-    Ok(match reached.queue.as_ref()? {
-        None => Diagnosis::danger(format!("the queue {direct} does not exist"), [create(direct)]),
-        Some(_) if direct.is_fifo() != source.is_fifo() => {
-            let kind = if source.is_fifo() { "FIFO" } else { "standard" };
-            let found = format!(
-                "{} is of another kind than {}, a {kind} queue",
-                direct.name(),
-                source.name()
-            );
-            Diagnosis::warning(
-                found,
-                [format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL")],
-            )
-        }
-        Some(queue) if queue.retention < LONGEST_RETENTION => Diagnosis::warning(
-            format!(
-                "{} keeps a message for {}; SQS allows {}",
-                direct.name(),
-                span(queue.retention),
-                days(LONGEST_RETENTION)
-            ),
-            [remedy::queue_attribute(
-                direct,
-                "MessageRetentionPeriod",
-                LONGEST_RETENTION.as_secs(),
-            )],
-        ),
-        Some(queue) => Diagnosis::ok(format!(
-            "{} keeps a message for {}",
-            direct.name(),
-            days(queue.retention)
-        )),
+    let queue = match existing(reached)? {
+        Ok(queue) => queue,
+        Err(missing) => return Ok(missing),
+    };
+    let (name, longest) = (direct.name(), LONGEST_RETENTION);
+    let keeps = format!("{name} keeps a message for {}", days(queue.retention));
+    Ok(if direct.is_fifo() != source.is_fifo() {
+        let kind = if source.is_fifo() { "FIFO" } else { "standard" };
+        let found = format!("{name} is of another kind than {}, a {kind} queue", source.name());
+        let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
+        Diagnosis::warning(found, [remedy])
+    } else if queue.retention < longest {
+        let set = remedy::queue_attribute(direct, "MessageRetentionPeriod", longest.as_secs());
+        Diagnosis::warning(format!("{keeps}; SQS allows {}", days(longest)), [set])
+    } else {
+        Diagnosis::ok(keeps)
     })
 }

@@ -1,14 +1,13 @@
 //! Checks of the function itself: its settings and properties.
 
-use requeue::{Mode, RecursiveLoop};
+use requeue::RecursiveLoop;
 
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{FunctionSettings, PolicyPlace, State, Valid};
+use super::super::facts::{FunctionSettings, PolicyPlace, Sends, State, Valid};
 use super::super::remedy;
 use super::secrets::stored_text;
-use super::{network, version};
 use crate::policy_text::retries;
 use crate::table::span;
 
@@ -30,19 +29,18 @@ pub(super) const CHECKS: &[Check] = &[
               configuration if an update has failed.",
         look: state,
     },
-    Check { id: "function-version", why: version::WHY, look: version::version },
-    Check { id: "network", why: network::WHY, look: network::network },
+    Check {
+        id: "network",
+        why: "In a VPC, a function reaches SQS only through an interface endpoint or a public NAT \
+              gateway. Without one, no copy is sent, and each message waits for its timeout.",
+        look: network,
+    },
     Check {
         id: "recursive-loop",
         why: "Requeue sends copies to the function's own queue. Without RecursiveLoop: Allow, \
               Lambda takes that for a recursive loop and dead-letters the message after about 16 \
               copies.",
         look: recursive_loop,
-    },
-    Check {
-        id: "mode",
-        why: "The mode report is for emergencies: only SQS itself retries then.",
-        look: mode,
     },
     Check {
         id: "reserved-concurrency",
@@ -187,31 +185,67 @@ fn mapping(context: &Context<'_>) -> Checked {
 
 fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let State { current: state, reason, last_update, last_update_reason } = &function.state;
-    let told = |reason: &Option<String>| {
+    let State { current, reason, last_update, last_update_reason } = &function.state;
+    let because = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
-    let show = [remedy::qualified(context, function, "get-function-configuration", "")];
-    let wait = |waiter| [remedy::qualified(context, function, &format!("wait {waiter}"), "")];
-    let found = match state.as_deref() {
-        Some(state) => format!("the state is {state}{}", told(reason)),
-        None => return Err(Skip::not_checked("Lambda's response has no State", show)),
-    };
-    let updated = match last_update.as_deref() {
-        Some(status) => format!("the last update is {status}{}", told(last_update_reason)),
-        None => return Err(Skip::not_checked("Lambda's response has no LastUpdateStatus", show)),
-    };
-    Ok(match (state.as_deref().unwrap_or_default(), last_update.as_deref().unwrap_or_default()) {
-        ("Failed", _) => Diagnosis::danger(found, show),
-        ("Pending", _) => Diagnosis::warning(found, wait("function-active-v2")),
-        ("Inactive", _) => Diagnosis::warning(found, show),
-        ("Active", "Successful") => Diagnosis::ok("Active, and the last update is Successful"),
-        ("Active", "Failed") => Diagnosis::warning(updated, show),
+    let command = |command: &str| [remedy::qualified(context, function, command, "")];
+    let show = command("get-function-configuration");
+    let [state, update] =
+        [current, last_update].map(|word| word.as_deref().unwrap_or("not in Lambda's response"));
+    let found = format!("the state is {state}{}", because(reason));
+    let updated = format!("the last update is {update}{}", because(last_update_reason));
+    match (state, update) {
+        ("Failed", _) => Ok(Diagnosis::danger(found, show)),
+        ("Pending", _) => Ok(Diagnosis::warning(found, command("wait function-active-v2"))),
+        ("Inactive", _) => Ok(Diagnosis::warning(found, show)),
+        ("Active", "Successful") => Ok(Diagnosis::ok("Active, and the last update is Successful")),
+        ("Active", "Failed") => Ok(Diagnosis::warning(updated, show)),
         ("Active", "InProgress") => {
-            return Err(Skip::not_checked(updated, wait("function-updated-v2")));
+            Err(Skip::not_checked(updated, command("wait function-updated-v2")))
         }
-        ("Active", _) => return Err(Skip::not_checked(updated, show)),
-        _ => return Err(Skip::not_checked(found, show)),
+        ("Active", _) => Err(Skip::not_checked(updated, show)),
+        _ => Err(Skip::not_checked(found, show)),
+    }
+}
+
+/// Routes, security groups and endpoints are not read: a copy that SQS confirmed shows the way.
+fn network(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let Some(vpc) = &function.vpc else {
+        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
+    };
+    let sends = match &context.deployment.sends {
+        Some(sends) => *sends.as_ref()?,
+        None => Sends::default(),
+    };
+    let region = context.region();
+    let endpoint = format!(
+        "aws ec2 create-vpc-endpoint --region {region} --vpc-id {vpc} --vpc-endpoint-type Interface \
+         --service-name com.amazonaws.{region}.sqs --private-dns-enabled --subnet-ids SUBNETS \
+         --security-group-ids GROUP, or a route of its subnets to a public NAT gateway"
+    );
+    Ok(match sends {
+        Sends { are_unconfirmed: true, .. } => {
+            let group = function.logs.group_of(&function.name);
+            let look = format!(
+                "aws logs filter-log-events --region {region} --log-group-name {group} \
+                 --filter-pattern NoConnection, which shows the copies that had no way to SQS"
+            );
+            let found = format!(
+                "SQS did not confirm each copy of the last hour, and the function is in {vpc}"
+            );
+            Diagnosis::danger(found, [look, endpoint])
+        }
+        Sends { are_confirmed: true, .. } => {
+            Diagnosis::ok(format!("SQS confirmed the copies of the last hour from {vpc}"))
+        }
+        Sends { .. } => {
+            let found = format!(
+                "the function is in {vpc}, and no copy of the last hour shows that it reaches SQS"
+            );
+            Diagnosis::warning(found, [endpoint])
+        }
     })
 }
 
@@ -262,44 +296,33 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
     })
 }
 
-fn mode(context: &Context<'_>) -> Checked {
-    Ok(match context.config()?.mode {
-        Mode::Requeue => Diagnosis::ok("REQUEUE_MODE is requeue"),
-        Mode::Report => Diagnosis::warning(
-            "REQUEUE_MODE is report, which leaves every failure to SQS and its redrive policy",
-            [remedy::variable("MODE", "requeue")],
-        ),
-        other => Diagnosis::warning(
-            format!("REQUEUE_MODE is {}", other.as_str()),
-            [remedy::variable("MODE", "requeue")],
-        ),
-    })
-}
-
 fn account_concurrency(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     if let Some(reserved) = *function.reserved_concurrency.as_ref()? {
         return Ok(Diagnosis::ok(format!("the function has a reserved concurrency of {reserved}")));
     }
-    let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
-    let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
-    let needed = wanted.max(LEAST_RESERVED);
+    let needed = wanted(context).max(LEAST_RESERVED);
     let free = *function.unreserved_concurrency.as_ref()?;
     let compared = format!(
         "the account has {free} for all functions without a reserved concurrency, and this \
          function's mappings need {needed}"
     );
-    Ok(if free < needed {
-        let raise = format!(
-            "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
-             --quota-code L-B99A9384 --desired-value 1000",
-            context.region()
-        );
-        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
-        Diagnosis::warning(compared, [raise, lower])
-    } else {
-        Diagnosis::ok(compared)
-    })
+    if free >= needed {
+        return Ok(Diagnosis::ok(compared));
+    }
+    let raise = format!(
+        "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
+         --quota-code L-B99A9384 --desired-value 1000",
+        context.region()
+    );
+    Ok(Diagnosis::warning(compared, [&raise, LOWER]))
+}
+
+const LOWER: &str = "lower the MaximumConcurrency of the mappings";
+
+/// The batches that the mappings may run at a time.
+fn wanted(context: &Context<'_>) -> u32 {
+    context.mappings().filter_map(|mapping| mapping.maximum_concurrency).sum()
 }
 
 fn reserved_concurrency(context: &Context<'_>) -> Checked {
@@ -307,49 +330,33 @@ fn reserved_concurrency(context: &Context<'_>) -> Checked {
     let Some(reserved) = *function.reserved_concurrency.as_ref()? else {
         return Ok(Diagnosis::ok("no reserved concurrency, so it does not limit the function"));
     };
-    let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
-    let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
-    let has_unbounded = mappings().any(|mapping| mapping.maximum_concurrency.is_none());
+    let wanted = wanted(context);
+    let has_unbounded = context.mappings().any(|mapping| mapping.maximum_concurrency.is_none());
     let needed = wanted.max(if has_unbounded { LEAST_RESERVED } else { 0 });
     let reserve = |count: u32| {
-        remedy::function(
-            context,
-            function,
-            "put-function-concurrency",
-            &format!("--reserved-concurrent-executions {count}"),
-        )
+        let options = format!("--reserved-concurrent-executions {count}");
+        remedy::function(context, function, "put-function-concurrency", &options)
     };
+    let found = format!("the reserved concurrency is {reserved}");
     Ok(if reserved == 0 {
-        Diagnosis::danger(
-            "the reserved concurrency is 0, so Lambda never invokes the function",
-            [reserve(needed.max(LEAST_RESERVED))],
-        )
+        let found = format!("{found}, so Lambda never invokes the function");
+        Diagnosis::danger(found, [reserve(needed.max(LEAST_RESERVED))])
     } else if reserved < wanted {
-        let found = format!(
-            "the reserved concurrency is {reserved}, but the maximum concurrency of its mappings \
-             is {wanted}"
-        );
-        let template =
-            "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
-                        MaximumConcurrency"
-                .to_owned();
-        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
+        let found = format!("{found}, but the maximum concurrency of its mappings is {wanted}");
+        let template = "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
+                        MaximumConcurrency";
         // If too little were left, Lambda would refuse the reservation.
-        let is_refused = function
-            .unreserved_concurrency
-            .as_ref()
-            .is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
-        let more = (!is_refused).then(|| [reserve(needed), template]).into_iter().flatten();
-        Diagnosis::warning(found, more.chain([lower]))
+        let free = function.unreserved_concurrency.as_ref();
+        let is_refused = free.is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
+        let more = (!is_refused).then(|| [reserve(needed), template.to_owned()]);
+        Diagnosis::warning(found, more.into_iter().flatten().chain([LOWER.to_owned()]))
     } else if reserved < needed {
         let found = format!(
-            "the reserved concurrency is {reserved}, but AWS recommends at least {LEAST_RESERVED} \
-             if a mapping has no maximum concurrency"
+            "{found}, but AWS recommends at least {LEAST_RESERVED} if a mapping has no maximum \
+             concurrency"
         );
         Diagnosis::warning(found, [reserve(needed)])
     } else {
-        Diagnosis::ok(format!(
-            "the reserved concurrency is {reserved}, and its mappings need {needed}"
-        ))
+        Diagnosis::ok(format!("{found}, and its mappings need {needed}"))
     })
 }

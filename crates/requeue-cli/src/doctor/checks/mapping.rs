@@ -6,9 +6,8 @@ use serde_json::Value;
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::Consumer;
 use super::super::remedy;
-use super::is_polling;
+use super::consumers;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -155,24 +154,14 @@ fn filter_wrapping(context: &Context<'_>) -> Checked {
 }
 
 fn other_consumers(context: &Context<'_>) -> Checked {
-    let own = context.mapping()?;
-    let consumers = context.source()?.consumers.as_ref()?;
-    let others: Vec<&Consumer> = consumers
-        .iter()
-        .filter(|consumer| consumer.uuid != own.uuid && is_polling(&consumer.state))
-        .collect();
-    if others.is_empty() {
-        return Ok(Diagnosis::ok("no other mapping receives messages of this queue"));
-    }
-    let functions: Vec<&str> = others.iter().map(|consumer| &*consumer.function).collect();
-    let disable = |consumer: &&Consumer| {
-        let options = format!("--uuid {} --no-enabled", consumer.uuid);
-        remedy::lambda(context, "update-event-source-mapping", &options)
-    };
-    Ok(Diagnosis::warning(
-        format!("the queue also invokes {}", functions.join(", ")),
-        others.iter().map(disable),
-    ))
+    let own = &context.mapping()?.uuid;
+    Ok(match consumers(context, context.source()?, Some(own))? {
+        None => Diagnosis::ok("no other mapping receives messages of this queue"),
+        Some((functions, disable)) => {
+            let found = format!("the queue also invokes {}", functions.join(", "));
+            Diagnosis::warning(found, disable)
+        }
+    })
 }
 
 fn maximum_concurrency(context: &Context<'_>) -> Checked {

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
-use requeue::{DeadLetterMode, Mode, QueueConfig};
 
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{CustomerKey, EncryptionKey, Reached};
+use super::super::facts::Reached;
 use super::super::remedy;
-use super::{LONGEST_DELAY, LONGEST_RETENTION, days, worst};
+use super::permissions::state_of_key;
+use super::{
+    LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, MOST_RECEIVES, TIMEOUTS, days, worst,
+};
 use crate::policy_text::retries;
 use crate::table::span;
 
@@ -47,41 +49,14 @@ pub(super) const CHECKS: &[Check] = &[
         look: max_receive_count,
     },
     Check {
-        id: "queue-config",
-        why: "Requeue does not apply `queueConfig`: change the queue, or the document if the queue \
-              is right.",
-        look: queue_config,
-    },
-    Check {
         id: "receives-for-retries",
         why: "With visibility, every receive counts as a retry. If `maxReceiveCount` is too low, \
               SQS dead-letters the message before its retries are used up.",
         look: receives_for_retries,
     },
-    Check {
-        id: "exact-attempts",
-        why: "With a table, a receive without a call uses no retry. For that the function has to \
-              send its dead letters, and SQS must not move a message before.",
-        look: exact_attempts,
-    },
-    Check {
-        id: "fifo-strategy",
-        why: "A copy would lose its place, so messages of a FIFO queue always wait by their \
-              visibility.",
-        look: fifo_strategy,
-    },
 ];
 
 pub(crate) const QUEUE: &str = "queue";
-/// The state of a key that KMS does not know.
-pub(crate) const NO_KEY: &str = "NotFound";
-/// The recommended visibility timeout, as a multiple of the function's timeout. Source: Lambda
-/// developer guide, "Configuring SQS queue".
-const TIMEOUTS: u32 = 6;
-/// The least `maxReceiveCount`. Source: as above.
-pub(super) const LEAST_RECEIVES: u32 = 5;
-/// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
-const MOST_RECEIVES: u32 = 1_000;
 
 fn queue(context: &Context<'_>) -> Checked {
     let source = context.source()?;
@@ -97,41 +72,10 @@ fn queue(context: &Context<'_>) -> Checked {
 fn key_state(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let reached = [Some(&path.source), path.dead_letters.as_ref(), path.direct.as_ref()];
-    let found: Vec<Checked> = reached.into_iter().flatten().filter_map(state_of_key).collect();
-    worst(found)
-}
-
-/// `None` if no key of the customer encrypts the queue.
-fn state_of_key(reached: &Reached) -> Option<Checked> {
-    let EncryptionKey::Customer(customer) = reached.key.as_ref()? else { return None };
-    let CustomerKey { name, key, .. } = &**customer;
-    let key = match key {
-        Ok(key) => key,
-        Err(unread) => return Some(Err(unread.into())),
+    let state = |Reached { arn, key, .. }: &Reached| {
+        Some(state_of_key(key.as_ref()?, arn.name(), arn.region()))
     };
-    let (queue, region) = (reached.arn.name(), reached.arn.region());
-    let command = |operation| format!("aws kms {operation} --region {region} --key-id {}", key.arn);
-    let found = format!("the key {name} of {queue} is {}", key.state);
-    Some(Ok(match key.state.as_str() {
-        "Enabled" => Diagnosis::ok(found),
-        "Disabled" => Diagnosis::danger(found, [command("enable-key")]),
-        "PendingDeletion" => Diagnosis::danger(
-            found,
-            [format!("{} && {}", command("cancel-key-deletion"), command("enable-key"))],
-        ),
-        NO_KEY => {
-            let found = format!("the key {name} of {queue} does not exist");
-            Diagnosis::danger(
-                found,
-                [remedy::queue_attribute(&reached.arn, "KmsMasterKeyId", "KEY")],
-            )
-        }
-        "" => {
-            let found = format!("not checked: the key {name} of {queue} has no state");
-            Diagnosis::unknown(found, [command("describe-key")])
-        }
-        _ => Diagnosis::danger(found, [command("describe-key")]),
-    }))
+    worst(reached.into_iter().flatten().filter_map(state))
 }
 
 fn visibility_timeout(context: &Context<'_>) -> Checked {
@@ -256,41 +200,6 @@ fn max_receive_count(context: &Context<'_>) -> Checked {
     })
 }
 
-fn queue_config(context: &Context<'_>) -> Checked {
-    let (queue, arn, named) =
-        (context.queue()?, &context.source()?.arn, &context.deployment.queue_config);
-    if *named == QueueConfig::default() {
-        return Err(Skip::NotApplicable);
-    }
-    let (mut found, mut remedies) = (Vec::new(), Vec::new());
-    for (attribute, named, actual) in [
-        ("VisibilityTimeout", named.visibility_timeout, queue.visibility),
-        ("MessageRetentionPeriod", named.message_retention, queue.retention),
-        ("DelaySeconds", named.delay, queue.delay),
-        ("ReceiveMessageWaitTimeSeconds", named.receive_wait, queue.receive_wait),
-    ] {
-        if let Some(named) = named.filter(|named| *named != actual) {
-            found.push(format!("{attribute} is {}, not {}", days(actual), days(named)));
-            remedies.push(remedy::queue_attribute(arn, attribute, named.as_secs()));
-        }
-    }
-    // Without a redrive policy, the check `redrive-policy` reports that.
-    if let (Some(named), Some(redrive)) = (named.max_receive_count, &queue.redrive)
-        && redrive.max_receive_count != named
-    {
-        found.push(format!("maxReceiveCount is {}, not {named}", redrive.max_receive_count));
-        remedies.push(remedy::redrive_policy(arn, &redrive.target, named));
-    }
-    Ok(if found.is_empty() {
-        Diagnosis::ok("as in queueConfig")
-    } else {
-        Diagnosis::warning(
-            format!("{} as in queueConfig; one command for each", found.join("; ")),
-            remedies,
-        )
-    })
-}
-
 fn receives_for_retries(context: &Context<'_>) -> Checked {
     let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     if !context.waits_in_place()? {
@@ -309,13 +218,8 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
     if needed <= MOST_RECEIVES {
         remedies.push(remedy::redrive_policy(arn, &redrive.target, needed));
     }
-    if shares_batches && count > most {
-        remedies.extend(
-            context
-                .mapping()
-                .ok()
-                .map(|mapping| remedy::mapping(context, mapping, "--batch-size 1")),
-        );
+    if let (true, Ok(mapping)) = (shares_batches && count > most, context.mapping()) {
+        remedies.push(remedy::mapping(context, mapping, "--batch-size 1"));
     }
     if count > 1 {
         let allowed = if shares_batches { count / 2 } else { count - 1 };
@@ -330,55 +234,4 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
         format!("{compared}, so at least {needed} receives are needed")
     };
     Ok(Diagnosis::warning(found, remedies))
-}
-
-fn exact_attempts(context: &Context<'_>) -> Checked {
-    let (arn, config) = (&context.source()?.arn, context.config()?);
-    let has_table = context.deployment.table.is_some() && config.mode == Mode::Requeue;
-    let redrive = context.queue()?.redrive.as_ref();
-    let redrive = redrive.filter(|_| has_table && arn.is_fifo()).ok_or(Skip::NotApplicable)?;
-    let count = redrive.max_receive_count;
-    let is_direct = matches!(config.dead_letter, Some(DeadLetterMode::Direct(_)));
-    let mut remedies = Vec::new();
-    if !is_direct {
-        remedies.push(format!(
-            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`, with sqs:SendMessage on it",
-            remedy::variable("DEAD_LETTER", "direct")
-        ));
-    }
-    if count < MOST_RECEIVES {
-        remedies.push(remedy::redrive_policy(arn, &redrive.target, MOST_RECEIVES));
-    }
-    Ok(match (is_direct, count) {
-        (true, MOST_RECEIVES..) => Diagnosis::ok(format!(
-            "the table counts attempts, and SQS moves a message at its receive {count}"
-        )),
-        (true, _) => Diagnosis::warning(
-            format!(
-                "the table counts attempts, but SQS moves a message at its receive {count}, even \
-                 if no handler was called"
-            ),
-            remedies,
-        ),
-        (false, _) => Diagnosis::warning(
-            "REQUEUE_DEAD_LETTER is not direct, so each receive counts as a retry, even one \
-             without a call",
-            remedies,
-        ),
-    })
-}
-
-fn fifo_strategy(context: &Context<'_>) -> Checked {
-    if !context.source()?.arn.is_fifo() {
-        return Err(Skip::NotApplicable);
-    }
-    let settings = context.settings()?;
-    let has_standard = context.deployment.paths.iter().any(|path| !path.source.arn.is_fifo());
-    let is_copy = settings.config.strategy == requeue::Strategy::Copy;
-    Ok(if settings.names_strategy && is_copy && !has_standard {
-        let found = "REQUEUE_STRATEGY is copy, which has no effect on a FIFO queue";
-        Diagnosis::warning(found, [remedy::variable("STRATEGY", "visibility")])
-    } else {
-        Diagnosis::ok("visibility")
-    })
 }

@@ -1,6 +1,5 @@
 //! Findings about dead-letter queues.
 
-use super::coordination::limited;
 use super::*;
 
 fn passes_on(d: &mut Deployment, target: &str) {
@@ -97,38 +96,6 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             d.valid().config.dead_letter = None;
             d.valid().config.mode = Mode::Report;
-        },
-        None,
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| d.valid().config.dead_letter = Some(DeadLetterMode::Redrive),
-        None,
-    ),
-    ("redrive-with-rate-limit", |d| limited(d, 49), Some(Fine)),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
-        },
-        Some(Warning),
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
-            d.valid().config.mode = Mode::Report;
-        },
-        None,
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.fifo();
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
         },
         None,
     ),

@@ -143,7 +143,6 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     ("recursive-loop", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
-    ("mode", |d| d.valid().config.mode = Mode::Report, Some(Warning)),
     ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
     ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
     ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),
@@ -155,10 +154,6 @@ pub(super) const ROWS: &[Row] = &[
     ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
     ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
     ("logs", |d| class(d, "DELIVERY"), Some(Warning)),
-    ("metric-lines", |d| d.function().refused_metrics = Ok(1), Some(Warning)),
-    ("metric-lines", |d| d.function().refused_metrics = refused(), Some(Unknown)),
-    ("metric-lines", |d| d.function().log_group = Ok(None), None),
-    ("metric-lines", |d| d.function().log_group = refused(), Some(Unknown)),
     // Lambda makes a group of the class STANDARD.
     ("logs", |d| d.function().log_group = Ok(None), Some(Fine)),
     ("logs", |d| d.function().log_group = refused(), Some(Unknown)),
@@ -195,5 +190,20 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
          eu-west-1 --function-name orders --logging-config \
          LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard, \
          if the role may write to that group"
+    );
+}
+
+#[test]
+fn a_changed_configuration_takes_effect_in_a_new_version() {
+    let mut deployment = good();
+    deployment.function().qualifier = Some("live".to_owned());
+    deployment.function().logs.is_json = false;
+    let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
+    assert!(
+        remedies[0].ends_with(
+            "; then aws lambda publish-version --region eu-west-1 --function-name orders, and \
+             point live at the new version"
+        ),
+        "{remedies:?}"
     );
 }

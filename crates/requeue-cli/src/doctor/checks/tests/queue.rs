@@ -14,10 +14,6 @@ fn in_place(d: &mut Deployment, receives: u32) {
     d.receives(receives);
 }
 
-fn names(d: &mut Deployment, document: &str) {
-    d.queue_config = format!(r#"{{"queueConfig": {{{document}}}}}"#).parse().unwrap();
-}
-
 fn key(state: &str) -> Key {
     Key { arn: ARN_OF_KEY.to_owned(), state: state.to_owned() }
 }
@@ -76,26 +72,6 @@ pub(super) const ROWS: &[Row] = &[
     ("max-receive-count", |d| d.receives(4), Some(Warning)),
     ("max-receive-count", |d| d.receives(5), Some(Fine)),
     ("max-receive-count", |d| d.queue().redrive = None, None),
-    ("queue-config", |_| {}, None),
-    (
-        "queue-config",
-        |d| {
-            names(
-                d,
-                r#""visibilityTimeout": 380, "messageRetentionPeriod": 604800, "maxReceiveCount": 5, "delaySeconds": 0"#,
-            );
-        },
-        Some(Fine),
-    ),
-    ("queue-config", |d| names(d, r#""receiveMessageWaitTimeSeconds": 20"#), Some(Warning)),
-    (
-        "queue-config",
-        |d| {
-            names(d, r#""maxReceiveCount": 6"#);
-            d.queue().redrive = None;
-        },
-        Some(Fine),
-    ),
     ("receives-for-retries", |_| {}, None),
     ("receives-for-retries", |d| in_place(d, 8), Some(Warning)),
     ("receives-for-retries", |d| in_place(d, 9), Some(Fine)),
@@ -103,14 +79,4 @@ pub(super) const ROWS: &[Row] = &[
     ("receives-for-retries", |d| fifo(d, 1, 9), Some(Fine)),
     ("receives-for-retries", |d| fifo(d, 2, 15), Some(Warning)),
     ("receives-for-retries", |d| fifo(d, 2, 16), Some(Fine)),
-    ("fifo-strategy", |_| {}, None),
-    ("fifo-strategy", |d| d.fifo(), Some(Fine)),
-    (
-        "fifo-strategy",
-        |d| {
-            d.fifo();
-            d.valid().names_strategy = true;
-        },
-        Some(Warning),
-    ),
 ];

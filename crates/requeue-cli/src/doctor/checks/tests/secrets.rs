@@ -22,8 +22,8 @@ fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
 
 fn missing(d: &mut Deployment, arn: &str) {
     d.secret(arn, Ok(AccessDecision::Allowed));
-    let code = "ResourceNotFoundException".to_owned();
-    d.function().secrets[0].key = Err(Unread { code, ..refused::<()>().unwrap_err() });
+    let error = CallError::answered(400, "ResourceNotFoundException");
+    d.function().secrets[0].key = Err(Unread { error, ..refused::<()>().unwrap_err() });
 }
 
 fn decrypts(d: &mut Deployment, decrypt: AccessDecision) {

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use requeue::policy::RetryPolicy;
+use requeue::queue::CallError;
+use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
-use super::super::calls::lambda::FunctionConfiguration;
-use super::super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
+use super::calls::lambda::FunctionConfiguration;
+use super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
 
 const PREFIX: &str = "REQUEUE_";
 
@@ -17,17 +19,12 @@ pub(crate) fn settings(
 ) -> FunctionSettings {
     let environment = configuration.environment.as_ref();
     if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
-        let resource = configuration
-            .kms_key_arn
-            .as_deref()
-            .unwrap_or("the key of the function's environment")
-            .to_owned();
-        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment").to_owned();
+        let key = configuration.kms_key_arn.as_deref();
+        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment");
         return FunctionSettings::Unread(Unread {
             permission: "kms:Decrypt",
-            resource,
-            code,
-            is_answered: true,
+            resource: key.unwrap_or("the key of the function's environment").to_owned(),
+            error: CallError::answered(400, code),
         });
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());
@@ -46,7 +43,6 @@ fn read_settings<'v>(
 ) -> FunctionSettings {
     let mut variables: HashMap<&str, &str> =
         variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
     let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
     let table = table.map(|name| (*name).to_owned());
     let count = variables.len();
@@ -75,12 +71,37 @@ fn read_settings<'v>(
         secrets,
         variables: count,
         policy_elsewhere,
-        names_strategy,
         table,
     }))
 }
 
-pub(crate) fn lacks_policy(problems: &[String]) -> bool {
+/// The settings that `requeue work` would read here.
+pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
+    let (mut config, problems) = match Config::load().await {
+        Ok(config) => (config, Vec::new()),
+        Err(invalid) => {
+            let variables = Variables::from_env().into_values().into_iter().collect();
+            let problems = invalid.problems().to_vec();
+            match read_valid::<String, String>(variables) {
+                Ok(((config, _), _)) => (config, problems),
+                Err(_) => return FunctionSettings::Invalid(problems),
+            }
+        }
+    };
+    if let Some(policy) = policy {
+        config.settings.policy = policy.clone();
+    }
+    config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
+    FunctionSettings::Valid(Box::new(Valid {
+        config: config.settings,
+        lacks_policy: policy.is_none() && lacks_policy(&problems),
+        problems,
+        table: Variables::from_env().get("TABLE"),
+        ..Valid::default()
+    }))
+}
+
+fn lacks_policy(problems: &[String]) -> bool {
     problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"))
 }
 
@@ -89,9 +110,7 @@ type ReadConfig = (Config, BTreeSet<String>);
 
 /// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
 /// problem begins with the name of its variable.
-pub(crate) fn read_valid<N, V>(
-    mut variables: HashMap<N, V>,
-) -> Result<(ReadConfig, Vec<String>), Vec<String>>
+fn read_valid<N, V>(mut variables: HashMap<N, V>) -> Result<(ReadConfig, Vec<String>), Vec<String>>
 where
     N: AsRef<str> + Clone + Into<String> + Eq + Hash,
     V: Clone + Into<String>,

@@ -1,14 +1,11 @@
 //! The table that the execution environments share, and the rate limit that they share by it.
 
-use requeue::policy::RateLimit;
-
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{Mapping, Table, TableProperties};
+use super::super::facts::{Table, TableProperties};
 use super::super::remedy;
-use super::permissions::{DECRYPT, Refused, UsedKey, key_of};
-use super::secrets::state;
+use super::permissions::{Asked, DECRYPT, state_of_key, use_of_key};
 use super::worst;
 use crate::table::span;
 
@@ -37,8 +34,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rate-limit",
-        why: "A service takes so many calls from all execution environments together. Without a \
-              table, or while it does not respond, each environment counts its own.",
+        why: "A service takes so many calls from all execution environments together. While the \
+              table does not respond, each environment counts its own.",
         look: rate_limit,
     },
 ];
@@ -128,31 +125,13 @@ fn expiry(context: &Context<'_>) -> Checked {
 fn table_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let Table { name, arn, access, .. } = of_table(context)?;
-    let access = access.as_ref().ok_or(Skip::NotApplicable)?.as_ref()?;
-    let refused = Refused::of(access, &USING);
+    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
+    let consequence =
+        ": unless the table's own policy does, the function does without the table".to_owned();
     // Both actions, since this policy replaces one that an earlier remedy has put under the name.
-    let grant = || [remedy::grant(function, &USING, arn, "requeue-table")];
-    if !refused.denied.is_empty() {
-        let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
-        return Ok(Diagnosis::danger(found, [remedy::NO_DENY]));
-    }
-    if let Some((found, remedy)) = refused.limited(function, &format!(" on {name}")) {
-        return Ok(Diagnosis::danger(found, [remedy]));
-    }
-    if !refused.not_allowed.is_empty() {
-        let missing = refused.not_allowed.join(", ");
-        let found = format!(
-            "the role's policies do not allow {missing} on {name}: unless the table's own policy \
-             does, the function does without the table"
-        );
-        return Ok(Diagnosis::danger(found, grant()));
-    }
-    if !refused.depends.is_empty() {
-        let depends = refused.depends.join(", ");
-        let found = format!("conditions in the role's policies decide about {depends} on {name}");
-        return Err(Skip::not_checked(found, grant()));
-    }
-    Ok(Diagnosis::ok(format!("the role may {} on {name}", USING.join(", "))))
+    let grants = vec![remedy::grant(function, &USING, arn, "requeue-table")];
+    let asked = Asked::of(access, &USING, format!(" on {name}"));
+    Asked { consequence, grants, ..asked }.look(function)
 }
 
 fn key_permissions(context: &Context<'_>) -> Checked {
@@ -160,46 +139,31 @@ fn key_permissions(context: &Context<'_>) -> Checked {
     context.function()?;
     let Table { arn, key, .. } = of_table(context)?;
     let key = key.as_ref().ok_or(Skip::NotApplicable)?;
-    let policy = "requeue-table-key".to_owned();
-    let used = UsedKey { key, of: arn, service: "DynamoDB", policy };
-    worst([key_of(context, &used, &[DECRYPT]), state(key, arn)])
+    let may_use = use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key"));
+    worst([state_of_key(key, arn, context.region()), may_use])
 }
 
 fn rate_limit(context: &Context<'_>) -> Checked {
+    of_table(context)?;
     // An unknown policy is a finding of `settings`.
     let limit = context.policy().ok().and_then(|policy| policy.limit);
     let limit = limit.ok_or(Skip::NotApplicable)?;
-    let RateLimit { limit: calls, period, .. } = limit;
-    let told = format!("{calls} calls in {}", span(period));
-    let environments = environments(context);
-    if context.deployment.table.is_none() {
-        let all = match environments {
-            _ if context.function().is_err() => "for each worker alone".to_owned(),
-            Some(most) => format!(
-                "for each execution environment alone: up to {} with {most} at a time",
-                u64::from(calls) * u64::from(most)
-            ),
-            None => "for each execution environment alone, of any number".to_owned(),
-        };
-        return Ok(Diagnosis::ok(format!(
-            "{told} {all}; with a table in REQUEUE_TABLE, for all together"
-        )));
-    }
     let coordination = context.config()?.coordination.as_ref().ok_or(Skip::NotApplicable)?;
-    let shares = coordination.max_environments;
-    match environments {
+    let (shares, calls, period) =
+        (coordination.max_environments, u64::from(limit.limit), span(limit.period));
+    let told = format!("{calls} calls in {period} for all together");
+    match environments(context) {
         Some(most) if most > shares => Ok(Diagnosis::warning(
             format!(
-                "{told} for all together; but REQUEUE_MAX_ENVIRONMENTS is {shares}, and {most} \
-                 batches run at a time: while the table does not respond, up to {} calls in {}",
-                (u64::from(calls) * u64::from(most)).div_ceil(u64::from(shares.max(1))),
-                span(period)
+                "{told}; but REQUEUE_MAX_ENVIRONMENTS is {shares}, and {most} batches run at a \
+                 time: while the table does not respond, up to {} calls in {period}",
+                (calls * u64::from(most)).div_ceil(u64::from(shares.max(1)))
             ),
             [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
         )),
         _ => Ok(Diagnosis::ok(format!(
-            "{told} for all together; while the table does not respond, an environment without \
-             recent calls makes one in {}",
+            "{told}; while the table does not respond, an environment without recent calls makes \
+             one in {}",
             span(limit.interval().saturating_mul(shares))
         ))),
     }
@@ -207,12 +171,9 @@ fn rate_limit(context: &Context<'_>) -> Checked {
 
 /// The most execution environments at a time; `None` if nothing bounds them.
 fn environments(context: &Context<'_>) -> Option<u32> {
-    let mappings = context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
-    let most = |mapping: &Mapping| mapping.maximum_concurrency;
-    let by_mappings: Option<u32> = mappings.map(most).sum();
-    let reserved = context
-        .function()
-        .ok()
-        .and_then(|function| function.reserved_concurrency.as_ref().ok().copied().flatten());
+    let by_mappings: Option<u32> =
+        context.mappings().map(|mapping| mapping.maximum_concurrency).sum();
+    let function = context.function().ok();
+    let reserved = function.and_then(|function| *function.reserved_concurrency.as_ref().ok()?);
     by_mappings.into_iter().chain(reserved).filter(|most| *most > 0).min()
 }
