@@ -48,9 +48,6 @@ impl DeployedFunction {
 
     /// Its log group.
     pub(crate) fn log_group(&self) -> String {
-        let named = self.configuration.logging_config.as_ref();
-        named
-            .and_then(|logging| logging.log_group.clone())
-            .unwrap_or_else(|| format!("/aws/lambda/{}", self.name))
+        self.configuration.logging_config.clone().unwrap_or_default().group_of(&self.name)
     }
 }

@@ -1,14 +1,17 @@
-//! The result of a check. It knows neither the checks nor the output.
+//! A check and its result. It knows neither the checks nor the output.
 
 use std::fmt::Display;
 
 use requeue::queue::CallErrorKind;
+use serde::Serialize;
 
+use super::context::Context;
 use super::facts::Unread;
 use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Ok,
     Unknown,
@@ -30,7 +33,7 @@ impl Level {
 }
 
 /// A finding, and its remedies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
@@ -43,26 +46,39 @@ impl Diagnosis {
         Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
     }
 
+    /// A finding that is ok needs no remedy.
+    pub(crate) fn of<R: Into<String>>(
+        level: Level,
+        found: impl Into<String>,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let remedies = if level == Level::Ok {
+            Vec::new()
+        } else {
+            remedies.into_iter().map(Into::into).collect()
+        };
+        Self { level, found: found.into(), remedies }
+    }
+
     pub(crate) fn warning<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        Self { level: Level::Warning, ..Self::unknown(found, remedies) }
+        Self::of(Level::Warning, found, remedies)
     }
 
     pub(crate) fn danger<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        Self { level: Level::Danger, ..Self::unknown(found, remedies) }
+        Self::of(Level::Danger, found, remedies)
     }
 
     pub(crate) fn unknown<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        let remedies = remedies.into_iter().map(Into::into).collect();
-        Self { level: Level::Unknown, found: found.into(), remedies }
+        Self::of(Level::Unknown, found, remedies)
     }
 }
 
@@ -103,13 +119,33 @@ impl From<&Unread> for Skip {
 pub(crate) type Checked = Result<Diagnosis, Skip>;
 
 /// A diagnosis with its subject.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
     pub(crate) why: &'static str,
     /// The name of the queue, for checks of one of the function's queues.
     pub(crate) queue: Option<String>,
+    #[serde(flatten)]
     pub(crate) diagnosis: Diagnosis,
+}
+
+/// One question about a deployment: a row of the tables in `checks/`.
+pub(crate) struct Check {
+    pub(crate) id: &'static str,
+    /// The reason for the check, as the output shows it.
+    pub(crate) why: &'static str,
+    pub(crate) look: fn(&Context<'_>) -> Checked,
+}
+
+impl Check {
+    pub(crate) fn finding(&self, context: &Context<'_>) -> Option<Finding> {
+        let diagnosis = match (self.look)(context) {
+            Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => diagnosis,
+            Err(Skip::NotApplicable) => return None,
+        };
+        let queue = context.path.map(|path| path.source.arn.name().to_owned());
+        Some(Finding { id: self.id, why: self.why, queue, diagnosis })
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use requeue::RecursiveLoop;
 use requeue::queue::{CallError, QueueArn};
+use serde::Deserialize;
 
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
@@ -97,11 +98,16 @@ impl Function {
 }
 
 /// Whether Lambda can run the function, in Lambda's words.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct State {
+    #[serde(rename = "State")]
     pub(crate) current: Option<String>,
+    #[serde(rename = "StateReason")]
     pub(crate) reason: Option<String>,
+    #[serde(rename = "LastUpdateStatus")]
     pub(crate) last_update: Option<String>,
+    #[serde(rename = "LastUpdateStatusReason")]
     pub(crate) last_update_reason: Option<String>,
 }
 
@@ -149,11 +155,16 @@ pub(crate) struct TableProperties {
 }
 
 /// The function's logging controls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Logs {
-    pub(crate) is_json: bool,
+    /// `JSON` or `Text`.
+    #[serde(rename = "LogFormat")]
+    pub(crate) format: Option<String>,
     /// `INFO` and so on, if the format is JSON.
+    #[serde(rename = "ApplicationLogLevel")]
     pub(crate) level: Option<String>,
+    #[serde(rename = "LogGroup")]
     pub(crate) group: Option<String>,
 }
 

@@ -11,7 +11,6 @@ mod arn;
 mod settings;
 mod access_policy;
 pub(crate) mod calls;
-mod check;
 mod context;
 mod checks;
 mod facts;

@@ -44,39 +44,22 @@ pub(crate) fn lambda(context: &Context<'_>, command: &str, options: &str) -> Str
     format!("aws lambda {command} --region {} {options}", context.region())
 }
 
-pub(crate) fn function(
-    context: &Context<'_>,
-    function: &Function,
-    command: &str,
-    options: &str,
-) -> String {
-    lambda(context, command, format!("--function-name {} {options}", function.name).trim_end())
+/// Of the function, whatever its version.
+pub(crate) fn function(context: &Context<'_>, name: &str, command: &str, options: &str) -> String {
+    lambda(context, command, format!("--function-name {name} {options}").trim_end())
 }
 
 /// Changes the configuration. A published version keeps the one that it has.
 pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> String {
-    let update = self::function(context, function, "update-function-configuration", options);
+    let of = |command: &str, options| self::function(context, &function.name, command, options);
+    let update = of("update-function-configuration", options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
-            let publish = self::function(context, function, "publish-version", "");
+            let publish = of("publish-version", "");
             format!("{update}; then {publish}, and point {qualifier} at the new version")
         }
         Some(_) | None => update,
     }
-}
-
-/// For a command that concerns the version or the alias.
-pub(crate) fn qualified(
-    context: &Context<'_>,
-    function: &Function,
-    command: &str,
-    options: &str,
-) -> String {
-    lambda(
-        context,
-        command,
-        format!("--function-name {} {options}", function.qualified()).trim_end(),
-    )
 }
 
 /// A variable, as a line of the template: AWS's command line can only replace all variables at

@@ -1,7 +1,6 @@
 //! Reads the settings of a program that runs elsewhere, and no secret.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 
 use requeue::policy::RetryPolicy;
 use requeue::queue::CallError;
@@ -38,18 +37,20 @@ pub(crate) fn settings(
 /// theirs.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
-    function: &'v str,
+    function: &str,
     policy: Option<&RetryPolicy>,
 ) -> FunctionSettings {
-    let mut variables: HashMap<&str, &str> =
-        variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
-    let table = table.map(|name| (*name).to_owned());
+    let own = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+    let mut variables: HashMap<String, String> =
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty()).cloned();
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
-        let value = variables.entry(name).or_default();
-        *value = if value.is_empty() { default } else { value };
+        let value = variables.entry(name.to_owned()).or_default();
+        if value.is_empty() {
+            default.clone_into(value);
+        }
     }
     let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
     // A path in them means another machine's file.
@@ -82,7 +83,7 @@ pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings 
         Err(invalid) => {
             let variables = Variables::from_env().into_values().into_iter().collect();
             let problems = invalid.problems().to_vec();
-            match read_valid::<String, String>(variables) {
+            match read_valid(variables) {
                 Ok(((config, _), _)) => (config, problems),
                 Err(_) => return FunctionSettings::Invalid(problems),
             }
@@ -110,11 +111,9 @@ type ReadConfig = (Config, BTreeSet<String>);
 
 /// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
 /// problem begins with the name of its variable.
-fn read_valid<N, V>(mut variables: HashMap<N, V>) -> Result<(ReadConfig, Vec<String>), Vec<String>>
-where
-    N: AsRef<str> + Clone + Into<String> + Eq + Hash,
-    V: Clone + Into<String>,
-{
+fn read_valid(
+    mut variables: HashMap<String, String>,
+) -> Result<(ReadConfig, Vec<String>), Vec<String>> {
     let mut problems = Vec::new();
     loop {
         let invalid = match Config::from_vars_without_secrets(variables.clone()) {
@@ -124,7 +123,7 @@ where
         problems.extend_from_slice(invalid.problems());
         let named: Vec<&str> = problems.iter().filter_map(|it| it.split(' ').next()).collect();
         let before = variables.len();
-        variables.retain(|name, _| !named.contains(&name.as_ref()));
+        variables.retain(|name, _| !named.contains(&name.as_str()));
         if variables.len() == before {
             return Err(problems);
         }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::super::facts::{Logs, State};
 use super::{encoded, list, pages};
 
 #[derive(Default, Deserialize)]
@@ -21,11 +22,9 @@ pub(crate) struct FunctionConfiguration {
     #[serde(rename = "KMSKeyArn")]
     pub(crate) kms_key_arn: Option<String>,
     pub(crate) environment: Option<Environment>,
-    pub(crate) logging_config: Option<LoggingConfig>,
-    pub(crate) state: Option<String>,
-    pub(crate) state_reason: Option<String>,
-    pub(crate) last_update_status: Option<String>,
-    pub(crate) last_update_status_reason: Option<String>,
+    pub(crate) logging_config: Option<Logs>,
+    #[serde(flatten)]
+    pub(crate) state: State,
     pub(crate) vpc_config: Option<VpcConfig>,
 }
 
@@ -50,31 +49,11 @@ pub(crate) struct Encrypted {
     pub(crate) error_code: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-pub(crate) struct LoggingConfig {
-    pub(crate) log_format: Option<String>,
-    pub(crate) application_log_level: Option<String>,
-    pub(crate) log_group: Option<String>,
-}
-
 pub(crate) async fn function_configuration(
     sdk: &SdkConfig,
     function: &str,
 ) -> Result<FunctionConfiguration, CallError> {
-    get(sdk, format!("/2015-03-31/functions/{}/configuration", encoded(function))).await
-}
-
-pub(crate) async fn recursive_loop(sdk: &SdkConfig, function: &str) -> Result<Value, CallError> {
-    get(sdk, format!("/2024-08-31/functions/{}/recursion-config", encoded(function))).await
-}
-
-pub(crate) async fn concurrency(sdk: &SdkConfig, function: &str) -> Result<Value, CallError> {
-    get(sdk, format!("/2019-09-30/functions/{}/concurrency", encoded(function))).await
-}
-
-pub(crate) async fn account_settings(sdk: &SdkConfig) -> Result<Value, CallError> {
-    get(sdk, "/2016-08-19/account-settings".to_owned()).await
+    get(sdk, &format!("2015-03-31/functions/{}/configuration", encoded(function))).await
 }
 
 /// All mappings with this `FunctionName` or `EventSourceArn`.
@@ -83,25 +62,22 @@ pub(crate) async fn event_source_mappings(
     parameter: &str,
     value: &str,
 ) -> Result<Vec<Value>, CallError> {
-    let first = format!("/2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
+    let first = format!("2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
     pages(async |marker: Option<String>| {
         let marker = marker.map(|marker| format!("&Marker={}", encoded(&marker)));
-        let page: Value = get(sdk, format!("{first}{}", marker.unwrap_or_default())).await?;
+        let page: Value = get(sdk, &format!("{first}{}", marker.unwrap_or_default())).await?;
         Ok((list(&page["EventSourceMappings"]).to_vec(), page["NextMarker"].clone()))
     })
     .await
 }
 
-/// With its filters, even if a key encrypts them.
-pub(crate) async fn event_source_mapping(sdk: &SdkConfig, uuid: &str) -> Result<Value, CallError> {
-    get(sdk, format!("/2015-03-31/event-source-mappings/{}", encoded(uuid))).await
-}
-
-async fn get<T: DeserializeOwned + Send + Sync + 'static>(
+/// The response to a request that reads.
+pub(crate) async fn get<T: DeserializeOwned + Send + Sync + 'static>(
     sdk: &SdkConfig,
-    path: String,
+    path: &str,
 ) -> Result<T, CallError> {
-    let request =
-        Request::get(path).body(String::new()).map_err(CallError::construction_failure)?;
+    let request = Request::get(format!("/{path}"))
+        .body(String::new())
+        .map_err(CallError::construction_failure)?;
     call(sdk, Service::Lambda, request, requeue_aws::json).await
 }

@@ -47,7 +47,7 @@ pub(crate) fn list(value: &Value) -> &[Value] {
 /// Source: RFC 3986, unreserved characters.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-fn encoded(text: &str) -> impl std::fmt::Display {
+pub(crate) fn encoded(text: &str) -> impl std::fmt::Display {
     utf8_percent_encode(text, RESERVED)
 }
 

@@ -5,12 +5,8 @@ use requeue::Mode;
 use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{Alarm, Metric};
-use super::super::remedy;
-use super::worst;
+use super::{Check, Checked, Context, Diagnosis, Skip, remedy, worst};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -3,12 +3,11 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached};
-use super::super::remedy;
-use super::{LEAST_RECEIVES, LONGEST_RETENTION, consumers, days};
+use super::{
+    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Skip, consumers,
+    days, remedy,
+};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -82,10 +81,9 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
     let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
     let redrive = remedy::redrive_policy(arn, &target, LEAST_RECEIVES);
     let remedies = [format!("{} && {redrive}", create(arn, &name))];
-    let goes_elsewhere = context
-        .config()
-        .is_ok_and(|config| matches!(config.dead_letter, Some(DeadLetterMode::Direct(_))));
-    Ok(if goes_elsewhere {
+    let config = context.config().ok();
+    let mode = config.and_then(|config| config.dead_letter.as_ref());
+    Ok(if matches!(mode, Some(DeadLetterMode::Direct(_))) {
         let found = "the queue has no redrive policy for messages that the function cannot send to \
                      its dead-letter queue";
         Diagnosis::warning(found, remedies)
@@ -155,21 +153,24 @@ fn retention(context: &Context<'_>) -> Checked {
     } else {
         "from the time of its first enqueue"
     };
-    let compared = format!(
-        "{} keeps a message for {}, {counted}, and its source for {}",
+    let (level, limit) = if own < source && !arn.is_fifo() {
+        (Level::Danger, "; SQS deletes a late dead letter at once")
+    } else if own < LONGEST_RETENTION {
+        (Level::Warning, "; SQS allows 14 days")
+    } else {
+        (Level::Ok, "")
+    };
+    let found = format!(
+        "{} keeps a message for {}, {counted}, and its source for {}{limit}",
         arn.name(),
         days(own),
         days(source)
     );
-    let remedies =
-        [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
-    Ok(if own < source && !arn.is_fifo() {
-        Diagnosis::danger(format!("{compared}; SQS deletes a late dead letter at once"), remedies)
-    } else if own < LONGEST_RETENTION {
-        Diagnosis::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
-    } else {
-        Diagnosis::ok(compared)
-    })
+    Ok(Diagnosis::of(level, found, [longest_retention(arn)]))
+}
+
+fn longest_retention(arn: &QueueArn) -> String {
+    remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())
 }
 
 fn redrive_cycle(context: &Context<'_>) -> Checked {
@@ -178,14 +179,13 @@ fn redrive_cycle(context: &Context<'_>) -> Checked {
     let Some(redrive) = &queue.redrive else {
         return Ok(Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name())));
     };
-    let remedies = [remedy::queue_attribute(arn, "RedrivePolicy", "")];
-    let (name, target) = (arn.name(), &redrive.target);
-    Ok(if *target == source {
-        let found = format!("{name} passes dead letters back to {source}");
-        Diagnosis::danger(found, remedies)
+    let (level, to) = if redrive.target == source {
+        (Level::Danger, "back to")
     } else {
-        Diagnosis::warning(format!("{name} passes dead letters on to {target}"), remedies)
-    })
+        (Level::Warning, "on to")
+    };
+    let found = format!("{} passes dead letters {to} {}", arn.name(), redrive.target);
+    Ok(Diagnosis::of(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")]))
 }
 
 fn dead_letter_consumers(context: &Context<'_>) -> Checked {
@@ -217,23 +217,17 @@ fn annotate_receives(context: &Context<'_>) -> Checked {
         return Err(Skip::NotApplicable);
     }
     let count = redrive.max_receive_count;
-    if count <= ANNOTATED_RECEIVES {
-        return Ok(Diagnosis::ok(format!(
-            "maxReceiveCount is {count}, and the first {ANNOTATED_RECEIVES} receives follow at once"
-        )));
-    }
-    let rest = span(queue.visibility * (count - ANNOTATED_RECEIVES));
+    let rest = queue.visibility * count.saturating_sub(ANNOTATED_RECEIVES);
+    let level = if count > ANNOTATED_RECEIVES { Level::Warning } else { Level::Ok };
     let found = format!(
-        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {rest} later"
+        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
+         later",
+        span(rest)
     );
+    let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
     let direct = remedy::variable("DEAD_LETTER", "direct");
-    Ok(Diagnosis::warning(
-        found,
-        [
-            remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES),
-            format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL"),
-        ],
-    ))
+    let direct = format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL");
+    Ok(Diagnosis::of(level, found, [fewer, direct]))
 }
 
 fn reasons(context: &Context<'_>) -> Checked {
@@ -292,17 +286,15 @@ fn direct_queue(context: &Context<'_>) -> Checked {
         Ok(queue) => queue,
         Err(missing) => return Ok(missing),
     };
-    let (name, longest) = (direct.name(), LONGEST_RETENTION);
-    let keeps = format!("{name} keeps a message for {}", days(queue.retention));
-    Ok(if direct.is_fifo() != source.is_fifo() {
+    let name = direct.name();
+    if direct.is_fifo() != source.is_fifo() {
         let kind = if source.is_fifo() { "FIFO" } else { "standard" };
         let found = format!("{name} is of another kind than {}, a {kind} queue", source.name());
         let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
-        Diagnosis::warning(found, [remedy])
-    } else if queue.retention < longest {
-        let set = remedy::queue_attribute(direct, "MessageRetentionPeriod", longest.as_secs());
-        Diagnosis::warning(format!("{keeps}; SQS allows {}", days(longest)), [set])
-    } else {
-        Diagnosis::ok(keeps)
-    })
+        return Ok(Diagnosis::warning(found, [remedy]));
+    }
+    let is_short = queue.retention < LONGEST_RETENTION;
+    let level = if is_short { Level::Warning } else { Level::Ok };
+    let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));
+    Ok(Diagnosis::of(level, found, [longest_retention(direct)]))
 }

@@ -1,11 +1,8 @@
 //! Checks of the function's log, which also carries its metrics.
 
 use super::super::arn::Arn;
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Level};
-use super::super::remedy;
 use super::permissions::Asked;
+use super::{Check, Checked, Context, Diagnosis, Level, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -42,7 +39,7 @@ fn logs(context: &Context<'_>) -> Checked {
     };
     let remedy = logging_to(logs.group.as_deref());
     let level = logs.level.as_deref().unwrap_or("INFO");
-    if !logs.is_json {
+    if logs.format.as_deref() != Some("JSON") {
         return Ok(Diagnosis::warning("the log format is Text", [remedy]));
     }
     if ["WARN", "ERROR", "FATAL"].contains(&level) {

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use super::check::Check;
 use super::context::Context;
-use super::diagnosis::{Checked, Finding, Skip};
+use super::diagnosis::{Check, Checked, Diagnosis, Finding, Level, Skip};
 use super::facts::{Consumer, Deployment, Reached};
 use super::remedy;
 use crate::table::span;

@@ -6,14 +6,10 @@ use requeue::{DeadLetterMode, Strategy};
 
 use super::super::access_policy::{AccessPolicy, Request, Truth};
 use super::super::arn::{Arn, is_alias};
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Level, Skip};
 use super::super::facts::{
     Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Limit, Reached,
 };
-use super::super::remedy;
-use super::worst;
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy, worst};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -30,8 +26,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "key-permissions",
-        why: "If a KMS key encrypts the queue, a receive needs kms:Decrypt on that key, and a send \
-              also kms:GenerateDataKey.",
+        why: "If a KMS key encrypts the queue, the key has to be enabled; a receive needs kms:Decrypt \
+              on it, and a send also kms:GenerateDataKey.",
         look: key_permissions,
     },
 ];
@@ -274,7 +270,12 @@ fn policy_name(queue: &str) -> String {
 fn key_permissions(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
-    let reached = [(Some(&path.source), source), (path.direct.as_ref(), &KEY[..])];
+    // SQS itself moves messages to the dead-letter queue.
+    let reached = [
+        (path.dead_letters.as_ref(), &[][..]),
+        (Some(&path.source), source),
+        (path.direct.as_ref(), &KEY),
+    ];
     worst(reached.into_iter().filter_map(|(reached, needed)| {
         let (key, arn) = (reached?.key.as_ref()?, &reached?.arn);
         let policy = format!("{}-key", policy_name(arn.name()));
@@ -282,7 +283,7 @@ fn key_permissions(context: &Context<'_>) -> Checked {
     }))
 }
 
-/// Whether the role may use the key of the resource `of` through a service. `policy` is the name of
+/// Whether the key of the resource `of` is enabled, and the role may use it through a service. `policy` is the name of
 /// the policy that would allow it.
 pub(super) fn use_of_key(
     context: &Context<'_>,
@@ -290,10 +291,12 @@ pub(super) fn use_of_key(
     (of, through): (&str, &str),
     (needed, policy): (&[&str], &str),
 ) -> Checked {
-    let function = context.function()?;
     let EncryptionKey::Customer(customer) = key else {
         let found = format!("the key that AWS manages; the role may use it through {through}");
         return Ok(Diagnosis::ok(found));
+    };
+    let (Ok(function), [_, ..]) = (context.function(), needed) else {
+        return state_of_key(customer, of);
     };
     let CustomerKey { name, access, key, policy: own } = &**customer;
     let arn = key.as_ref().map_or(name, |key| &key.arn);
@@ -328,13 +331,12 @@ pub(super) fn use_of_key(
             needed.join(" ")
         )];
     }
-    asked.look(function)
+    worst([state_of_key(customer, of), asked.look(function)])
 }
 
-/// Whether the key of a resource is enabled. Not applicable to one that AWS manages.
-pub(super) fn state_of_key(key: &EncryptionKey, of: &str, region: &str) -> Checked {
-    let EncryptionKey::Customer(customer) = key else { return Err(Skip::NotApplicable) };
-    let CustomerKey { name, key, .. } = &**customer;
+/// Whether the key of a resource is enabled.
+fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checked {
+    let region = Arn::of(of).region;
     let Key { arn, state } = key.as_ref()?;
     let command = |operation| format!("aws kms {operation} --region {region} --key-id {arn}");
     let found = format!("the key {name} of {of} is {state}");

@@ -2,28 +2,17 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
+use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::Reached;
-use super::super::remedy;
-use super::permissions::state_of_key;
 use super::{
-    LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, MOST_RECEIVES, TIMEOUTS, days, worst,
+    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
+    MOST_RECEIVES, Skip, TIMEOUTS, days, remedy,
 };
 use crate::policy_text::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check { id: QUEUE, why: "All other checks of a queue need its attributes.", look: queue },
-    Check {
-        id: "key-state",
-        why: "While a KMS key is not enabled, SQS can neither encrypt nor decrypt messages with \
-              it. If KMS deletes the key, nobody can read these messages any more.",
-        look: key_state,
-    },
     Check {
         id: "visibility-timeout",
         why: "If a message becomes visible during its batch, or during the retries of a throttled \
@@ -69,80 +58,72 @@ fn queue(context: &Context<'_>) -> Checked {
     })
 }
 
-fn key_state(context: &Context<'_>) -> Checked {
-    let path = context.path()?;
-    let reached = [Some(&path.source), path.dead_letters.as_ref(), path.direct.as_ref()];
-    let state = |Reached { arn, key, .. }: &Reached| {
-        Some(state_of_key(key.as_ref()?, arn.name(), arn.region()))
-    };
-    worst(reached.into_iter().flatten().filter_map(state))
-}
-
 fn visibility_timeout(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let visibility = queue.visibility;
-    let set =
-        |seconds: Duration| [remedy::queue_attribute(arn, "VisibilityTimeout", seconds.as_secs())];
     let (Ok(function), Ok(mapping)) = (context.function(), context.mapping()) else {
-        return worker_visibility(context, visibility, set);
+        return worker_visibility(context, arn, visibility);
     };
     let recommended = (function.timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY);
-    let needs = format!(
-        "{TIMEOUTS} times the function's timeout of {} plus the batching window of {} are {}",
+    let level = if visibility < function.timeout {
+        Level::Danger
+    } else if visibility < recommended {
+        Level::Warning
+    } else {
+        Level::Ok
+    };
+    let but = if level == Level::Ok { ';' } else { ',' };
+    let found = format!(
+        "{}{but}{} {TIMEOUTS} times the function's timeout of {} plus the batching window of {} are \
+         {}",
+        span(visibility),
+        if level == Level::Ok { "" } else { " but" },
         span(function.timeout),
         span(mapping.window),
         span(recommended)
     );
-    Ok(if visibility < function.timeout {
-        let found = format!(
-            "{}, less than the function's timeout of {}",
-            span(visibility),
-            span(function.timeout)
-        );
-        Diagnosis::danger(found, set(recommended))
-    } else if visibility < recommended {
-        Diagnosis::warning(format!("{}, but {needs}", span(visibility)), set(recommended))
-    } else {
-        Diagnosis::ok(format!("{}; {needs}", span(visibility)))
-    })
+    let set = remedy::queue_attribute(arn, "VisibilityTimeout", recommended.as_secs());
+    Ok(Diagnosis::of(level, found, [set]))
 }
 
 /// A worker extends the visibility timeout of its messages, unless the timeout is 0.
-fn worker_visibility(
-    context: &Context<'_>,
-    visibility: Duration,
-    set: impl Fn(Duration) -> [String; 1],
-) -> Checked {
+fn worker_visibility(context: &Context<'_>, arn: &QueueArn, visibility: Duration) -> Checked {
     let timeout = context.config()?.limits.timeout;
-    let enough = set(timeout.max(Duration::from_secs(30)));
-    Ok(if visibility.is_zero() {
-        Diagnosis::danger("0 s, so SQS delivers every message again while its handler runs", enough)
+    let (level, consequence) = if visibility.is_zero() {
+        (Level::Danger, ", so SQS delivers every message again while its handler runs")
     } else if visibility < timeout {
-        let found = format!(
-            "{}, but a handler may run for {}; if the worker cannot extend the timeout, SQS \
-             delivers the message twice",
-            span(visibility),
-            span(timeout)
-        );
-        Diagnosis::warning(found, enough)
+        let twice = "; if the worker cannot extend the timeout, SQS delivers the message twice";
+        (Level::Warning, twice)
     } else {
-        Diagnosis::ok(format!("{}; a handler may run for {}", span(visibility), span(timeout)))
-    })
+        (Level::Ok, "")
+    };
+    let found =
+        format!("{}, and a handler may run for {}{consequence}", span(visibility), span(timeout));
+    let enough = timeout.max(Duration::from_secs(30)).as_secs();
+    let set = remedy::queue_attribute(arn, "VisibilityTimeout", enough);
+    Ok(Diagnosis::of(level, found, [set]))
 }
 
 fn retention(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + LONGEST_DELAY;
-    let compared = format!(
-        "{}; a message can wait for the policy's {} plus one delay of {}",
+    // Each copy starts its retention anew. So a queue whose retention exceeds every single wait
+    // loses a message only in a backlog.
+    let level = if retention > needed {
+        Level::Ok
+    } else if context.waits_in_place()? || retention <= LONGEST_DELAY {
+        Level::Danger
+    } else {
+        Level::Warning
+    };
+    let found = format!(
+        "{}; a message can wait for the policy's {} plus one delay of {}{}",
         days(retention),
         span(budget),
-        span(LONGEST_DELAY)
+        span(LONGEST_DELAY),
+        if level == Level::Ok { "" } else { ", so the retention is too short" }
     );
-    if retention > needed {
-        return Ok(Diagnosis::ok(compared));
-    }
     let days = [4, 7, 14].map(|days| Duration::from_secs(86_400 * days));
     let remedy = match days.into_iter().find(|days| *days > needed) {
         Some(days) => remedy::queue_attribute(arn, "MessageRetentionPeriod", days.as_secs()),
@@ -152,52 +133,33 @@ fn retention(context: &Context<'_>) -> Checked {
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
-    // Each copy starts its retention anew. So a queue whose retention exceeds every single wait
-    // loses a message only in a backlog.
-    let found = format!("{compared}, so the retention is too short");
-    Ok(if context.waits_in_place()? || retention <= LONGEST_DELAY {
-        Diagnosis::danger(found, [remedy])
-    } else {
-        Diagnosis::warning(found, [remedy])
-    })
+    Ok(Diagnosis::of(level, found, [remedy]))
 }
 
 fn message_size(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let most = queue.maximum_message_size;
-    Ok(if most < MAX_BATCH_BYTES as u64 {
-        let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
-        Diagnosis::warning(
-            found,
-            [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)],
-        )
-    } else {
-        Diagnosis::ok(format!("{most} bytes"))
-    })
+    let is_less = most < MAX_BATCH_BYTES as u64;
+    let level = if is_less { Level::Warning } else { Level::Ok };
+    let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
+    let set = remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES);
+    Ok(Diagnosis::of(level, found, [set]))
 }
 
 fn max_receive_count(context: &Context<'_>) -> Checked {
     let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     let count = redrive.max_receive_count;
-    if count >= LEAST_RECEIVES {
-        return Ok(Diagnosis::ok(format!("maxReceiveCount is {count}")));
-    }
-    let remedies =
-        [remedy::redrive_policy(&context.source()?.arn, &redrive.target, LEAST_RECEIVES)];
-    Ok(if count < 2 {
-        Diagnosis::danger(
-            format!(
-                "maxReceiveCount is {count}, so one throttled invocation, crash or timeout \
-                 dead-letters the message"
-            ),
-            remedies,
-        )
-    } else {
-        Diagnosis::warning(
-            format!("maxReceiveCount is {count}, and AWS recommends at least {LEAST_RECEIVES}"),
-            remedies,
-        )
-    })
+    let (level, reason) = match count {
+        0..2 => (
+            Level::Danger,
+            ", so one throttled invocation, crash or timeout dead-letters the message",
+        ),
+        2..LEAST_RECEIVES => (Level::Warning, ", and AWS recommends at least 5"),
+        LEAST_RECEIVES.. => (Level::Ok, ""),
+    };
+    let arn = &context.source()?.arn;
+    let set = remedy::redrive_policy(arn, &redrive.target, LEAST_RECEIVES);
+    Ok(Diagnosis::of(level, format!("maxReceiveCount is {count}{reason}"), [set]))
 }
 
 fn receives_for_retries(context: &Context<'_>) -> Checked {

@@ -2,13 +2,9 @@
 //! secret's own policy.
 
 use super::super::arn::Arn;
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{Access, AccessDecision, Function, Secret};
-use super::super::remedy;
-use super::permissions::{Asked, DECRYPT, state_of_key, use_of_key};
-use super::worst;
+use super::permissions::{Asked, DECRYPT, use_of_key};
+use super::{Check, Checked, Context, Diagnosis, Skip, remedy, worst};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -85,19 +81,18 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
 fn secret_key_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let existing = function.secrets.iter().filter(|secret| !is_missing(function, secret));
-    worst(existing.flat_map(|Secret { arn, key, .. }| {
+    worst(existing.map(|Secret { arn, key, .. }| {
         let key = match key {
             Ok(Some(key)) => key,
-            Ok(None) => return [Err(Skip::NotApplicable), Err(Skip::NotApplicable)],
-            Err(unread) => return [Err(unread.into()), Err(Skip::NotApplicable)],
+            Ok(None) => return Err(Skip::NotApplicable),
+            Err(unread) => return Err(unread.into()),
         };
         let (service, policy) = if reading(arn) == PARAMETER {
             ("SSM", "requeue-parameter-key")
         } else {
             ("Secrets Manager", "requeue-secret-key")
         };
-        let may_use = use_of_key(context, key, (arn, service), (&[DECRYPT], policy));
-        [state_of_key(key, arn, Arn::of(arn).region), may_use]
+        use_of_key(context, key, (arn, service), (&[DECRYPT], policy))
     }))
 }
 

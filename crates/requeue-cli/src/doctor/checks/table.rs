@@ -1,12 +1,8 @@
 //! The table that the execution environments share, and the rate limit that they share by it.
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{Table, TableProperties};
-use super::super::remedy;
-use super::permissions::{Asked, DECRYPT, state_of_key, use_of_key};
-use super::worst;
+use super::permissions::{Asked, DECRYPT, use_of_key};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -87,16 +83,13 @@ fn table(context: &Context<'_>) -> Checked {
             format!("with {units} provisioned write units a second, and throttles more")
         }
     };
-    match status.as_str() {
-        "ACTIVE" | "UPDATING" => Ok(Diagnosis::ok(format!("{name} is {status}, {billed}"))),
-        _ => Ok(Diagnosis::danger(
-            format!("{name} is {status}, and cannot be used"),
-            [format!(
-                "aws dynamodb describe-table --region {region} --table-name {name}, until it is \
-                 ACTIVE; if its key is inaccessible, enable the KMS key"
-            )],
-        )),
-    }
+    let is_usable = ["ACTIVE", "UPDATING"].contains(&status.as_str());
+    let level = if is_usable { Level::Ok } else { Level::Danger };
+    let wait = format!(
+        "aws dynamodb describe-table --region {region} --table-name {name}, until it is ACTIVE; if \
+         its key is inaccessible, enable the KMS key"
+    );
+    Ok(Diagnosis::of(level, format!("{name} is {status}, {billed}"), [wait]))
 }
 
 fn expiry(context: &Context<'_>) -> Checked {
@@ -139,8 +132,7 @@ fn key_permissions(context: &Context<'_>) -> Checked {
     context.function()?;
     let Table { arn, key, .. } = of_table(context)?;
     let key = key.as_ref().ok_or(Skip::NotApplicable)?;
-    let may_use = use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key"));
-    worst([state_of_key(key, arn, context.region()), may_use])
+    use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key"))
 }
 
 fn rate_limit(context: &Context<'_>) -> Checked {

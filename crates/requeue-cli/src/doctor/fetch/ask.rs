@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::arn::Arn;
-use super::super::calls::TooManyPages;
+use super::super::calls::{TooManyPages, encoded, lambda};
 use super::super::endpoints;
 use super::super::facts::{Known, Unread};
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
@@ -54,7 +54,7 @@ impl Clients {
     }
 
     /// The fact in the response to a call that needs this permission.
-    pub(super) async fn ask<T, E>(
+    pub(in super::super) async fn ask<T, E>(
         &self,
         permission: &'static str,
         resource: &str,
@@ -63,12 +63,31 @@ impl Clients {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let response = self.called(permission, call).await;
-        response.map_err(|error| Unread {
-            permission,
-            resource: resource.to_owned(),
-            error: failure(&error),
+        self.change(|open| open.push(permission));
+        // A join of many calls would otherwise be a very large future.
+        let response = Box::pin(call).await;
+        self.change(|open| {
+            if let Some(at) = open.iter().position(|one| *one == permission) {
+                open.remove(at);
+            }
+        });
+        response.map_err(|error| {
+            let has_more = error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>);
+            let error = call_error(&error);
+            let error = if has_more { CallError::ambiguous(TOO_MANY_PAGES) } else { error };
+            Unread { permission, resource: resource.to_owned(), error }
         })
+    }
+
+    /// Lambda's response about a resource, which replaces `{}` in the path.
+    pub(super) async fn get(
+        &self,
+        permission: &'static str,
+        resource: &str,
+        path: &str,
+    ) -> Known<Value> {
+        let path = path.replace("{}", &encoded(resource).to_string());
+        self.ask(permission, resource, lambda::get(&self.sdk, &path)).await
     }
 
     /// The field of the response to an operation in the region of `sdk`.
@@ -89,23 +108,6 @@ impl Clients {
             resource: resource.to_owned(),
             error: CallError::ambiguous(UNREADABLE),
         })
-    }
-
-    /// Awaits a call that needs this permission.
-    pub(in super::super) async fn called<T>(
-        &self,
-        permission: &'static str,
-        call: impl Future<Output = T>,
-    ) -> T {
-        self.change(|open| open.push(permission));
-        // A join of many calls would otherwise be a very large future.
-        let response = Box::pin(call).await;
-        self.change(|open| {
-            if let Some(at) = open.iter().position(|one| *one == permission) {
-                open.remove(at);
-            }
-        });
-        response
     }
 
     /// Changes the waiting calls, and names the oldest: it has waited for longest.
@@ -131,32 +133,10 @@ impl Clients {
     }
 
     /// The error for a deployment that cannot be read.
-    pub(in super::super) fn unreadable<E>(
-        &self,
-        permission: &str,
-        resource: &str,
-        error: &SdkError<E>,
-    ) -> String
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-    {
-        self.failed(permission, resource, &call_error(error))
-    }
-
-    pub(super) fn failed(&self, permission: &str, resource: &str, error: &CallError) -> String {
+    pub(in super::super) fn told(&self, Unread { permission, resource, error }: &Unread) -> String {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);
-        let endpoint = endpoints::shown_endpoint(service, &self.sdk);
-        FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
+        let endpoint = &endpoints::shown_endpoint(service, &self.sdk);
+        FailedCall { service, operation, resource, endpoint, error }.to_string()
     }
-}
-
-fn failure<E>(error: &SdkError<E>) -> CallError
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-{
-    if error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>) {
-        return CallError::ambiguous(TOO_MANY_PAGES);
-    }
-    call_error(error)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use requeue::RecursiveLoop;
 use requeue::queue::CallError;
 use requeue_aws::Service;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::arn::Arn;
-use super::super::calls::lambda::{self, FunctionConfiguration};
+use super::super::calls::lambda::FunctionConfiguration;
 use super::super::calls::{list, text};
 use super::super::checks::LOGGING;
-use super::super::facts::{Function, FunctionSettings, Known, Logs, State, Unread};
+use super::super::facts::{Function, FunctionSettings, Known, Unread};
 use super::ask::Operation;
 use super::{Clients, Named};
 
@@ -30,7 +30,7 @@ impl Clients {
     ) -> Function {
         let name = configuration.function_name.clone().unwrap_or_default();
         let role = configuration.role.clone().unwrap_or_default();
-        let logs = logs(configuration);
+        let logs = configuration.logging_config.clone().unwrap_or_default();
         let group = logs.group_of(&name);
         // The resource of an event is a log stream, and Lambda chooses its name.
         let Arn { partition, account, .. } = Arn::of(&role);
@@ -38,25 +38,20 @@ impl Clients {
         let stream =
             format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:log-stream:any");
         let (recursion, concurrency, account, log_group, log_access, secrets) = tokio::join!(
-            self.ask(RECURSION, &name, lambda::recursive_loop(&self.sdk, &name)),
-            self.ask(CONCURRENCY, &name, lambda::concurrency(&self.sdk, &name)),
-            self.ask(ACCOUNT, "*", lambda::account_settings(&self.sdk)),
+            self.get(RECURSION, &name, "2024-08-31/functions/{}/recursion-config"),
+            self.get(CONCURRENCY, &name, "2019-09-30/functions/{}/concurrency"),
+            self.get(ACCOUNT, "*", "2016-08-19/account-settings"),
             self.log_group_class(&group),
             self.simulate(&role, &LOGGING, &stream),
             self.secrets(&role, settings)
         );
-        let count = |value: &serde_json::Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let count = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
         let vpc = configuration.vpc_config.as_ref().and_then(|vpc| vpc.vpc_id.clone());
         Function {
             qualifier,
             mapped,
             timeout: Duration::from_secs(configuration.timeout.unwrap_or(DEFAULT_TIMEOUT)),
-            state: State {
-                current: configuration.state.clone(),
-                reason: configuration.state_reason.clone(),
-                last_update: configuration.last_update_status.clone(),
-                last_update_reason: configuration.last_update_status_reason.clone(),
-            },
+            state: configuration.state.clone(),
             vpc: vpc.filter(|id| !id.is_empty()),
             name,
             role,
@@ -97,12 +92,4 @@ impl Clients {
         let class = |class| text(class).unwrap_or_else(|| "STANDARD".to_owned());
         Ok(group.map(|group| class(&group["logGroupClass"])))
     }
-}
-
-fn logs(configuration: &FunctionConfiguration) -> Logs {
-    configuration.logging_config.as_ref().map_or_else(Logs::default, |logs| Logs {
-        is_json: logs.log_format.as_deref() == Some("JSON"),
-        level: logs.application_log_level.clone(),
-        group: logs.log_group.clone(),
-    })
 }

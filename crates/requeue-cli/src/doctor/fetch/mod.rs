@@ -27,7 +27,8 @@ mod queue;
 pub(crate) use ask::Clients;
 
 const MAPPINGS: &str = "lambda:ListEventSourceMappings";
-const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
+pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
+pub(super) const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
 const METRICS: &str = "cloudwatch:GetMetricStatistics";
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
@@ -55,7 +56,7 @@ impl Clients {
                 let region = &self.region;
                 format!("there is no function {name} in {region}; check its name and the region")
             }
-            _ => self.failed(CONFIGURATION, name, &unread.error),
+            _ => self.told(&unread),
         })?;
         let function = configuration.function_name.as_deref().unwrap_or_default();
         let named = qualifier(name, function);
@@ -70,7 +71,7 @@ impl Clients {
         };
         let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed);
         let mappings = self.ask(MAPPINGS, name, mappings).await;
-        let mappings = mappings.map_err(|unread| self.failed(MAPPINGS, name, &unread.error))?;
+        let mappings = mappings.map_err(|unread| self.told(&unread))?;
         // A mapping on another version or alias runs other settings.
         let of = |mapping: &Value| {
             let arn = text(&mapping["FunctionArn"]).unwrap_or_default();
@@ -95,14 +96,17 @@ impl Clients {
         policy: Option<&RetryPolicy>,
     ) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(queue).await;
-        let error = match &source.queue {
+        let unread = match &source.queue {
             Ok(Some(_)) => None,
-            Ok(None) => Some(&CallError::answered(400, "QueueDoesNotExist")),
-            Err(unread) => Some(&unread.error),
+            Ok(None) => Some(&Unread {
+                permission: ATTRIBUTES,
+                resource: source.arn.to_string(),
+                error: CallError::answered(400, "QueueDoesNotExist"),
+            }),
+            Err(unread) => Some(unread),
         };
-        let arn = source.arn.to_string();
-        if let Some(error) = error {
-            return Err(self.failed("sqs:GetQueueAttributes", &arn, error).into());
+        if let Some(unread) = unread {
+            return Err(self.told(unread).into());
         }
         let consumers = source.consumers.iter().flatten();
         // With the other queues of each function, since they share its concurrency and settings.
@@ -148,7 +152,8 @@ impl Clients {
             return Ok(());
         }
         let request = self.sqs.list_dead_letter_source_queues().queue_url(queue.arn.url());
-        let listed = self.called("sqs:ListDeadLetterSourceQueues", request.send()).await;
+        let permission = "sqs:ListDeadLetterSourceQueues";
+        let listed = self.ask(permission, queue.arn.name(), request.send()).await;
         // Without the permission it counts as a worker's queue.
         let urls = listed.map(|listed| listed.queue_urls).unwrap_or_default();
         let names: Vec<&str> = urls.iter().filter_map(|url| url.rsplit('/').next()).collect();
@@ -202,8 +207,8 @@ impl Clients {
             return mapping(listed);
         }
         let uuid = text(&listed["UUID"]).unwrap_or_default();
-        let whole = lambda::event_source_mapping(&self.sdk, &uuid);
-        match self.ask("lambda:GetEventSourceMapping", &uuid, whole).await {
+        let path = "2015-03-31/event-source-mappings/{}";
+        match self.get("lambda:GetEventSourceMapping", &uuid, path).await {
             Ok(whole) => mapping(&whole),
             Err(unread) => Mapping { filters: Err(unread), ..mapping(listed) },
         }

@@ -14,7 +14,7 @@ use super::super::facts::{
     Access, AllowedSources, Consumer, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath,
     Reached, RedriveSettings,
 };
-use super::{Clients, MAPPINGS};
+use super::{ATTRIBUTES, Clients, MAPPINGS};
 use crate::failed_call::Cause;
 use crate::redrive_policy;
 
@@ -58,7 +58,7 @@ impl Clients {
         let request = request.attribute_names(Name::All);
         let consumers = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &name);
         let (attributes, consumers) = tokio::join!(
-            self.ask("sqs:GetQueueAttributes", &name, request.send()),
+            self.ask(ATTRIBUTES, &name, request.send()),
             self.ask(MAPPINGS, &name, consumers)
         );
         let attributes = match attributes {

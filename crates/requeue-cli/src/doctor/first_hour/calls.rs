@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::super::calls::lambda::function_configuration;
 use super::super::calls::{log_events, metric_sum};
 use super::super::facts::{Deployment, Function};
-use super::super::fetch::Clients;
+use super::super::fetch::{ATTRIBUTES, CONFIGURATION, Clients};
 use super::message::MARK;
 use crate::Error;
 use crate::failed_call::call_error;
@@ -41,9 +41,9 @@ impl Clients {
         deployment: &Deployment,
     ) -> Result<HashMap<String, String>, Error> {
         let name = deployment.function.as_ref().map(Function::qualified).unwrap_or_default();
-        let configuration = function_configuration(&self.sdk, &name)
-            .await
-            .map_err(|error| self.unreadable("lambda:GetFunctionConfiguration", &name, &error))?;
+        let configuration = function_configuration(&self.sdk, &name);
+        let configuration = self.ask(CONFIGURATION, &name, configuration).await;
+        let configuration = configuration.map_err(|unread| self.told(&unread))?;
         let environment = configuration.environment.unwrap_or_default();
         Ok(environment.variables.unwrap_or_default())
     }
@@ -55,9 +55,9 @@ impl Clients {
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
         ];
         let request = self.sqs.get_queue_attributes().queue_url(queue.url());
-        let output = request.set_attribute_names(Some(NAMES.to_vec())).send().await;
-        let output = output
-            .map_err(|error| self.unreadable("sqs:GetQueueAttributes", queue.name(), &error))?;
+        let request = request.set_attribute_names(Some(NAMES.to_vec())).send();
+        let output = self.ask(ATTRIBUTES, queue.name(), request).await;
+        let output = output.map_err(|unread| self.told(&unread))?;
         let attributes = output.attributes.unwrap_or_default();
         let [visible, in_flight, delayed] = NAMES.map(|name| {
             attributes.get(&name).and_then(|count| count.parse().ok()).unwrap_or_default()
@@ -73,14 +73,14 @@ impl Clients {
     ) -> Result<BTreeMap<String, String>, Error> {
         let (mut lines, mut token) = (BTreeMap::new(), None);
         for _ in 0..MOST_PAGES {
-            let page = match log_events(&self.sdk, group, since, token.as_deref()).await {
+            let page = log_events(&self.sdk, group, since, token.as_deref());
+            let page = match self.ask("logs:FilterLogEvents", group, page).await {
+                Ok(page) => page,
                 // Lambda makes the group at the first invocation.
-                Err(error) if call_error(&error).code == "ResourceNotFoundException" => {
+                Err(unread) if unread.error.code == "ResourceNotFoundException" => {
                     return Ok(lines);
                 }
-                page => {
-                    page.map_err(|error| self.unreadable("logs:FilterLogEvents", group, &error))?
-                }
+                Err(unread) => return Err(self.told(&unread).into()),
             };
             let events = page.events.into_iter().map(|event| (event.event_id, event.message));
             lines.extend(events.filter(|(_, message)| message.contains("CloudWatchMetrics")));

@@ -77,7 +77,9 @@ pub(crate) async fn run(
 impl FirstHour {
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Withheld => show::withheld(),
+            Self::Withheld => {
+                "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
+            }
             Self::Planned(plan) => show::plan(plan),
             Self::Tried(steps) => show::steps(steps),
         }
@@ -87,7 +89,7 @@ impl FirstHour {
         match self {
             Self::Withheld => json!({ "sent": false }),
             Self::Planned(plan) => show::plan_json(plan),
-            Self::Tried(steps) => show::steps_json(steps),
+            Self::Tried(steps) => json!({ "sent": true, "steps": steps }),
         }
     }
 

@@ -97,6 +97,11 @@ impl Plan {
         })
     }
 
+    /// The command that checks the deployment.
+    pub(super) fn doctor(&self) -> String {
+        format!("requeue doctor --function {}", self.function)
+    }
+
     /// How the dead letter should arrive.
     pub(crate) fn arrival(&self) -> String {
         let name = self.dead_letters.name();

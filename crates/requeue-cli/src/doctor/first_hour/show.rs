@@ -13,10 +13,6 @@ use super::plan::Plan;
 use super::step::Step;
 use crate::table::{columns, hanging, wrapped};
 
-pub(crate) fn withheld() -> String {
-    "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
-}
-
 pub(crate) fn plan(plan: &Plan) -> String {
     let [source, target] = [plan.source.name(), plan.target.as_str()].map(printable::line);
     let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
@@ -69,18 +65,4 @@ pub(crate) fn steps(steps: &[Step]) -> String {
     });
     let _ = writeln!(text, "\n{}", counted.join(", "));
     text
-}
-
-pub(crate) fn steps_json(steps: &[Step]) -> Value {
-    let steps = steps.iter().map(|step| {
-        json!({
-            "id": step.id,
-            "level": step.level.as_str(),
-            "expected": step.expected,
-            "seen": step.seen,
-            "meaning": step.meaning,
-            "remedies": step.remedies,
-        })
-    });
-    json!({ "sent": true, "steps": steps.collect::<Vec<_>>() })
 }

@@ -26,11 +26,11 @@ pub(super) const ROWS: &[Row] = &[
     ("function-state", |d| state(d, "Active", ""), Some(Unknown)),
     ("function-state", |d| state(d, "", "Successful"), Some(Unknown)),
     ("function-state", |d| state(d, "Deactivating", "Successful"), Some(Unknown)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
+    ("concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
+    ("concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
+    ("concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
     (
-        "account-concurrency",
+        "concurrency",
         |d| {
             d.function().unreserved_concurrency = Ok(9);
             d.function().reserved_concurrency = Ok(Some(10));
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     (
-        "account-concurrency",
+        "concurrency",
         |d| {
             d.mapping().maximum_concurrency = None;
             d.function().unreserved_concurrency = Ok(4);
@@ -143,13 +143,13 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     ("recursive-loop", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),
-    ("reserved-concurrency", |d| unbounded(d, 4), Some(Warning)),
-    ("reserved-concurrency", |d| unbounded(d, 5), Some(Fine)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = refused(), Some(Unknown)),
-    ("logs", |d| d.function().logs.is_json = false, Some(Warning)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),
+    ("concurrency", |d| unbounded(d, 4), Some(Warning)),
+    ("concurrency", |d| unbounded(d, 5), Some(Fine)),
+    ("concurrency", |d| d.function().reserved_concurrency = refused(), Some(Unknown)),
+    ("logs", |d| d.function().logs.format = None, Some(Warning)),
     ("logs", |d| d.function().logs.level = Some("WARN".to_owned()), Some(Warning)),
     ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
     ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         "logs",
         |d| {
             d.function().log_group = refused();
-            d.function().logs.is_json = false;
+            d.function().logs.format = None;
         },
         Some(Warning),
     ),
@@ -197,7 +197,7 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
 fn a_changed_configuration_takes_effect_in_a_new_version() {
     let mut deployment = good();
     deployment.function().qualifier = Some("live".to_owned());
-    deployment.function().logs.is_json = false;
+    deployment.function().logs.format = None;
     let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
     assert!(
         remedies[0].ends_with(

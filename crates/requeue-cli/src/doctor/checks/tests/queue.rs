@@ -14,29 +14,7 @@ fn in_place(d: &mut Deployment, receives: u32) {
     d.receives(receives);
 }
 
-fn key(state: &str) -> Key {
-    Key { arn: ARN_OF_KEY.to_owned(), state: state.to_owned() }
-}
-
 pub(super) const ROWS: &[Row] = &[
-    ("key-state", |_| {}, None),
-    ("key-state", |d| d.path().source.key = Some(EncryptionKey::ManagedByAws), None),
-    ("key-state", |d| d.key_state(Ok(key("Enabled"))), Some(Fine)),
-    ("key-state", |d| d.key_state(Ok(key("Disabled"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key("PendingDeletion"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key("Unavailable"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key(NO_KEY))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key(""))), Some(Unknown)),
-    ("key-state", |d| d.key_state(refused()), Some(Unknown)),
-    (
-        "key-state",
-        |d| {
-            d.key_state(Ok(key("Disabled")));
-            let key = d.path().source.key.take();
-            d.path().dead_letters.as_mut().unwrap().key = key;
-        },
-        Some(Danger),
-    ),
     ("queue", |d| d.path().source.queue = Ok(None), Some(Danger)),
     ("queue", |d| d.path().source.queue = refused(), Some(Unknown)),
     ("visibility-timeout", |d| d.path().source.queue = refused(), None),

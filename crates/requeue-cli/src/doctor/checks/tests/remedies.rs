@@ -73,7 +73,7 @@ fn remedies_name_what_is_there() {
             ],
         ),
         (
-            "reserved-concurrency",
+            "concurrency",
             |d| {
                 d.function().reserved_concurrency = Ok(Some(4));
                 d.function().unreserved_concurrency = Ok(106);
@@ -88,7 +88,7 @@ fn remedies_name_what_is_there() {
         ),
         // AWS leaves 100 unreserved.
         (
-            "reserved-concurrency",
+            "concurrency",
             |d| {
                 d.function().reserved_concurrency = Ok(Some(4));
                 d.function().unreserved_concurrency = Ok(105);
