@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -169,8 +170,9 @@ class Account:
         )
 
     def sent(self, name, metric):
-        """Writes that a copy was sent just now."""
-        self.cloudwatch.put_metric_data(Namespace="Requeue", MetricData=[{"MetricName": metric, "Value": 1, "Dimensions": self.age(name)["Dimensions"]}])
+        """Writes that a copy was sent a minute ago."""
+        value = {"MetricName": metric, "Value": 1, "Timestamp": time.time() - 60, "Dimensions": self.age(name)["Dimensions"]}
+        self.cloudwatch.put_metric_data(Namespace="Requeue", MetricData=[value])
 
     def table(self, name, attribute="id", **settings):
         """Makes a table, and returns its ARN."""

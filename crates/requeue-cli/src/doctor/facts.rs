@@ -184,6 +184,15 @@ pub(crate) enum FunctionSettings {
     Unread(Unread),
 }
 
+impl FunctionSettings {
+    pub(crate) fn valid(&self) -> Option<&Valid> {
+        match self {
+            Self::Valid(valid) => Some(valid),
+            Self::Invalid(_) | Self::Unread(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
     pub(crate) config: requeue::Settings,

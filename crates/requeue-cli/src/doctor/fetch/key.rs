@@ -83,8 +83,8 @@ impl Clients {
 
     /// Asks whether `role` may read the secrets in the settings.
     pub(super) async fn secrets(&self, role: &str, settings: &FunctionSettings) -> Vec<Secret> {
-        let FunctionSettings::Valid(valid) = settings else { return Vec::new() };
-        let asked = valid.secrets.iter().map(async |arn| {
+        let arns = settings.valid().into_iter().flat_map(|valid| &valid.secrets);
+        let asked = arns.map(async |arn| {
             let action = reading(arn);
             // A role may read any end of this ARN, so the real one does not matter.
             let resource = if is_whole(arn) { arn.clone() } else { format!("{arn}-XXXXXX") };
@@ -138,8 +138,7 @@ impl Clients {
         settings: &FunctionSettings,
         role: Option<&str>,
     ) -> Option<Table> {
-        let FunctionSettings::Valid(valid) = settings else { return None };
-        let name = valid.table.as_ref()?.clone();
+        let name = settings.valid()?.table.clone()?;
         // The name may be an ARN.
         let (sdk, parameters) = (self.at(&name), json!({ "TableName": name }));
         let (described, expiry) = tokio::join!(

@@ -14,7 +14,8 @@ use super::arn::qualifier;
 use super::calls::lambda::{self, FunctionConfiguration};
 use super::calls::{self, list, text};
 use super::facts::{
-    Alarm, Deployment, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached, Sends, Unread,
+    Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
+    Sends, Unread,
 };
 use super::settings;
 use crate::Error;
@@ -131,18 +132,8 @@ impl Clients {
         self.refuse_dead_letters(&source).await?;
         let settings = settings::of_worker(policy).await;
         let unlisted = source.consumers.as_ref().err().cloned();
-        let path = self.path(None, source, None, &settings);
-        let (path, alarms, table) = tokio::join!(path, self.alarms(), self.table(&settings, None));
-        Ok(Deployment {
-            region: self.region.clone(),
-            function: None,
-            settings,
-            paths: vec![path],
-            table,
-            sends: None,
-            unlisted,
-            alarms,
-        })
+        let path = self.path(None, source, None, &settings).await;
+        Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
     }
 
     /// An error if this queue is the dead-letter queue of another one. A redrive policy, as a
@@ -183,17 +174,25 @@ impl Clients {
             let (source, mapping) = tokio::join!(self.reached(queue), self.mapping(mapping));
             self.path(Some(mapping), source, Some(&function.role), &settings).await
         }));
-        let table = self.table(&settings, Some(&function.role));
-        let (paths, alarms, table) = tokio::join!(paths, self.alarms(), table);
-        let sends = match &settings {
-            FunctionSettings::Valid(valid) if function.vpc.is_some() => {
-                let service = valid.config.metrics.as_ref().map(|metrics| &*metrics.service);
-                self.sends(service, &paths).await
-            }
-            _ => None,
+        let paths = paths.await;
+        self.with_paths(Some(function), settings, paths).await
+    }
+
+    async fn with_paths(
+        &self,
+        function: Option<Function>,
+        settings: FunctionSettings,
+        paths: Vec<QueuePath>,
+    ) -> Deployment {
+        let role = function.as_ref().map(|function| function.role.as_str());
+        let sends = async {
+            function.as_ref()?.vpc.as_ref()?;
+            let metrics = settings.valid()?.config.metrics.as_ref()?;
+            Some(self.sends(&metrics.service, &paths).await)
         };
-        let (region, function) = (self.region.clone(), Some(function));
-        let unlisted = None;
+        let (alarms, table, sends) =
+            tokio::join!(self.alarms(), self.table(&settings, role), sends);
+        let (region, unlisted) = (self.region.clone(), None);
         Deployment { region, function, settings, paths, table, sends, unlisted, alarms }
     }
 
@@ -222,8 +221,7 @@ impl Clients {
     }
 
     /// The copies of the last hour that this service sent to these queues.
-    async fn sends(&self, service: Option<&str>, paths: &[QueuePath]) -> Option<Known<Sends>> {
-        let service = service?;
+    async fn sends(&self, service: &str, paths: &[QueuePath]) -> Known<Sends> {
         let hour = (Timestamp::now().as_second() - i64::from(HOUR), HOUR);
         let mut sends = Sends::default();
         for path in paths {
@@ -232,15 +230,12 @@ impl Clients {
                 let sum = calls::metric_sum(&self.sdk, metric, dimensions, hour);
                 self.ask(METRICS, "*", sum).await.map(|sum| sum.is_some_and(|sum| sum > 0.0))
             };
-            match tokio::try_join!(sum("Requeued"), sum("SendUnconfirmed")) {
-                Ok((are_confirmed, are_unconfirmed)) => {
-                    sends.are_confirmed |= are_confirmed;
-                    sends.are_unconfirmed |= are_unconfirmed;
-                }
-                Err(unread) => return Some(Err(unread)),
-            }
+            let (confirmed, unconfirmed) =
+                tokio::try_join!(sum("Requeued"), sum("SendUnconfirmed"))?;
+            sends.are_confirmed |= confirmed;
+            sends.are_unconfirmed |= unconfirmed;
         }
-        Some(Ok(sends))
+        Ok(sends)
     }
 }
 

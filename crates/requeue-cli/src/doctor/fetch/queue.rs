@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
-use requeue::DeadLetterMode;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
@@ -32,13 +31,8 @@ impl Clients {
         settings: &FunctionSettings,
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
-        let direct = match settings {
-            FunctionSettings::Valid(valid) => {
-                let queue = valid.config.dead_letter.as_ref().and_then(DeadLetterMode::queue);
-                queue.map(|url| url.arn(source.arn.partition(), &self.region))
-            }
-            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
-        };
+        let direct = settings.valid().and_then(|valid| valid.config.dead_letter.as_ref()?.queue());
+        let direct = direct.map(|url| url.arn(source.arn.partition(), &self.region));
         let dead_letters = async { Some(self.reached(target?).await) };
         let direct = async { Some(self.reached(direct?).await) };
         let (dead_letters, mut direct) = tokio::join!(dead_letters, direct);
