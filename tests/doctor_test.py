@@ -217,30 +217,30 @@ class OnMinistack(unittest.TestCase):
         account.good("sharing")
         account.allow_loop("sharing")
         account.set("sharing", REQUEUE_POLICY='{"rateLimit": {"limit": 49}}')
-        ids = ("table", "table-expiry", "table-permissions", "rate-limit")
+        ids = ("table", "table-permissions", "rate-limit")
         found = lambda: [doctor(MINISTACK, "--function", "sharing")[1].get((None, id), {}) for id in ids]
         levels = lambda: [finding.get("level") for finding in found()]
-        self.assertEqual(levels(), [None, None, None, None])
+        self.assertEqual(levels(), [None, None, None])
 
         account.set("sharing", REQUEUE_TABLE="limits", REQUEUE_MAX_ENVIRONMENTS="9")
-        self.assertEqual(levels(), ["danger", None, "danger", "warning"])
-        table, _, permissions, limit = found()
+        self.assertEqual(levels(), ["danger", "danger", "warning"])
+        table, permissions, limit = found()
         self.assertEqual(table["found"], "there is no table limits in us-east-1")
         create, grant = table["remedies"][0], permissions["remedies"][0]
         self.assertEqual(limit["remedies"], ["template, below Environment: Variables: `REQUEUE_MAX_ENVIRONMENTS: 10`"])
 
         # The remedies, as a shell runs them.
         run(create)
-        self.assertEqual(levels(), ["ok", "warning", "danger", "warning"])
-        self.assertEqual(found()[0]["found"], "limits is ACTIVE, on demand")
-        run(found()[1]["remedies"][0])
+        self.assertEqual(levels(), ["warning", "danger", "warning"])
+        run(found()[0]["remedies"][0])
+        self.assertEqual(found()[0]["found"], "limits is ACTIVE, on demand; items expire by expires")
         run(grant)
         account.set("sharing", REQUEUE_MAX_ENVIRONMENTS="10")
-        self.assertEqual(levels(), ["ok", "ok", "ok", "ok"])
+        self.assertEqual(levels(), ["ok", "ok", "ok"])
 
         account.table("other", attribute="key")
         account.set("sharing", REQUEUE_TABLE="other")
-        self.assertEqual(levels(), ["danger", "warning", "danger", "ok"])
+        self.assertEqual(levels(), ["danger", "danger", "ok"])
         self.assertEqual(found()[0]["found"], "the key of other is key (S), and must be id (S) alone")
 
     def test_each_danger_is_found(self):
@@ -275,12 +275,12 @@ class OnMinistack(unittest.TestCase):
         account.functions.put_function_concurrency(FunctionName="broken", ReservedConcurrentExecutions=0)
 
         status, findings, printed = doctor(MINISTACK, "--function", "broken")
-        everywhere = ["direct-queue", "direct-permissions", "queue-permissions"]
+        everywhere = ["direct-queue", "queue-permissions"]
         expected = {(None, "recursive-loop"), (None, "concurrency"), (None, "secret-permissions")}
         expected |= {(queue, id) for queue in queues for id in everywhere}
         careless = ["partial-batch-responses", "filters", "visibility-timeout"]
         expected |= {("careless", id) for id in careless}
-        denied = ["max-receive-count", "redrive-allow-policy", "dead-letter-retention", "key-permissions"]
+        denied = ["max-receive-count", "dead-letter-queue", "key-permissions"]
         expected |= {("denied", id) for id in denied}
         expected.add(("orphaned", "dead-letter-queue"))
         self.assertEqual((status, at(findings, "danger")), (3, expected), printed)
@@ -372,7 +372,7 @@ class OnMinistack(unittest.TestCase):
         for id, level, named in [
             ("other-consumers", "warning", [":function:rival", rival]),
             ("dead-letter-consumers", "danger", [":function:shared", again]),
-            ("redrive-cycle", "danger", [queue]),
+            ("dead-letter-queue", "danger", [queue]),
         ]:
             found = findings["shared", id]
             self.assertEqual(found["level"], level, found)
@@ -659,17 +659,17 @@ class OnDenials(unittest.TestCase):
         "DescribeLogGroups": ["logs", "log-permissions"],
         "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
         "GetMetricStatistics": ["network"],
-        "DescribeSecret": ["secret-key-permissions"],
-        "DescribeParameters": ["secret-key-permissions"],
-        "DescribeTable": ["table", "table-expiry", "table-key-permissions"],
-        "DescribeTimeToLive": ["table-expiry"],
-        "DescribeKey": ["secret-key-permissions", "table-key-permissions", "key-permissions"],
-        "GetKeyPolicy": ["secret-key-permissions", "table-key-permissions", "key-permissions"],
+        "DescribeSecret": ["secret-permissions"],
+        "DescribeParameters": ["secret-permissions"],
+        "DescribeTable": ["table"],
+        "DescribeTimeToLive": ["table"],
+        "DescribeKey": ["secret-permissions", "table-permissions", "key-permissions"],
+        "GetKeyPolicy": ["secret-permissions", "table-permissions", "key-permissions"],
         # Without them, the queue's other checks do not apply.
         "GetQueueAttributes": ["queue", "queue-permissions"],
         "SimulatePrincipalPolicy": [
-            *("log-permissions", "secret-permissions", "secret-key-permissions"),
-            *("table-permissions", "table-key-permissions", "queue-permissions", "key-permissions"),
+            *("log-permissions", "secret-permissions"),
+            *("table-permissions", "queue-permissions", "key-permissions"),
         ],
     }
 

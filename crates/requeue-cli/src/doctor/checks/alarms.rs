@@ -6,7 +6,7 @@ use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
 use super::super::facts::{Alarm, Metric};
-use super::{Check, Checked, Context, Diagnosis, Skip, remedy, worst};
+use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -97,7 +97,7 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     let reached = path.dead_letters.iter().chain(&path.direct);
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
     queues.dedup();
-    worst(queues.into_iter().map(|queue| {
+    all(queues.into_iter().map(|queue| {
         let names = &[VISIBLE, OLDEST];
         look(context, &Sought { queue, names, service: None, reason: "", threshold: 0 })
     }))
@@ -115,9 +115,9 @@ fn age_alarm(context: &Context<'_>) -> Checked {
     let sought = Sought { queue, names: &[OLDEST], service: None, reason, threshold: 900 };
     let waiting = look(context, &sought);
     match has_copies {
-        Ok(true) => both(through_copies(context, queue), waiting),
+        Ok(true) => all([through_copies(context, queue), waiting]),
         Ok(false) => waiting,
-        Err(skip) => worst([waiting, Err(skip)]),
+        Err(skip) => all([waiting, Err(skip)]),
     }
 }
 
@@ -140,20 +140,6 @@ fn through_copies(context: &Context<'_>, queue: &QueueArn) -> Checked {
     let reason = ", and SQS counts the age anew for each copy";
     let service = Some(&*metrics.service);
     look(context, &Sought { queue, names: &[AGE], service, reason, threshold: 900 })
-}
-
-/// Two alarms that are needed.
-fn both(one: Checked, other: Checked) -> Checked {
-    match (one, other) {
-        (Ok(one), Ok(other)) if one.level == other.level => {
-            let needed = if one.remedies.is_empty() { "" } else { "; both alarms are needed" };
-            let found = format!("{}; {}{needed}", one.found, other.found);
-            let more = other.remedies.into_iter().filter(|more| !one.remedies.contains(more));
-            let remedies = more.collect::<Vec<_>>().into_iter().chain(one.remedies).collect();
-            Ok(Diagnosis { level: one.level, found, remedies })
-        }
-        (one, other) => worst([one, other]),
-    }
 }
 
 fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {

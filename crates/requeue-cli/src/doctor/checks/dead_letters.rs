@@ -3,12 +3,11 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached};
+use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached, RedriveSettings};
 use super::{
-    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Skip, consumers,
-    days, remedy,
+    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Skip, all,
+    consumers, days, remedy,
 };
-use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -19,38 +18,15 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "dead-letter-queue",
-        why: "If SQS cannot move a message, the message stays in its queue, and SQS deletes it \
-              when its retention ends.",
+        why: "A dead letter is lost if SQS may not move it, if its queue deletes it before somebody \
+              has looked at it, or if that queue passes it on.",
         look: dead_letter_queue,
-    },
-    Check {
-        id: "redrive-allow-policy",
-        why: "SQS moves no message to a dead-letter queue whose RedriveAllowPolicy does not name \
-              the source.",
-        look: redrive_allow_policy,
-    },
-    Check {
-        id: "dead-letter-retention",
-        why: "SQS deletes a dead letter when its retention ends, even if nobody has looked at it.",
-        look: retention,
-    },
-    Check {
-        id: "redrive-cycle",
-        why: "A dead-letter queue with a redrive policy of its own passes dead letters on. If it \
-              passes them to the source, they never rest.",
-        look: redrive_cycle,
     },
     Check {
         id: "dead-letter-consumers",
         why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
               before a person has seen them.",
         look: dead_letter_consumers,
-    },
-    Check {
-        id: "annotate-receives",
-        why: "For its first 10 receives an annotated copy is visible again at once. Each further \
-              receive costs a visibility timeout.",
-        look: annotate_receives,
     },
     Check {
         id: "dead-letter-reasons",
@@ -65,9 +41,6 @@ pub(super) const CHECKS: &[Check] = &[
         look: direct_queue,
     },
 ];
-
-/// Receives after which an annotated copy is visible again at once.
-const ANNOTATED_RECEIVES: u32 = 10;
 
 fn redrive_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
@@ -96,16 +69,17 @@ fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
 }
 
-/// The attributes of the dead-letter queue. If there is none, `dead-letter-queue` reports it.
-fn attributes<'d>(context: &Context<'d>) -> Result<(&'d QueueAttributes, &'d QueueArn), Skip> {
-    let reached = dead_letters(context)?;
-    Ok((reached.known().ok_or(Skip::NotApplicable)?, &reached.arn))
-}
-
 fn dead_letter_queue(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
-    let exists = |_| Diagnosis::ok(format!("{} exists", reached.arn.name()));
-    Ok(existing(reached)?.map_or_else(|missing| missing, exists))
+    let (arn, source) = (&reached.arn, context.source()?);
+    match existing(reached)? {
+        Ok(queue) => all([
+            Ok(allow_policy(queue, arn, source.arn.to_string())),
+            context.queue().map(|source| retention(queue, arn, source)),
+            Ok(passed_on(queue, arn, &source.arn)),
+        ]),
+        Err(missing) => Ok(missing),
+    }
 }
 
 /// The command for a queue beside this one.
@@ -127,13 +101,13 @@ fn existing(reached: &Reached) -> Result<Result<&QueueAttributes, Diagnosis>, Sk
     Ok(queue.as_ref()?.as_ref().ok_or_else(missing))
 }
 
-fn redrive_allow_policy(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let source = context.source()?.arn.to_string();
+fn allow_policy(queue: &QueueAttributes, arn: &QueueArn, source: String) -> Diagnosis {
     let named = match &queue.redrive_allow {
-        AllowedSources::All => return Ok(Diagnosis::ok("every queue of the account may use it")),
+        AllowedSources::All => {
+            return Diagnosis::ok(format!("every queue of the account may use {}", arn.name()));
+        }
         AllowedSources::Queues(sources) if sources.contains(&source) => {
-            return Ok(Diagnosis::ok(format!("{} names {source}", arn.name())));
+            return Diagnosis::ok(format!("{} allows {source}", arn.name()));
         }
         AllowedSources::Queues(sources) => sources.as_slice(),
         AllowedSources::None => &[],
@@ -141,12 +115,11 @@ fn redrive_allow_policy(context: &Context<'_>) -> Checked {
     let found = format!("the RedriveAllowPolicy of {} does not name {source}", arn.name());
     let sources = [named, &[source]].concat();
     let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
-    Ok(Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)]))
+    Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)])
 }
 
-fn retention(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let (own, source) = (queue.retention, context.queue()?.retention);
+fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) -> Diagnosis {
+    let (own, source) = (queue.retention, source.retention);
     // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
     let counted = if arn.is_fifo() {
         "from the time when SQS moves it there"
@@ -166,26 +139,21 @@ fn retention(context: &Context<'_>) -> Checked {
         days(own),
         days(source)
     );
-    Ok(Diagnosis::of(level, found, [longest_retention(arn)]))
+    Diagnosis::of(level, found, [longest_retention(arn)])
 }
 
 fn longest_retention(arn: &QueueArn) -> String {
     remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())
 }
 
-fn redrive_cycle(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let source = context.source()?.arn.to_string();
-    let Some(redrive) = &queue.redrive else {
-        return Ok(Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name())));
+fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Diagnosis {
+    let Some(RedriveSettings { target, .. }) = &queue.redrive else {
+        return Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name()));
     };
-    let (level, to) = if redrive.target == source {
-        (Level::Danger, "back to")
-    } else {
-        (Level::Warning, "on to")
-    };
-    let found = format!("{} passes dead letters {to} {}", arn.name(), redrive.target);
-    Ok(Diagnosis::of(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")]))
+    let is_cycle = *target == source.to_string();
+    let (level, to) = if is_cycle { (Level::Danger, "back") } else { (Level::Warning, "on") };
+    let found = format!("{} passes dead letters {to} to {target}", arn.name());
+    Diagnosis::of(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")])
 }
 
 fn dead_letter_consumers(context: &Context<'_>) -> Checked {
@@ -206,28 +174,6 @@ fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     } else {
         Diagnosis::warning(found, remedies)
     })
-}
-
-fn annotate_receives(context: &Context<'_>) -> Checked {
-    let (queue, config, arn) = (context.queue()?, context.config()?, &context.source()?.arn);
-    let redrive = queue.redrive.as_ref().ok_or(Skip::NotApplicable)?;
-    let is_annotating =
-        config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue;
-    if !is_annotating || arn.is_fifo() {
-        return Err(Skip::NotApplicable);
-    }
-    let count = redrive.max_receive_count;
-    let rest = queue.visibility * count.saturating_sub(ANNOTATED_RECEIVES);
-    let level = if count > ANNOTATED_RECEIVES { Level::Warning } else { Level::Ok };
-    let found = format!(
-        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
-         later",
-        span(rest)
-    );
-    let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
-    let direct = remedy::variable("DEAD_LETTER", "direct");
-    let direct = format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL");
-    Ok(Diagnosis::of(level, found, [fewer, direct]))
 }
 
 fn reasons(context: &Context<'_>) -> Checked {

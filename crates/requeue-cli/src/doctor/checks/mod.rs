@@ -31,6 +31,8 @@ const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 const LEAST_RECEIVES: u32 = 5;
+/// Receives after which an annotated copy is visible again at once.
+const ANNOTATED_RECEIVES: u32 = 10;
 /// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
 const MOST_RECEIVES: u32 = 1_000;
 
@@ -51,13 +53,27 @@ fn days(time: Duration) -> String {
     }
 }
 
-/// The worst of several looks. A look that does not apply counts as none.
-fn worst(looked: impl IntoIterator<Item = Checked>) -> Checked {
-    let level = |looked: &Checked| match looked {
-        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis.level),
+/// All looks of a check. Of several that are equally bad, each needs its remedy. A look that does not
+/// apply counts as none.
+fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
+    let looked = looked.into_iter().filter_map(|looked| match looked {
+        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis),
         Err(Skip::NotApplicable) => None,
-    };
-    looked.into_iter().max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+    });
+    let mut looked: Vec<Diagnosis> = looked.collect();
+    let level = looked.iter().map(|looked| looked.level).max().ok_or(Skip::NotApplicable)?;
+    looked.retain(|looked| looked.level == level);
+    let mut found: Vec<String> = looked.iter().map(|looked| looked.found.clone()).collect();
+    if level != Level::Ok && found.len() > 1 {
+        found.push("each needs its remedy".to_owned());
+    }
+    let mut remedies = Vec::new();
+    for remedy in looked.into_iter().flat_map(|looked| looked.remedies) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    Ok(Diagnosis { level, found: found.join("; "), remedies })
 }
 
 /// The functions that receive messages of a queue through another mapping than this, with the

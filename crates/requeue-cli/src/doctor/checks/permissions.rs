@@ -9,20 +9,14 @@ use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
     Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Limit, Reached,
 };
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy, worst};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "queue-permissions",
         why: "With the function's role, Lambda's poller receives and deletes messages, and the \
-              function sends copies, deletes originals and changes visibility.",
+              function sends copies and dead letters, deletes originals and changes visibility.",
         look: queue_permissions,
-    },
-    Check {
-        id: "direct-permissions",
-        why: "In the mode direct the function sends each message that it gives up to this queue. \
-              Without the permission, SQS redelivers that message again and again.",
-        look: direct_permissions,
     },
     Check {
         id: "key-permissions",
@@ -222,7 +216,9 @@ fn queue_permissions(context: &Context<'_>) -> Checked {
     let source = context.source()?;
     let sending = sends(context)?.then_some(SENDING);
     let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
-    permissions(context, source, &needed)
+    let direct = context.path()?.direct.as_ref();
+    let direct = direct.map(|direct| permissions(context, direct, &[SENDING]));
+    all([permissions(context, source, &needed)].into_iter().chain(direct))
 }
 
 /// Whether the function sends to its source queue. If its settings are unknown, it may.
@@ -233,11 +229,6 @@ fn sends(context: &Context<'_>) -> Result<bool, Skip> {
             && config.dead_letter != Some(DeadLetterMode::Annotate)
     });
     Ok(is_standard && !needs_none)
-}
-
-fn direct_permissions(context: &Context<'_>) -> Checked {
-    let direct = context.path()?.direct.as_ref().ok_or(Skip::NotApplicable)?;
-    permissions(context, direct, &[SENDING])
 }
 
 fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
@@ -276,7 +267,7 @@ fn key_permissions(context: &Context<'_>) -> Checked {
         (Some(&path.source), source),
         (path.direct.as_ref(), &KEY),
     ];
-    worst(reached.into_iter().filter_map(|(reached, needed)| {
+    all(reached.into_iter().filter_map(|(reached, needed)| {
         let (key, arn) = (reached?.key.as_ref()?, &reached?.arn);
         let policy = format!("{}-key", policy_name(arn.name()));
         Some(use_of_key(context, key, (&arn.to_string(), "SQS"), (needed, &policy)))
@@ -331,7 +322,7 @@ pub(super) fn use_of_key(
             needed.join(" ")
         )];
     }
-    worst([state_of_key(customer, of), asked.look(function)])
+    all([state_of_key(customer, of), asked.look(function)])
 }
 
 /// Whether the key of a resource is enabled.

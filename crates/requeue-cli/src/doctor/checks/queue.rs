@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
+use requeue::{DeadLetterMode, Mode};
 
 use super::{
-    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
-    MOST_RECEIVES, Skip, TIMEOUTS, days, remedy,
+    ANNOTATED_RECEIVES, Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY,
+    LONGEST_RETENTION, Level, MOST_RECEIVES, Skip, TIMEOUTS, all, days, remedy,
 };
 use crate::policy_text::retries;
 use crate::table::span;
@@ -33,15 +34,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "max-receive-count",
-        why: "Each invocation that is throttled, crashes or runs out of time costs every message \
-              of its batch a receive.",
+        why: "Each invocation that is throttled, crashes or runs out of time costs every message of \
+              its batch a receive, and with visibility each retry does. An annotated copy uses up \
+              the rest of them, after the first 10 with a visibility timeout for each.",
         look: max_receive_count,
-    },
-    Check {
-        id: "receives-for-retries",
-        why: "With visibility, every receive counts as a retry. If `maxReceiveCount` is too low, \
-              SQS dead-letters the message before its retries are used up.",
-        look: receives_for_retries,
     },
 ];
 
@@ -147,6 +143,10 @@ fn message_size(context: &Context<'_>) -> Checked {
 }
 
 fn max_receive_count(context: &Context<'_>) -> Checked {
+    all([least_receives(context), receives_for_retries(context), annotate_receives(context)])
+}
+
+fn least_receives(context: &Context<'_>) -> Checked {
     let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     let count = redrive.max_receive_count;
     let (level, reason) = match count {
@@ -196,4 +196,26 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
         format!("{compared}, so at least {needed} receives are needed")
     };
     Ok(Diagnosis::warning(found, remedies))
+}
+
+fn annotate_receives(context: &Context<'_>) -> Checked {
+    let (queue, config, arn) = (context.queue()?, context.config()?, &context.source()?.arn);
+    let redrive = queue.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    let is_annotating =
+        config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue;
+    if !is_annotating || arn.is_fifo() {
+        return Err(Skip::NotApplicable);
+    }
+    let count = redrive.max_receive_count;
+    let rest = queue.visibility * count.saturating_sub(ANNOTATED_RECEIVES);
+    let level = if count > ANNOTATED_RECEIVES { Level::Warning } else { Level::Ok };
+    let found = format!(
+        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
+         later",
+        span(rest)
+    );
+    let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
+    let direct = remedy::variable("DEAD_LETTER", "direct");
+    let direct = format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL");
+    Ok(Diagnosis::of(level, found, [fewer, direct]))
 }

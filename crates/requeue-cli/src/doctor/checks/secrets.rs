@@ -4,22 +4,15 @@
 use super::super::arn::Arn;
 use super::super::facts::{Access, AccessDecision, Function, Secret};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Skip, remedy, worst};
+use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "secret-permissions",
-        why: "If a function may not read a secret in its settings, it does not start, and SQS \
-              redelivers its messages until they are dead-lettered.",
-        look: secret_permissions,
-    },
-    Check {
-        id: "secret-key-permissions",
-        why: "If a KMS key of your own encrypts a secret, reading it also needs kms:Decrypt on \
-              that key.",
-        look: secret_key_permissions,
-    },
-];
+pub(super) const CHECKS: &[Check] = &[Check {
+    id: "secret-permissions",
+    why: "If a function may not read a secret in its settings, it does not start, and SQS \
+              redelivers its messages until they are dead-lettered. With a KMS key of your own, \
+              reading it also needs kms:Decrypt on that key.",
+    look: secret_permissions,
+}];
 
 const SECRET: &str = "secretsmanager:GetSecretValue";
 pub(crate) const PARAMETER: &str = "ssm:GetParameter";
@@ -75,13 +68,13 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     partial.grants = unclear.iter().map(|secret| whole(&secret.arn)).collect();
     let unread = clear.iter().filter_map(|secret| secret.decision.as_ref().err());
     let unread = unread.map(|unread| Err(unread.into()));
-    worst([partial.look(function)].into_iter().chain(unread).chain([read(&clear).look(function)]))
+    let looked = [partial.look(function), read(&clear).look(function), keys(context, function)];
+    all(looked.into_iter().chain(unread))
 }
 
-fn secret_key_permissions(context: &Context<'_>) -> Checked {
-    let function = context.function()?;
+fn keys(context: &Context<'_>, function: &Function) -> Checked {
     let existing = function.secrets.iter().filter(|secret| !is_missing(function, secret));
-    worst(existing.map(|Secret { arn, key, .. }| {
+    all(existing.map(|Secret { arn, key, .. }| {
         let key = match key {
             Ok(Some(key)) => key,
             Ok(None) => return Err(Skip::NotApplicable),

@@ -2,31 +2,22 @@
 
 use super::super::facts::{Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "table",
         why: "By the table, all execution environments share a rate limit. Without it, each keeps \
-              only a part of the limit by itself.",
+              only a part of the limit by itself. DynamoDB deletes the items of scopes that nobody uses \
+              any longer only if the table's time to live is on.",
         look: table,
     },
     Check {
-        id: "table-expiry",
-        why: "DynamoDB deletes the items of scopes that nobody uses any longer only if the table's \
-              time to live is on.",
-        look: expiry,
-    },
-    Check {
         id: "table-permissions",
-        why: "If the role may not read and change items, the function does without the table.",
+        why: "If the role may not read and change items, the function does without the table. If a KMS key of your own \
+              encrypts it, DynamoDB uses kms:Decrypt for the role.",
         look: table_permissions,
-    },
-    Check {
-        id: "table-key-permissions",
-        why: "If a KMS key of your own encrypts the table, DynamoDB uses kms:Decrypt for the role.",
-        look: key_permissions,
     },
     Check {
         id: "rate-limit",
@@ -65,6 +56,10 @@ fn create(context: &Context<'_>, name: &str) -> [String; 2] {
 }
 
 fn table(context: &Context<'_>) -> Checked {
+    all([usable(context), expiry(context)])
+}
+
+fn usable(context: &Context<'_>) -> Checked {
     let Table { name, properties, .. } = of_table(context)?;
     let region = context.region();
     let Some(TableProperties { status, key, provisioned }) = properties.as_ref()? else {
@@ -117,22 +112,17 @@ fn expiry(context: &Context<'_>) -> Checked {
 
 fn table_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let Table { name, arn, access, .. } = of_table(context)?;
+    let Table { name, arn, access, key, .. } = of_table(context)?;
     let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let consequence =
         ": unless the table's own policy does, the function does without the table".to_owned();
     // Both actions, since this policy replaces one that an earlier remedy has put under the name.
     let grants = vec![remedy::grant(function, &USING, arn, "requeue-table")];
     let asked = Asked::of(access, &USING, format!(" on {name}"));
-    Asked { consequence, grants, ..asked }.look(function)
-}
-
-fn key_permissions(context: &Context<'_>) -> Checked {
-    properties(context)?;
-    context.function()?;
-    let Table { arn, key, .. } = of_table(context)?;
-    let key = key.as_ref().ok_or(Skip::NotApplicable)?;
-    use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key"))
+    let key = key
+        .as_ref()
+        .map(|key| use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key")));
+    all([Asked { consequence, grants, ..asked }.look(function)].into_iter().chain(key))
 }
 
 fn rate_limit(context: &Context<'_>) -> Checked {

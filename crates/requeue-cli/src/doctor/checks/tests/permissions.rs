@@ -151,10 +151,9 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Danger),
     ),
-    ("direct-permissions", |_| {}, None),
-    ("direct-permissions", |d| d.direct(14 * DAY), Some(Fine)),
+    ("queue-permissions", |d| d.direct(14 * DAY), Some(Fine)),
     (
-        "direct-permissions",
+        "queue-permissions",
         |d| {
             d.direct(14 * DAY);
             d.path().direct.as_mut().unwrap().access = Some(Ok(Access::new()));
@@ -162,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Unknown),
     ),
     (
-        "direct-permissions",
+        "queue-permissions",
         |d| {
             d.direct(14 * DAY);
             let access = [(SENDING.to_owned(), AccessDecision::NotAllowed)].into();

@@ -115,7 +115,7 @@ fn remedies_name_what_is_there() {
             ],
         ),
         (
-            "receives-for-retries",
+            "max-receive-count",
             |d| fifo(d, 10, 9),
             &[
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
