@@ -7,7 +7,7 @@ use requeue::queue::CallError;
 use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
-use super::calls::lambda::FunctionConfiguration;
+use super::calls::FunctionConfiguration;
 use super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
 
 const PREFIX: &str = "REQUEUE_";

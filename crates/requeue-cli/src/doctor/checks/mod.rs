@@ -76,13 +76,15 @@ fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     Ok(Diagnosis { level, found: found.join("; "), remedies })
 }
 
-/// The functions that receive messages of a queue through another mapping than this, with the
-/// commands that disable these mappings.
+/// Functions, and the commands that disable their mappings.
+type Consumers<'d> = (Vec<&'d str>, Vec<String>);
+
+/// The functions that receive messages of a queue through another mapping than this.
 fn consumers<'d>(
     context: &Context<'_>,
     reached: &'d Reached,
     own: Option<&str>,
-) -> Result<Option<(Vec<&'d str>, Vec<String>)>, Skip> {
+) -> Result<Option<Consumers<'d>>, Skip> {
     let is_polling = |state: &str| !matches!(state, "Disabled" | "Disabling" | "Deleting");
     let consumers = reached.consumers.as_ref()?.iter();
     let others = consumers.filter(|it| own != Some(&it.uuid) && is_polling(&it.state));

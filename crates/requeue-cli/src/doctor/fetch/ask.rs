@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::arn::Arn;
-use super::super::calls::{TooManyPages, encoded, lambda};
+use super::super::calls::{self, TooManyPages, encoded};
 use super::super::endpoints;
 use super::super::facts::{Known, Unread};
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
@@ -87,7 +87,7 @@ impl Clients {
         path: &str,
     ) -> Known<Value> {
         let path = path.replace("{}", &encoded(resource).to_string());
-        self.ask(permission, resource, lambda::get(&self.sdk, &path)).await
+        self.ask(permission, resource, calls::get(&self.sdk, &path)).await
     }
 
     /// The field of the response to an operation in the region of `sdk`.

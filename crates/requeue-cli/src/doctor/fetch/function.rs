@@ -8,8 +8,7 @@ use requeue_aws::Service;
 use serde_json::{Value, json};
 
 use super::super::arn::Arn;
-use super::super::calls::lambda::FunctionConfiguration;
-use super::super::calls::{list, text};
+use super::super::calls::{FunctionConfiguration, list, text};
 use super::super::checks::LOGGING;
 use super::super::facts::{Function, FunctionSettings, Known, Unread};
 use super::ask::Operation;

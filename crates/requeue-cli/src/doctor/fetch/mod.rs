@@ -11,8 +11,7 @@ use requeue::queue::{CallError, QueueArn};
 use serde_json::Value;
 
 use super::arn::qualifier;
-use super::calls::lambda::{self, FunctionConfiguration};
-use super::calls::{self, list, text};
+use super::calls::{self, FunctionConfiguration, list, text};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
     Sends, Unread,
@@ -50,7 +49,7 @@ impl Clients {
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let configuration = lambda::function_configuration(&self.sdk, name);
+        let configuration = calls::function_configuration(&self.sdk, name);
         let configuration = self.ask(CONFIGURATION, name, configuration).await;
         let configuration = configuration.map_err(|unread| match unread.error.code.as_str() {
             "ResourceNotFoundException" => {
@@ -70,7 +69,7 @@ impl Clients {
             }
             _ => name.to_owned(),
         };
-        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed);
+        let mappings = calls::event_source_mappings(&self.sdk, "FunctionName", &listed);
         let mappings = self.ask(MAPPINGS, name, mappings).await;
         let mappings = mappings.map_err(|unread| self.told(&unread))?;
         // A mapping on another version or alias runs other settings.
@@ -114,7 +113,7 @@ impl Clients {
         let functions: BTreeSet<String> =
             consumers.map(|consumer| consumer.function.clone()).collect();
         if functions.is_empty() {
-            return Ok(vec![self.worker(source, policy).await?]);
+            return Ok(vec![Box::pin(self.worker(source, policy)).await?]);
         }
         let mut deployments = Vec::new();
         for function in functions {

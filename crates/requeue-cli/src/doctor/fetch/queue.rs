@@ -7,7 +7,7 @@ use aws_sdk_sqs::types::QueueAttributeName as Name;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
-use super::super::calls::{iam, lambda, list, text};
+use super::super::calls::{event_source_mappings, iam, list, text};
 use super::super::checks::{SENDING, TAKING};
 use super::super::facts::{
     Access, AllowedSources, Consumer, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath,
@@ -50,7 +50,7 @@ impl Clients {
         let name = arn.to_string();
         let request = self.sqs.get_queue_attributes().queue_url(arn.url());
         let request = request.attribute_names(Name::All);
-        let consumers = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &name);
+        let consumers = event_source_mappings(&self.sdk, "EventSourceArn", &name);
         let (attributes, consumers) = tokio::join!(
             self.ask(ATTRIBUTES, &name, request.send()),
             self.ask(MAPPINGS, &name, consumers)

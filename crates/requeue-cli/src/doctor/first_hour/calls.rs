@@ -7,8 +7,7 @@ use requeue::queue::QueueArn;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::calls::lambda::function_configuration;
-use super::super::calls::{log_events, metric_sum};
+use super::super::calls::{function_configuration, log_events, metric_sum};
 use super::super::facts::{Deployment, Function};
 use super::super::fetch::{ATTRIBUTES, CONFIGURATION, Clients};
 use super::message::MARK;
