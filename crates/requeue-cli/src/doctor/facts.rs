@@ -13,7 +13,6 @@ pub(crate) type Known<T> = Result<T, Unread>;
 /// A fact that AWS did not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// The permission for the request.
     pub(crate) permission: &'static str,
     /// The ARN or the name of the resource.
     pub(crate) resource: String,
@@ -28,7 +27,6 @@ pub(crate) struct Deployment {
     pub(crate) function: Option<Function>,
     pub(crate) settings: FunctionSettings,
     pub(crate) paths: Vec<QueuePath>,
-    /// The table of `REQUEUE_TABLE`.
     pub(crate) table: Option<Table>,
     /// `None` if the function is in no VPC, or writes no metrics.
     pub(crate) sends: Option<Known<Sends>>,
@@ -46,11 +44,9 @@ pub(crate) struct Alarm {
     pub(crate) is_enabled: bool,
     /// The ARNs of the actions for the state ALARM.
     pub(crate) actions: Vec<String>,
-    /// The metrics that it reads.
     pub(crate) metrics: Vec<Metric>,
     /// Its expressions. A query of Metrics Insights is one.
     pub(crate) expressions: Vec<String>,
-    /// The rule of a composite alarm.
     pub(crate) rule: Option<String>,
 }
 
@@ -85,12 +81,10 @@ pub(crate) struct Function {
     pub(crate) reserved_concurrency: Known<Option<u32>>,
     /// The concurrency that the account leaves to all functions without a reserved one.
     pub(crate) unreserved_concurrency: Known<u32>,
-    /// The secrets in its settings.
     pub(crate) secrets: Vec<Secret>,
 }
 
 impl Function {
-    /// Its name, with the version or the alias.
     pub(crate) fn qualified(&self) -> String {
         let qualifier = self.qualifier.iter().map(|qualifier| format!(":{qualifier}"));
         std::iter::once(self.name.clone()).chain(qualifier).collect()
@@ -99,16 +93,12 @@ impl Function {
 
 /// Whether Lambda can run the function, in Lambda's words.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "PascalCase")]
 pub(crate) struct State {
-    #[serde(rename = "State")]
-    pub(crate) current: Option<String>,
-    #[serde(rename = "StateReason")]
-    pub(crate) reason: Option<String>,
-    #[serde(rename = "LastUpdateStatus")]
-    pub(crate) last_update: Option<String>,
-    #[serde(rename = "LastUpdateStatusReason")]
-    pub(crate) last_update_reason: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) state_reason: Option<String>,
+    pub(crate) last_update_status: Option<String>,
+    pub(crate) last_update_status_reason: Option<String>,
 }
 
 /// Whether SQS confirmed copies of the last hour, by the metrics `Requeued` and `SendUnconfirmed`.
@@ -156,22 +146,19 @@ pub(crate) struct TableProperties {
 
 /// The function's logging controls.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Logs {
     /// `JSON` or `Text`.
-    #[serde(rename = "LogFormat")]
-    pub(crate) format: Option<String>,
+    pub(crate) log_format: Option<String>,
     /// `INFO` and so on, if the format is JSON.
-    #[serde(rename = "ApplicationLogLevel")]
-    pub(crate) level: Option<String>,
-    #[serde(rename = "LogGroup")]
-    pub(crate) group: Option<String>,
+    pub(crate) application_log_level: Option<String>,
+    pub(crate) log_group: Option<String>,
 }
 
 impl Logs {
     /// The name of the function's log group.
     pub(crate) fn group_of(&self, function: &str) -> String {
-        self.group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
+        self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
     }
 }
 
@@ -201,7 +188,6 @@ pub(crate) struct Valid {
     pub(crate) problems: Vec<String>,
     /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
-    /// The number of variables.
     pub(crate) variables: usize,
     /// The place of a policy that the doctor does not read. The policy in `config` is then
     /// meaningless.
@@ -275,11 +261,9 @@ pub(crate) struct QueueAttributes {
     pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
     pub(crate) redrive_allow: AllowedSources,
-    /// The queue's own access policy.
     pub(crate) policy: Option<String>,
 }
 
-/// The redrive policy.
 #[derive(Clone, Debug)]
 pub(crate) struct RedriveSettings {
     /// The ARN of the dead-letter queue.
@@ -312,7 +296,6 @@ pub(crate) struct CustomerKey {
     /// `NotAsked` if there is no role.
     pub(crate) access: Known<Access>,
     pub(crate) key: Known<Key>,
-    /// The key's own policy.
     pub(crate) policy: Known<String>,
 }
 

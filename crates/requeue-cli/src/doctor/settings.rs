@@ -57,23 +57,17 @@ fn read_settings<'v>(
     if let Some(PolicyPlace::File(_)) = policy_place {
         variables.remove("REQUEUE_POLICY");
     }
-    let ((mut config, secrets), problems) = match read_valid(variables) {
+    let ((config, secrets), problems) = match read_valid(variables) {
         Ok(read) => read,
         Err(problems) => return FunctionSettings::Invalid(problems),
     };
-    let policy_elsewhere = if policy.is_none() { policy_place } else { None };
-    if let Some(policy) = policy {
-        config.settings.policy = policy.clone();
-    }
-    FunctionSettings::Valid(Box::new(Valid {
-        config: config.settings,
-        lacks_policy: policy.is_none() && lacks_policy(&problems),
-        problems,
-        secrets,
-        variables: count,
-        policy_elsewhere,
-        table,
-    }))
+    let policy_elsewhere = policy_place.filter(|_| policy.is_none());
+    let variables = count;
+    with_policy(
+        policy,
+        config,
+        Valid { problems, secrets, variables, policy_elsewhere, table, ..Valid::default() },
+    )
 }
 
 /// The settings that `requeue work` would read here.
@@ -89,21 +83,23 @@ pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings 
             }
         }
     };
-    if let Some(policy) = policy {
-        config.settings.policy = policy.clone();
-    }
     config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
-    FunctionSettings::Valid(Box::new(Valid {
-        config: config.settings,
-        lacks_policy: policy.is_none() && lacks_policy(&problems),
-        problems,
-        table: Variables::from_env().get("TABLE"),
-        ..Valid::default()
-    }))
+    let table = Variables::from_env().get("TABLE");
+    with_policy(policy, config, Valid { problems, table, ..Valid::default() })
 }
 
-fn lacks_policy(problems: &[String]) -> bool {
-    problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"))
+/// These settings, with the policy that the user gives instead of theirs.
+fn with_policy(
+    policy: Option<&RetryPolicy>,
+    Config { mut settings, .. }: Config,
+    valid: Valid,
+) -> FunctionSettings {
+    let is_invalid = valid.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
+    let lacks_policy = policy.is_none() && is_invalid;
+    if let Some(policy) = policy {
+        settings.policy = policy.clone();
+    }
+    FunctionSettings::Valid(Box::new(Valid { config: settings, lacks_policy, ..valid }))
 }
 
 /// The settings, and the ARNs of the secrets in them.

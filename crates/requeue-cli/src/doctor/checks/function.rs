@@ -182,11 +182,13 @@ fn mapping(context: &Context<'_>) -> Checked {
 
 fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let State { current, reason, last_update, last_update_reason } = &function.state;
+    let State { state, state_reason, last_update_status, last_update_status_reason } =
+        &function.state;
     let because = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
-    let [state, update] = [current, last_update].map(|word| word.as_deref().unwrap_or("missing"));
+    let [state, update] =
+        [state, last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
     let (level, command) = match (state, update) {
         ("Failed", _) => (Level::Danger, "get-function-configuration"),
         ("Pending", _) => (Level::Warning, "wait function-active-v2"),
@@ -197,8 +199,8 @@ fn state(context: &Context<'_>) -> Checked {
     };
     let found = format!(
         "the state is {state}{}, and the last update is {update}{}",
-        because(reason),
-        because(last_update_reason)
+        because(state_reason),
+        because(last_update_status_reason)
     );
     Ok(Diagnosis::of(level, found, [remedy::function(context, &function.qualified(), command, "")]))
 }

@@ -37,9 +37,9 @@ fn logs(context: &Context<'_>) -> Checked {
         );
         remedy::configuration(context, function, &options)
     };
-    let remedy = logging_to(logs.group.as_deref());
-    let level = logs.level.as_deref().unwrap_or("INFO");
-    if logs.format.as_deref() != Some("JSON") {
+    let remedy = logging_to(logs.log_group.as_deref());
+    let level = logs.application_log_level.as_deref().unwrap_or("INFO");
+    if logs.log_format.as_deref() != Some("JSON") {
         return Ok(Diagnosis::warning("the log format is Text", [remedy]));
     }
     if ["WARN", "ERROR", "FATAL"].contains(&level) {

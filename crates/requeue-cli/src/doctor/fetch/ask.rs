@@ -30,12 +30,7 @@ pub(crate) struct Clients {
 
 /// An operation of AWS's JSON protocol: its service, permission and name, and the field of its
 /// response that counts; empty for all fields.
-pub(super) struct Operation(
-    pub(super) Service,
-    pub(super) &'static str,
-    pub(super) &'static str,
-    pub(super) &'static str,
-);
+pub(super) type Operation = (Service, &'static str, &'static str, &'static str);
 
 impl Clients {
     pub(crate) fn new(sdk: &SdkConfig, region: &str) -> Self {
@@ -94,7 +89,7 @@ impl Clients {
     pub(super) async fn ask_json(
         &self,
         sdk: &SdkConfig,
-        Operation(service, permission, name, field): Operation,
+        (service, permission, name, field): Operation,
         resource: &str,
         parameters: Value,
     ) -> Known<Value> {

@@ -17,6 +17,8 @@ use super::{Clients, Named};
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 const RECURSION: &str = "lambda:GetFunctionRecursionConfig";
 const CONCURRENCY: &str = "lambda:GetFunctionConcurrency";
+const LOG_GROUPS: Operation =
+    (Service::Logs, "logs:DescribeLogGroups", "Logs_20140328.DescribeLogGroups", "logGroups");
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
 const DEFAULT_TIMEOUT: u64 = 3;
 
@@ -77,14 +79,8 @@ impl Clients {
 
     /// The class of the log group of this name; `None` if there is none.
     async fn log_group_class(&self, name: &str) -> Known<Option<String>> {
-        let operation = Operation(
-            Service::Logs,
-            "logs:DescribeLogGroups",
-            "Logs_20140328.DescribeLogGroups",
-            "logGroups",
-        );
         let parameters = json!({ "logGroupNamePrefix": name });
-        let groups = self.ask_json(&self.sdk, operation, name, parameters).await?;
+        let groups = self.ask_json(&self.sdk, LOG_GROUPS, name, parameters).await?;
         // Names are sorted, so the first page has it.
         let group = list(&groups).iter().find(|group| group["logGroupName"] == name);
         // Source: CloudWatch Logs API reference, `CreateLogGroup`.

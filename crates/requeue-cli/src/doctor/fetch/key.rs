@@ -16,17 +16,15 @@ use super::Clients;
 use super::ask::Operation;
 use super::queue::SIMULATE;
 
-const DESCRIBE_KEY: Operation =
-    Operation(Kms, "kms:DescribeKey", "TrentService.DescribeKey", "KeyMetadata");
-const KEY_POLICY: Operation =
-    Operation(Kms, "kms:GetKeyPolicy", "TrentService.GetKeyPolicy", "Policy");
+const DESCRIBE_KEY: Operation = (Kms, "kms:DescribeKey", "TrentService.DescribeKey", "KeyMetadata");
+const KEY_POLICY: Operation = (Kms, "kms:GetKeyPolicy", "TrentService.GetKeyPolicy", "Policy");
 const SECRET: Operation =
-    Operation(SecretsManager, "secretsmanager:DescribeSecret", "secretsmanager.DescribeSecret", "");
+    (SecretsManager, "secretsmanager:DescribeSecret", "secretsmanager.DescribeSecret", "");
 const PARAMETERS: Operation =
-    Operation(Ssm, "ssm:DescribeParameters", "AmazonSSM.DescribeParameters", "Parameters");
+    (Ssm, "ssm:DescribeParameters", "AmazonSSM.DescribeParameters", "Parameters");
 const TABLE: Operation =
-    Operation(DynamoDb, "dynamodb:DescribeTable", "DynamoDB_20120810.DescribeTable", "Table");
-const EXPIRY: Operation = Operation(
+    (DynamoDb, "dynamodb:DescribeTable", "DynamoDB_20120810.DescribeTable", "Table");
+const EXPIRY: Operation = (
     DynamoDb,
     "dynamodb:DescribeTimeToLive",
     "DynamoDB_20120810.DescribeTimeToLive",

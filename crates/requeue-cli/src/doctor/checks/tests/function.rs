@@ -5,8 +5,8 @@ use super::*;
 /// The function's state, and that of its last update.
 fn state(d: &mut Deployment, state: &str, last_update: &str) {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (current, last_update) = (given(state), given(last_update));
-    d.function().state = State { current, last_update, ..State::default() };
+    let (state, last_update_status) = (given(state), given(last_update));
+    d.function().state = State { state, last_update_status, ..State::default() };
 }
 
 fn may_log(d: &mut Deployment, action: &str, decision: AccessDecision) {
@@ -149,9 +149,9 @@ pub(super) const ROWS: &[Row] = &[
     ("concurrency", |d| unbounded(d, 4), Some(Warning)),
     ("concurrency", |d| unbounded(d, 5), Some(Fine)),
     ("concurrency", |d| d.function().reserved_concurrency = refused(), Some(Unknown)),
-    ("logs", |d| d.function().logs.format = None, Some(Warning)),
-    ("logs", |d| d.function().logs.level = Some("WARN".to_owned()), Some(Warning)),
-    ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
+    ("logs", |d| d.function().logs.log_format = None, Some(Warning)),
+    ("logs", |d| d.function().logs.application_log_level = Some("WARN".to_owned()), Some(Warning)),
+    ("logs", |d| d.function().logs.application_log_level = Some("DEBUG".to_owned()), Some(Fine)),
     ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
     ("logs", |d| class(d, "DELIVERY"), Some(Warning)),
     // Lambda makes a group of the class STANDARD.
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         "logs",
         |d| {
             d.function().log_group = refused();
-            d.function().logs.format = None;
+            d.function().logs.log_format = None;
         },
         Some(Warning),
     ),
@@ -197,7 +197,7 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
 fn a_changed_configuration_takes_effect_in_a_new_version() {
     let mut deployment = good();
     deployment.function().qualifier = Some("live".to_owned());
-    deployment.function().logs.format = None;
+    deployment.function().logs.log_format = None;
     let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
     assert!(
         remedies[0].ends_with(

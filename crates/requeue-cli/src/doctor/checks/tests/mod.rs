@@ -115,15 +115,19 @@ pub(in super::super) fn good() -> Deployment {
         timeout: secs(60),
         role: "arn:aws:iam::123456789012:role/service/orders-Role".to_owned(),
         state: State {
-            current: Some("Active".to_owned()),
-            last_update: Some("Successful".to_owned()),
+            state: Some("Active".to_owned()),
+            last_update_status: Some("Successful".to_owned()),
             ..State::default()
         },
         vpc: None,
         log_group: Ok(Some("STANDARD".to_owned())),
         log_access: Ok(allowed(&LOGGING)),
         unreserved_concurrency: Ok(1_000),
-        logs: Logs { format: Some("JSON".to_owned()), level: Some("INFO".to_owned()), group: None },
+        logs: Logs {
+            log_format: Some("JSON".to_owned()),
+            application_log_level: Some("INFO".to_owned()),
+            log_group: None,
+        },
         recursive_loop: Ok(RecursiveLoop::Allow),
         reserved_concurrency: Ok(None),
         secrets: Vec::new(),
