@@ -70,7 +70,7 @@ pub(crate) struct Function {
     pub(crate) timeout: Duration,
     /// The ARN of its role.
     pub(crate) role: String,
-    pub(crate) state: State,
+    pub(crate) state: Readiness,
     /// The id of its VPC; `None` if it is in none of the customer.
     pub(crate) vpc: Option<String>,
     pub(crate) logs: Logs,
@@ -94,7 +94,7 @@ impl Function {
 /// Whether Lambda can run the function, in Lambda's words.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-pub(crate) struct State {
+pub(crate) struct Readiness {
     pub(crate) state: Option<String>,
     pub(crate) state_reason: Option<String>,
     pub(crate) last_update_status: Option<String>,

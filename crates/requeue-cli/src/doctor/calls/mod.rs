@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::facts::{Logs, State};
+use super::facts::{Logs, Readiness};
 
 pub(crate) mod iam;
 
@@ -68,7 +68,7 @@ pub(crate) struct FunctionConfiguration {
     pub(crate) environment: Option<Environment>,
     pub(crate) logging_config: Option<Logs>,
     #[serde(flatten)]
-    pub(crate) state: State,
+    pub(crate) state: Readiness,
     pub(crate) vpc_config: Option<VpcConfig>,
 }
 

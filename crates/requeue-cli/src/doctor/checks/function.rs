@@ -2,7 +2,7 @@
 
 use requeue::RecursiveLoop;
 
-use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Sends, State, Valid};
+use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Readiness, Sends, Valid};
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::policy_text::retries;
@@ -182,7 +182,7 @@ fn mapping(context: &Context<'_>) -> Checked {
 
 fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let State { state, state_reason, last_update_status, last_update_status_reason } =
+    let Readiness { state, state_reason, last_update_status, last_update_status_reason } =
         &function.state;
     let because = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()

@@ -6,7 +6,7 @@ use super::*;
 fn state(d: &mut Deployment, state: &str, last_update: &str) {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (state, last_update_status) = (given(state), given(last_update));
-    d.function().state = State { state, last_update_status, ..State::default() };
+    d.function().state = Readiness { state, last_update_status, ..Readiness::default() };
 }
 
 fn may_log(d: &mut Deployment, action: &str, decision: AccessDecision) {

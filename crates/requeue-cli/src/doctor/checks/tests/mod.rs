@@ -114,10 +114,10 @@ pub(in super::super) fn good() -> Deployment {
         mapped: Vec::new(),
         timeout: secs(60),
         role: "arn:aws:iam::123456789012:role/service/orders-Role".to_owned(),
-        state: State {
+        state: Readiness {
             state: Some("Active".to_owned()),
             last_update_status: Some("Successful".to_owned()),
-            ..State::default()
+            ..Readiness::default()
         },
         vpc: None,
         log_group: Ok(Some("STANDARD".to_owned())),
