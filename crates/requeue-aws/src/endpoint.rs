@@ -63,7 +63,6 @@ impl Endpoint {
             Service::Iam => iam(region, fips, ipv6),
             Service::CloudWatch
             | Service::DynamoDb
-            | Service::Ec2
             | Service::Kms
             | Service::Lambda
             | Service::Logs
@@ -94,12 +93,12 @@ async fn sqs(
 }
 
 /// The host of a service in the region and the partition where SQS has this URL. In us-gov, the
-/// usual hosts of SQS, CloudWatch, DynamoDB, EC2 and Parameter Store meet FIPS, and those of the
+/// usual hosts of SQS, CloudWatch, DynamoDB and Parameter Store meet FIPS, and those of the
 /// other services do not. Source: the services' endpoint rules in botocore.
 fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
     let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
     let fips = match service {
-        Service::CloudWatch | Service::DynamoDb | Service::Ec2 | Service::Logs | Service::Ssm => {
+        Service::CloudWatch | Service::DynamoDb | Service::Logs | Service::Ssm => {
             sqs.ends_with("-fips")
         }
         Service::Iam | Service::Kms | Service::Lambda | Service::SecretsManager => fips,
@@ -144,7 +143,7 @@ mod tests {
 
     /// A service and a region, whether with FIPS and IPv6; the host, and the region of signatures.
     const HOSTS: &[(Service, &str, bool, bool, &str, &str)] = {
-        use Service::{CloudWatch, DynamoDb, Ec2, Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
+        use Service::{CloudWatch, DynamoDb, Iam, Kms, Lambda, Logs, SecretsManager, Ssm};
         &[
             (Lambda, "eu-west-1", false, false, "lambda.eu-west-1.amazonaws.com", "eu-west-1"),
             (Lambda, "eu-west-1", true, false, "lambda-fips.eu-west-1.amazonaws.com", "eu-west-1"),
@@ -236,9 +235,6 @@ mod tests {
                 "dynamodb.cn-north-1.amazonaws.com.cn",
                 "cn-north-1",
             ),
-            (Ec2, "eu-west-1", true, false, "ec2-fips.eu-west-1.amazonaws.com", "eu-west-1"),
-            (Ec2, "eu-west-1", false, true, "ec2.eu-west-1.api.aws", "eu-west-1"),
-            (Ec2, "us-gov-west-1", true, false, "ec2.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
             (Iam, "eu-west-1", false, false, "iam.amazonaws.com", "us-east-1"),
             (Iam, "eu-west-1", true, false, "iam-fips.amazonaws.com", "us-east-1"),
             (Iam, "cn-northwest-1", false, false, "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),

@@ -59,8 +59,6 @@ pub enum Service {
     CloudWatch,
     /// DynamoDB.
     DynamoDb,
-    /// Elastic Compute Cloud, for its networks.
-    Ec2,
     /// Identity and Access Management, which is one service for all regions of a partition.
     Iam,
     /// Key Management Service.
@@ -81,7 +79,6 @@ impl Service {
         match self {
             Self::CloudWatch => "monitoring",
             Self::DynamoDb => "dynamodb",
-            Self::Ec2 => "ec2",
             Self::Iam => "iam",
             Self::Kms => "kms",
             Self::Lambda => "lambda",
@@ -96,7 +93,6 @@ impl Service {
         match self {
             Self::CloudWatch => "CloudWatch",
             Self::DynamoDb => "DynamoDB",
-            Self::Ec2 => "EC2",
             Self::Iam => "IAM",
             Self::Kms => "KMS",
             Self::Lambda => "Lambda",
@@ -110,7 +106,7 @@ impl Service {
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
         let body = body(answer);
         match self {
-            Self::Ec2 | Self::Iam => error_of_xml(body),
+            Self::Iam => error_of_xml(body),
             Self::CloudWatch
             | Self::DynamoDb
             | Self::Kms
@@ -125,8 +121,7 @@ impl Service {
     const fn json(self) -> &'static str {
         match self {
             Self::CloudWatch | Self::DynamoDb => "application/x-amz-json-1.0",
-            Self::Ec2
-            | Self::Iam
+            Self::Iam
             | Self::Kms
             | Self::Lambda
             | Self::Logs

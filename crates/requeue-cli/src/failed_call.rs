@@ -48,24 +48,96 @@ const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 /// proxy or another server may not.
 const NO_CODE: &str = "HTTP ";
 /// The code of a response that is not one of AWS, such as a page of HTML.
-const UNREADABLE: &str = "UnreadableAnswer";
+pub(crate) const UNREADABLE: &str = "UnreadableAnswer";
 const NO_RESPONSE: [&str; 4] = [CONNECTION_REFUSED, NO_CONNECTION, CONNECTION_LOST, "TimedOut"];
 
 /// Codes of an emulator for an operation that it lacks.
 const NOT_IMPLEMENTED: [&str; 3] = ["InvalidAction", "NotImplemented", "UnknownOperationException"];
+/// A code of this command line: the list is longer than it reads.
+pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
+
+/// The cause of a failed call, by its code. Each cause has a remedy of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// There are no credentials.
+    NoCredentials,
+    ExpiredCredentials,
+    UnknownCredentials,
+    Denied,
+    /// The key of a queue may not be used.
+    KeyDenied,
+    NoQueue,
+    NoResponse,
+    /// The response is not one of AWS.
+    NotOfAws,
+    Throttled,
+    /// An emulator lacks the operation.
+    NotImplemented,
+    TooManyPages,
+    Other,
+}
+
+impl Cause {
+    pub(crate) fn of(code: &str) -> Self {
+        let named: [(&[&str], Self); 9] = [
+            (&[NO_CREDENTIALS, SIGNED_OUT, PROCESS_FAILED], Self::NoCredentials),
+            (&EXPIRED, Self::ExpiredCredentials),
+            (&UNKNOWN, Self::UnknownCredentials),
+            (&DENIED, Self::Denied),
+            (&KEY_DENIED, Self::KeyDenied),
+            (&NO_QUEUE, Self::NoQueue),
+            (&NO_RESPONSE, Self::NoResponse),
+            (&NOT_IMPLEMENTED, Self::NotImplemented),
+            (&[TOO_MANY_PAGES], Self::TooManyPages),
+        ];
+        let by_name = named.into_iter().find(|(codes, _)| codes.contains(&code));
+        let is_throttled =
+            ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"].map(|it| code.contains(it));
+        match by_name {
+            Some((_, cause)) => cause,
+            None if code.starts_with(NO_CODE) || code == UNREADABLE => Self::NotOfAws,
+            None if is_throttled.contains(&true) => Self::Throttled,
+            None => Self::Other,
+        }
+    }
+
+    /// The remedy for a call that only reads, and that needs this permission.
+    pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
+        match self {
+            Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => {
+                LOG_IN.to_owned()
+            }
+            Self::NoResponse | Self::NotOfAws => {
+                "check the network, the region and AWS_ENDPOINT_URL, and run it again".to_owned()
+            }
+            Self::Throttled => "run it again in a minute".to_owned(),
+            Self::NotImplemented => {
+                "an emulator has only a part of AWS: run it against AWS".to_owned()
+            }
+            Self::TooManyPages => {
+                "look at that list by hand: this command reads 50 pages of it".to_owned()
+            }
+            Self::Denied | Self::KeyDenied | Self::NoQueue | Self::Other => {
+                format!("run it with the permission {permission} on {resource}")
+            }
+        }
+    }
+}
+
 /// The remedy if SQS's move task cannot be used.
 const WITHOUT_TASK: &str = "; --copy works without it";
 
 /// Whether the code tells of a missing permission.
 pub(crate) fn is_denied(code: &str) -> bool {
-    DENIED.contains(&code)
+    Cause::of(code) == Cause::Denied
 }
 
 /// Whether the code tells of credentials that AWS does not accept, or of none.
 pub(crate) fn is_of_credentials(code: &str) -> bool {
-    [NO_CREDENTIALS, SIGNED_OUT, PROCESS_FAILED].contains(&code)
-        || EXPIRED.contains(&code)
-        || UNKNOWN.contains(&code)
+    matches!(
+        Cause::of(code),
+        Cause::NoCredentials | Cause::ExpiredCredentials | Cause::UnknownCredentials
+    )
 }
 
 /// Whether AWS may have carried out a request that failed: it was sent, and its effect is unknown.
@@ -91,17 +163,17 @@ impl fmt::Display for FailedCall<'_> {
         let Self { service, operation, resource, endpoint, error } = self;
         let code = error.code.as_str();
         let name = resource.rsplit([':', '/']).next().unwrap_or(resource);
-        match code {
-            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED => f.write_str(&without_credentials(code)),
-            _ if EXPIRED.contains(&code) => {
+        match Cause::of(code) {
+            Cause::NoCredentials => f.write_str(&without_credentials(code)),
+            Cause::ExpiredCredentials => {
                 write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
             }
-            _ if UNKNOWN.contains(&code) => write!(
+            Cause::UnknownCredentials => write!(
                 f,
                 "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
                  account, the region and this machine's clock, or {LOG_IN}"
             ),
-            _ if DENIED.contains(&code) => write!(
+            Cause::Denied => write!(
                 f,
                 "{service} refuses {operation} on {name} ({code}); this identity needs the permission \
                  {}:{} on {resource}{}",
@@ -109,18 +181,18 @@ impl fmt::Display for FailedCall<'_> {
                 operation.strip_suffix("Batch").unwrap_or(operation),
                 if *operation == "StartMessageMoveTask" { WITHOUT_TASK } else { "" },
             ),
-            _ if KEY_DENIED.contains(&code) => write!(
+            Cause::KeyDenied => write!(
                 f,
                 "{service} refuses {operation} on {name} ({code}); this identity needs kms:Decrypt and \
                  kms:GenerateDataKey on the queue's key"
             ),
-            _ if NO_QUEUE.contains(&code) => write!(
+            Cause::NoQueue => write!(
                 f,
                 "there is no queue {resource} at {endpoint}; check its name or URL, the region \
                  (--region, AWS_REGION) and the account of the credentials"
             ),
-            _ if NO_RESPONSE.contains(&code) => self.no_response(f),
-            _ => self.other(f, name),
+            Cause::NoResponse => self.no_response(f),
+            cause => self.other(f, name, cause),
         }
     }
 }
@@ -213,19 +285,20 @@ impl FailedCall<'_> {
 
     /// Whether SQS refuses this request for its content.
     pub(crate) fn is_about_the_request(&self) -> bool {
-        let code = self.error.code.as_str();
-        let named = [&EXPIRED[..], &UNKNOWN, &DENIED, &KEY_DENIED, &NO_QUEUE, &NO_RESPONSE];
-        matches!(self.error.kind, CallErrorKind::Refused | CallErrorKind::Malformed)
-            && !named.iter().any(|codes| codes.contains(&code))
+        let cause = Cause::of(&self.error.code);
+        let is_other = matches!(
+            cause,
+            Cause::NotOfAws | Cause::NotImplemented | Cause::Throttled | Cause::Other
+        );
+        is_other && matches!(self.error.kind, CallErrorKind::Refused | CallErrorKind::Malformed)
     }
 
-    fn other(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    fn other(&self, f: &mut fmt::Formatter<'_>, name: &str, cause: Cause) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
-        let has_no_code = code.starts_with(NO_CODE);
         // Responses of emulators that implement only a part of SQS.
-        let is_partial =
-            ["InvalidAction", "InternalFailure", "NotImplemented"].contains(&code) || has_no_code;
+        let is_partial = ["InvalidAction", "InternalFailure", "NotImplemented"].contains(&code)
+            || code.starts_with(NO_CODE);
         let remedy = match *operation {
             "StartMessageMoveTask" if code == "UnsupportedOperation" => {
                 return write!(
@@ -239,29 +312,14 @@ impl FailedCall<'_> {
             }
             _ => "",
         };
-        if (has_no_code || code == UNREADABLE) && remedy.is_empty() {
-            let does =
-                format!("{endpoint} does not respond to {operation} as {service} does ({code})");
-            return match endpoint_variable(service) {
-                Some((variable, _)) => write!(
-                    f,
-                    "{does}; {variable} sets this endpoint: correct or unset it, or try again in a \
-                     minute"
-                ),
-                None => write!(
-                    f,
-                    "{does}; look for a proxy between this machine and {service}, or try again in a \
-                     minute"
-                ),
-            };
+        if cause == Cause::NotOfAws && remedy.is_empty() {
+            return self.not_of_aws(f);
         }
         match error.kind {
-            CallErrorKind::Unavailable if is_throttled(code) => {
-                write!(
-                    f,
-                    "{service} throttles {operation} on {name} ({code}); try again in a minute"
-                )
-            }
+            CallErrorKind::Unavailable if cause == Cause::Throttled => write!(
+                f,
+                "{service} throttles {operation} on {name} ({code}); try again in a minute"
+            ),
             // The response may come from a gateway, and not from SQS.
             CallErrorKind::Unavailable | CallErrorKind::Ambiguous if remedy.is_empty() => write!(
                 f,
@@ -271,13 +329,25 @@ impl FailedCall<'_> {
                 write!(f, "{operation} on {name} failed ({code}){remedy}")
             }
             CallErrorKind::Refused | CallErrorKind::Malformed
-                if NOT_IMPLEMENTED.contains(&code) && remedy.is_empty() =>
+                if cause == Cause::NotImplemented && remedy.is_empty() =>
             {
                 write!(f, "{endpoint} does not implement {operation} of {service} ({code})")
             }
             CallErrorKind::Refused | CallErrorKind::Malformed => {
                 write!(f, "{service} refuses {operation} on {name} ({code}){remedy}")
             }
+        }
+    }
+
+    fn not_of_aws(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { service, operation, endpoint, error, .. } = self;
+        let (code, seek) = (&error.code, "or try again in a minute");
+        write!(f, "{endpoint} does not respond to {operation} as {service} does ({code}); ")?;
+        match endpoint_variable(service) {
+            Some((variable, _)) => {
+                write!(f, "{variable} sets this endpoint: correct or unset it, {seek}")
+            }
+            None => write!(f, "look for a proxy between this machine and {service}, {seek}"),
         }
     }
 }
@@ -292,12 +362,6 @@ pub(crate) fn endpoint_variable(service: &str) -> Option<(String, String)> {
     [own_variable(service), "AWS_ENDPOINT_URL".to_owned()]
         .into_iter()
         .find_map(|name| environment::value(&name).map(|value| (name, value)))
-}
-
-fn is_throttled(code: &str) -> bool {
-    ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"]
-        .iter()
-        .any(|part| code.contains(part))
 }
 
 /// The code and the kind of an error of the SDK. Its own text may quote a whole response.

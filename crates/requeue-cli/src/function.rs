@@ -4,7 +4,7 @@ use aws_sdk_sqs::config::Region;
 use requeue::aws::SdkConfig;
 
 use crate::Error;
-use crate::doctor::calls::lambda::{self, FunctionConfiguration};
+use crate::doctor::calls::{self, FunctionConfiguration};
 use crate::doctor::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::progress::{CommandProgress, NOTICEABLE};
@@ -25,7 +25,7 @@ impl DeployedFunction {
         let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
         let region = of_arn.unwrap_or_else(|| region.or_of(&sdk));
         let sdk = sdk.to_builder().region(Region::new(region.to_owned())).build();
-        let configuration = lambda::function_configuration(&sdk, name).await.map_err(|error| {
+        let configuration = calls::function_configuration(&sdk, name).await.map_err(|error| {
             let error = call_error(&error);
             if error.code == "ResourceNotFoundException" {
                 return format!(
@@ -48,9 +48,6 @@ impl DeployedFunction {
 
     /// Its log group.
     pub(crate) fn log_group(&self) -> String {
-        let named = self.configuration.logging_config.as_ref();
-        named
-            .and_then(|logging| logging.log_group.clone())
-            .unwrap_or_else(|| format!("/aws/lambda/{}", self.name))
+        self.configuration.logging_config.clone().unwrap_or_default().group_of(&self.name)
     }
 }

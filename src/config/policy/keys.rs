@@ -57,5 +57,5 @@ table! {
     RECEIVE_CALLS, "receiveCalls", Calls = Calls::Receiving,
         "How a worker repeats a receive that fails, as long as it runs.";
     QUEUE_CONFIG, "queueConfig", QueueConfigs = QueueConfigs,
-        "The settings of your queue, for requeue check, schedule and doctor. Requeue does not apply them.";
+        "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
 }

@@ -14,9 +14,8 @@ use super::section::Section;
 use super::shapes::{Count, Shape};
 
 /// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not
-/// apply them: `requeue check` compares them with what the policy needs, `requeue doctor --policy`
-/// compares them with the real queue, and `requeue schedule` counts with `maxReceiveCount` and
-/// `visibilityTimeout`.
+/// apply them: `requeue check` compares them with what the policy needs, and `requeue
+/// schedule` counts with `maxReceiveCount` and `visibilityTimeout`.
 ///
 /// ```
 /// use requeue::QueueConfig;

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::arn::Arn;
+
 /// From no to yes, so that `min` is "and", and `max` is "or".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Truth {
@@ -46,7 +48,7 @@ impl Request<'_> {
     fn fact(&self, key: &str) -> Option<&str> {
         match key.to_ascii_lowercase().as_str() {
             "aws:principalarn" => Some(self.role),
-            "aws:principalaccount" | "kms:calleraccount" => Some(account(self.role)),
+            "aws:principalaccount" | "kms:calleraccount" => Some(Arn::of(self.role).account),
             "aws:principaltype" => Some("AssumedRole"),
             // Lambda and the SDK send no request without TLS.
             "aws:securetransport" => Some("true"),
@@ -54,11 +56,6 @@ impl Request<'_> {
             _ => None,
         }
     }
-}
-
-/// The account in an ARN.
-pub(crate) fn account(arn: &str) -> &str {
-    arn.split(':').nth(4).unwrap_or_default()
 }
 
 pub(crate) struct AccessPolicy(Vec<Value>);
@@ -150,8 +147,8 @@ fn principals(principal: &Value) -> &[Value] {
 }
 
 fn names_role(principal: &Value, role: &str) -> Truth {
-    let name = role.rsplit('/').next().unwrap_or_default();
-    let session = format!(":sts::{}:assumed-role/{name}/", account(role));
+    let name = Arn::of(role).role_name();
+    let session = format!(":sts::{}:assumed-role/{name}/", Arn::of(role).account);
     let truths = principals(principal).iter().map(|principal| match principal.as_str() {
         Some(principal) if principal == "*" || principal == role => Truth::Yes,
         // One session of the role, by a name that Lambda chooses.
@@ -163,7 +160,7 @@ fn names_role(principal: &Value, role: &str) -> Truth {
 }
 
 fn names_account(principal: &Value, role: &str) -> Truth {
-    let account = account(role);
+    let account = Arn::of(role).account;
     let root = format!(":iam::{account}:root");
     let names = principals(principal).iter().filter_map(Value::as_str);
     let mut names = names.filter(|name| *name == account || name.ends_with(&root));

@@ -7,9 +7,7 @@ use requeue::policy::RetryPolicy;
 use requeue::{Mode, Settings, Strategy};
 
 use super::diagnosis::Skip;
-use super::facts::{
-    Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Valid,
-};
+use super::facts::{Deployment, Function, Mapping, QueueAttributes, QueuePath, Reached, Valid};
 use crate::policy_text::{RETRIED_CLASSES, max_retries};
 
 /// A deployment, and one of its queues for the checks that look at one.
@@ -36,6 +34,11 @@ impl<'d> Context<'d> {
         self.path()?.mapping.as_ref().ok_or(Skip::NotApplicable)
     }
 
+    /// The mappings of all queues.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &'d Mapping> {
+        self.deployment.paths.iter().filter_map(|path| path.mapping.as_ref())
+    }
+
     pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {
         Ok(&self.path()?.source)
     }
@@ -45,29 +48,19 @@ impl<'d> Context<'d> {
         self.source()?.known().ok_or(Skip::NotApplicable)
     }
 
-    pub(crate) fn settings(&self) -> Result<&'d Valid, Skip> {
-        match &self.deployment.settings {
-            FunctionSettings::Valid(valid) => Ok(valid),
-            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => Err(Skip::not_checked(
-                "the function's settings are not known, see settings",
-                [""; 0],
-            )),
-        }
-    }
-
     pub(crate) fn config(&self) -> Result<&'d Settings, Skip> {
-        Ok(&self.settings()?.config)
+        self.deployment
+            .settings
+            .valid()
+            .map(|valid| &valid.config)
+            .ok_or_else(|| unknown("settings are"))
     }
 
     pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {
-        let settings = self.settings()?;
-        if settings.lacks_policy || settings.policy_elsewhere.is_some() {
-            return Err(Skip::not_checked(
-                "the function's policy is not known, see settings",
-                [""; 0],
-            ));
-        }
-        Ok(&settings.config.policy)
+        let config = self.config()?;
+        let is_known = |valid: &Valid| !valid.lacks_policy && valid.policy_elsewhere.is_none();
+        let is_known = self.deployment.settings.valid().is_some_and(is_known);
+        if is_known { Ok(&config.policy) } else { Err(unknown("policy is")) }
     }
 
     /// Whether a message waits by its visibility timeout, so that each receive counts as a retry.
@@ -85,22 +78,20 @@ impl<'d> Context<'d> {
     /// The longest time that a class allows from the first receive to the last retry.
     pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
         let policy = self.policy()?;
-        let budgets = RETRIED_CLASSES
-            .into_iter()
-            .filter_map(|class| policy.class(class))
-            .map(|class| class.total_timeout);
-        Ok(budgets.max().unwrap_or_default())
+        let classes = RETRIED_CLASSES.into_iter().filter_map(|class| policy.class(class));
+        Ok(classes.map(|class| class.total_timeout).max().unwrap_or_default())
     }
 
     /// The most retries that a class allows.
     pub(crate) fn max_retries(&self) -> Result<u32, Skip> {
         let policy = self.policy()?;
-        Ok(RETRIED_CLASSES
-            .into_iter()
-            .map(|class| max_retries(policy, class))
-            .max()
-            .unwrap_or_default())
+        let most = RETRIED_CLASSES.into_iter().map(|class| max_retries(policy, class)).max();
+        Ok(most.unwrap_or_default())
     }
+}
+
+fn unknown(what: &str) -> Skip {
+    Skip::not_checked(format!("the function's {what} not known, see settings"), [""; 0])
 }
 
 impl Reached {

@@ -1,17 +1,17 @@
-//! The result of a check. It knows neither the checks nor the output.
+//! A check and its result. It knows neither the checks nor the output.
 
 use std::fmt::Display;
 
+use requeue::queue::CallErrorKind;
+use serde::Serialize;
+
+use super::context::Context;
 use super::facts::Unread;
-
-/// The code of a list that is longer than the doctor reads.
-pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
-
-/// The code of a server that does not have an action. AWS has each one that the doctor calls.
-const NOT_IMPLEMENTED: &str = "InvalidAction";
+use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Ok,
     Unknown,
@@ -33,7 +33,7 @@ impl Level {
 }
 
 /// A finding, and its remedies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
@@ -46,26 +46,39 @@ impl Diagnosis {
         Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
     }
 
+    /// A finding that is ok needs no remedy.
+    pub(crate) fn of<R: Into<String>>(
+        level: Level,
+        found: impl Into<String>,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let remedies = if level == Level::Ok {
+            Vec::new()
+        } else {
+            remedies.into_iter().map(Into::into).collect()
+        };
+        Self { level, found: found.into(), remedies }
+    }
+
     pub(crate) fn warning<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        Self { level: Level::Warning, ..Self::unknown(found, remedies) }
+        Self::of(Level::Warning, found, remedies)
     }
 
     pub(crate) fn danger<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        Self { level: Level::Danger, ..Self::unknown(found, remedies) }
+        Self::of(Level::Danger, found, remedies)
     }
 
     pub(crate) fn unknown<R: Into<String>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
-        let remedies = remedies.into_iter().map(Into::into).collect();
-        Self { level: Level::Unknown, found: found.into(), remedies }
+        Self::of(Level::Unknown, found, remedies)
     }
 }
 
@@ -88,49 +101,57 @@ impl Skip {
 }
 
 impl From<&Unread> for Skip {
-    fn from(unread: &Unread) -> Self {
-        let Unread { permission, resource, code, is_answered } = unread;
-        Self::Unknown(if code == TOO_MANY_PAGES {
-            let found = format!("not checked: {permission} on {resource} has too many pages");
-            Diagnosis::unknown(
-                found,
-                ["look at that list by hand: this command reads 50 pages of it"],
-            )
-        } else if code == NOT_IMPLEMENTED {
-            let found = format!(
-                "not checked: the server does not implement {permission} on {resource} ({code})"
-            );
-            Diagnosis::unknown(found, ["an emulator has only a part of AWS: run it against AWS"])
-        } else if *is_answered {
-            let found = format!("not checked: {permission} on {resource} was refused ({code})");
-            Diagnosis::unknown(
-                found,
-                [format!("run it with the permission {permission} on {resource}")],
-            )
-        } else {
-            let found = format!("not checked: {permission} on {resource} had no response ({code})");
-            Diagnosis::unknown(
-                found,
-                ["check the network, the region and AWS_ENDPOINT_URL, and run it again"],
-            )
-        })
+    fn from(Unread { permission, resource, error }: &Unread) -> Self {
+        let (code, cause) = (&error.code, Cause::of(&error.code));
+        let asked = format!("{permission} on {resource}");
+        let found = match cause {
+            Cause::TooManyPages => format!("{asked} has too many pages"),
+            Cause::NotImplemented => format!("the server does not implement {asked} ({code})"),
+            _ if error.kind == CallErrorKind::Ambiguous => {
+                format!("{asked} had no response ({code})")
+            }
+            _ => format!("{asked} was refused ({code})"),
+        };
+        Self::not_checked(found, [cause.remedy(permission, resource)])
     }
 }
 
 pub(crate) type Checked = Result<Diagnosis, Skip>;
 
 /// A diagnosis with its subject.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
     pub(crate) why: &'static str,
     /// The name of the queue, for checks of one of the function's queues.
     pub(crate) queue: Option<String>,
+    #[serde(flatten)]
     pub(crate) diagnosis: Diagnosis,
+}
+
+/// One question about a deployment: a row of the tables in `checks/`.
+pub(crate) struct Check {
+    pub(crate) id: &'static str,
+    /// The reason for the check, as the output shows it.
+    pub(crate) why: &'static str,
+    pub(crate) look: fn(&Context<'_>) -> Checked,
+}
+
+impl Check {
+    pub(crate) fn finding(&self, context: &Context<'_>) -> Option<Finding> {
+        let diagnosis = match (self.look)(context) {
+            Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => diagnosis,
+            Err(Skip::NotApplicable) => return None,
+        };
+        let queue = context.path.map(|path| path.source.arn.name().to_owned());
+        Some(Finding { id: self.id, why: self.why, queue, diagnosis })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use requeue::queue::CallError;
+
     use super::*;
 
     #[test]
@@ -138,8 +159,7 @@ mod tests {
         let unread = |code: &str| Unread {
             permission: "sqs:ListQueueTags",
             resource: "orders".to_owned(),
-            code: code.to_owned(),
-            is_answered: true,
+            error: CallError::answered(400, code),
         };
         for (code, found, remedy) in [
             (

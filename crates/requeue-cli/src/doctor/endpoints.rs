@@ -19,7 +19,7 @@ const SERVICES: [(&str, &str); 9] = [
 ];
 
 /// The service of permissions with this prefix, as AWS's settings name it.
-pub(super) fn service(prefix: &str) -> &'static str {
+pub(crate) fn service(prefix: &str) -> &'static str {
     SERVICES.iter().find(|(name, _)| *name == prefix).map_or("AWS", |(_, id)| id)
 }
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use requeue::queue::QueueArn;
-use requeue::{QueueConfig, RecursiveLoop};
+use requeue::RecursiveLoop;
+use requeue::queue::{CallError, QueueArn};
+use serde::Deserialize;
 
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
@@ -12,14 +13,10 @@ pub(crate) type Known<T> = Result<T, Unread>;
 /// A fact that AWS did not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// The permission for the request.
     pub(crate) permission: &'static str,
     /// The ARN or the name of the resource.
     pub(crate) resource: String,
-    /// The service's error code, or a word for the failure of the request.
-    pub(crate) code: String,
-    /// Whether the service responded, so that a permission may help.
-    pub(crate) is_answered: bool,
+    pub(crate) error: CallError,
 }
 
 /// A function with the queues that invoke it, or a queue without a function.
@@ -29,11 +26,10 @@ pub(crate) struct Deployment {
     /// `None` for a queue without a mapping: a worker's.
     pub(crate) function: Option<Function>,
     pub(crate) settings: FunctionSettings,
-    /// `queueConfig` of the policy document.
-    pub(crate) queue_config: QueueConfig,
     pub(crate) paths: Vec<QueuePath>,
-    /// The table of `REQUEUE_TABLE`.
     pub(crate) table: Option<Table>,
+    /// `None` if the function is in no VPC, or writes no metrics.
+    pub(crate) sends: Option<Known<Sends>>,
     /// The reason for which the queue's mappings are unknown.
     pub(crate) unlisted: Option<Unread>,
     /// All alarms of the account in this region.
@@ -48,11 +44,9 @@ pub(crate) struct Alarm {
     pub(crate) is_enabled: bool,
     /// The ARNs of the actions for the state ALARM.
     pub(crate) actions: Vec<String>,
-    /// The metrics that it reads.
     pub(crate) metrics: Vec<Metric>,
     /// Its expressions. A query of Metrics Insights is one.
     pub(crate) expressions: Vec<String>,
-    /// The rule of a composite alarm.
     pub(crate) rule: Option<String>,
 }
 
@@ -73,113 +67,45 @@ pub(crate) struct Function {
     pub(crate) qualifier: Option<String>,
     /// Other versions and aliases that mappings invoke, with the function's name.
     pub(crate) mapped: Vec<String>,
-    /// `None` if the qualifier is no alias.
-    pub(crate) alias: Option<Known<Alias>>,
     pub(crate) timeout: Duration,
     /// The ARN of its role.
     pub(crate) role: String,
-    pub(crate) state: State,
-    /// `None` if it is in no VPC of the customer.
-    pub(crate) vpc: Option<Vpc>,
+    pub(crate) state: Readiness,
+    /// The id of its VPC; `None` if it is in none of the customer.
+    pub(crate) vpc: Option<String>,
     pub(crate) logs: Logs,
     /// The class of its log group; `None` if there is no such group.
     pub(crate) log_group: Known<Option<String>>,
-    /// The lines of its log in the last day from which CloudWatch could make no metrics.
-    pub(crate) refused_metrics: Known<u64>,
     pub(crate) log_access: Known<Access>,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
     /// The concurrency that the account leaves to all functions without a reserved one.
     pub(crate) unreserved_concurrency: Known<u32>,
-    /// The secrets in its settings.
     pub(crate) secrets: Vec<Secret>,
 }
 
 impl Function {
-    /// Its name, with the version or the alias.
     pub(crate) fn qualified(&self) -> String {
         let qualifier = self.qualifier.iter().map(|qualifier| format!(":{qualifier}"));
         std::iter::once(self.name.clone()).chain(qualifier).collect()
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Alias {
-    pub(crate) version: String,
-    /// During a gradual deployment.
-    pub(crate) second: Option<SecondVersion>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SecondVersion {
-    pub(crate) version: String,
-    /// Its part of the invocations, from 0 to 1.
-    pub(crate) weight: f64,
-    /// The properties in which it differs from the first.
-    pub(crate) differences: Known<Vec<&'static str>>,
-}
-
 /// Whether Lambda can run the function, in Lambda's words.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct State {
-    pub(crate) current: Option<String>,
-    pub(crate) reason: Option<String>,
-    pub(crate) last_update: Option<String>,
-    pub(crate) last_update_reason: Option<String>,
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct Readiness {
+    pub(crate) state: Option<String>,
+    pub(crate) state_reason: Option<String>,
+    pub(crate) last_update_status: Option<String>,
+    pub(crate) last_update_status_reason: Option<String>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Vpc {
-    pub(crate) id: String,
-    pub(crate) subnets: Vec<String>,
-    /// Whether the function calls SQS over IPv6.
-    pub(crate) has_ipv6: bool,
-    /// All route tables of the VPC.
-    pub(crate) tables: Known<Vec<RouteTable>>,
-    /// All endpoints in the VPC.
-    pub(crate) endpoints: Known<Vec<VpcEndpoint>>,
-    /// All NAT gateways in the VPC.
-    pub(crate) gateways: Known<Vec<NatGateway>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RouteTable {
-    /// The account that owns it.
-    pub(crate) owner: String,
-    /// Whether it is the table of all subnets without an own one.
-    pub(crate) is_main: bool,
-    pub(crate) subnets: Vec<String>,
-    pub(crate) routes: Vec<Route>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// The addresses; `None` for a prefix list.
-    pub(crate) destination: Option<String>,
-    /// The id of the gateway, or `local`.
-    pub(crate) target: String,
-    /// `false` if the target does not exist.
-    pub(crate) is_active: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct VpcEndpoint {
-    pub(crate) id: String,
-    pub(crate) vpc: String,
-    /// Whether it has addresses in the subnets, unlike a gateway endpoint.
-    pub(crate) is_interface: bool,
-    /// As in `com.amazonaws.eu-west-1.sqs`.
-    pub(crate) service: String,
-    pub(crate) state: String,
-    /// Whether the service's usual host name leads to it.
-    pub(crate) has_private_dns: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NatGateway {
-    pub(crate) id: String,
-    /// Whether it leads to the internet. A private one leads to other networks only.
-    pub(crate) is_public: bool,
+/// Whether SQS confirmed copies of the last hour, by the metrics `Requeued` and `SendUnconfirmed`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sends {
+    pub(crate) are_confirmed: bool,
+    pub(crate) are_unconfirmed: bool,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.
@@ -219,18 +145,20 @@ pub(crate) struct TableProperties {
 }
 
 /// The function's logging controls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Logs {
-    pub(crate) is_json: bool,
+    /// `JSON` or `Text`.
+    pub(crate) log_format: Option<String>,
     /// `INFO` and so on, if the format is JSON.
-    pub(crate) level: Option<String>,
-    pub(crate) group: Option<String>,
+    pub(crate) application_log_level: Option<String>,
+    pub(crate) log_group: Option<String>,
 }
 
 impl Logs {
     /// The name of the function's log group.
     pub(crate) fn group_of(&self, function: &str) -> String {
-        self.group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
+        self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
     }
 }
 
@@ -243,6 +171,15 @@ pub(crate) enum FunctionSettings {
     Unread(Unread),
 }
 
+impl FunctionSettings {
+    pub(crate) fn valid(&self) -> Option<&Valid> {
+        match self {
+            Self::Valid(valid) => Some(valid),
+            Self::Invalid(_) | Self::Unread(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
     pub(crate) config: requeue::Settings,
@@ -251,15 +188,12 @@ pub(crate) struct Valid {
     pub(crate) problems: Vec<String>,
     /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
-    /// The number of variables.
     pub(crate) variables: usize,
     /// The place of a policy that the doctor does not read. The policy in `config` is then
     /// meaningless.
     pub(crate) policy_elsewhere: Option<PolicyPlace>,
     /// Whether `REQUEUE_POLICY` is among the problems. The policy in `config` is then meaningless.
     pub(crate) lacks_policy: bool,
-    /// Whether a setting names the strategy.
-    pub(crate) names_strategy: bool,
     /// The name of the table that the execution environments share.
     pub(crate) table: Option<String>,
 }
@@ -324,16 +258,12 @@ pub(crate) struct Consumer {
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) receive_wait: Duration,
     pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
     pub(crate) redrive_allow: AllowedSources,
-    /// The queue's own access policy.
     pub(crate) policy: Option<String>,
 }
 
-/// The redrive policy.
 #[derive(Clone, Debug)]
 pub(crate) struct RedriveSettings {
     /// The ARN of the dead-letter queue.
@@ -366,7 +296,6 @@ pub(crate) struct CustomerKey {
     /// `NotAsked` if there is no role.
     pub(crate) access: Known<Access>,
     pub(crate) key: Known<Key>,
-    /// The key's own policy.
     pub(crate) policy: Known<String>,
 }
 
@@ -401,4 +330,14 @@ pub(crate) enum Limit {
     Boundary,
     /// The policies of the organization on the account.
     Organization,
+}
+
+impl Limit {
+    /// The beginning of a finding.
+    pub(crate) fn does_not(self) -> &'static str {
+        match self {
+            Self::Boundary => "the role's permissions boundary does not",
+            Self::Organization => "the policies of the organization do not",
+        }
+    }
 }

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use tokio::runtime::Builder;
 
-mod parse;
+mod arn;
+mod settings;
 mod access_policy;
 pub(crate) mod calls;
-mod check;
 mod context;
 mod checks;
 mod facts;
@@ -21,6 +21,7 @@ pub(crate) mod endpoints;
 mod remedy;
 mod show;
 
+use arn::Arn;
 use diagnosis::{Finding, Level};
 use endpoints::Endpoints;
 use facts::Deployment;
@@ -38,16 +39,14 @@ use crate::{Error, document, output};
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
-                        logs:DescribeLogGroups, cloudwatch:DescribeAlarms and \
-                        cloudwatch:GetMetricStatistics. If the environments share a table: \
+                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If the environments share a table: \
                         dynamodb:DescribeTable and dynamodb:DescribeTimeToLive. If a queue, a \
                         table or a secret has a KMS key of your own: kms:DescribeKey and \
                         kms:GetKeyPolicy. If settings name secrets \
                         or parameters: secretsmanager:DescribeSecret and ssm:DescribeParameters. \
                         If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
-                        and kms:Decrypt. If the function is in a VPC: ec2:DescribeRouteTables, \
-                        ec2:DescribeVpcEndpoints and ec2:DescribeNatGateways. If the mapping is on \
-                        an alias: lambda:GetAlias. With a queue's name: sqs:GetQueueUrl. With a queue that \
+                        and kms:Decrypt. If the function is in a VPC, and for --first-hour: \
+                        cloudwatch:GetMetricStatistics. With a queue's name: sqs:GetQueueUrl. With a queue that \
                         invokes no function: sqs:ListDeadLetterSourceQueues. For --first-hour: logs:FilterLogEvents, \
                         sqs:SendMessage, and sqs:ReceiveMessage on the dead-letter queue. Without \
                         --send-test-messages the command only reads. If a permission is missing, \
@@ -63,8 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, env = "AWS_REGION", value_parser = region_name)]
     region: Option<String>,
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
-    /// program sets its policy in code; `-` is the standard input. The command compares its
-    /// `queueConfig` with the queue.
+    /// program sets its policy in code; `-` is the standard input.
     #[arg(long, value_name = "POLICY")]
     policy: Option<document::PolicyName>,
     /// Print JSON instead of text.
@@ -148,11 +146,11 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
     let Arguments { subject: Subject { function, queue }, region, policy, .. } = arguments;
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
-    let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
+    let policy = document.map(|(policy, _, _)| policy);
     let (sdk, region) = (crate::sdk::config().await, RegionArgument::of(region.as_deref()));
-    let (clients, mut deployments) = match (function, queue) {
+    let (clients, deployments) = match (function, queue) {
         (Some(function), _) => {
-            let of_arn = function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
+            let of_arn = Some(Arn::of(function).region).filter(|region| !region.is_empty());
             let clients = Clients::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)));
             let deployment = Box::pin(clients.function(function, policy.as_ref())).await?;
             (clients, vec![deployment])
@@ -172,9 +170,6 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
         }
         (None, None) => return Err("--function or --queue is missing".into()),
     };
-    for deployment in &mut deployments {
-        deployment.queue_config = queue_config.clone().unwrap_or_default();
-    }
     Ok((clients, deployments))
 }
 

@@ -4,7 +4,7 @@ use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
 
-use super::access_policy::account;
+use super::arn::Arn;
 use super::context::Context;
 use super::facts::{Function, Limit, Mapping};
 
@@ -44,39 +44,22 @@ pub(crate) fn lambda(context: &Context<'_>, command: &str, options: &str) -> Str
     format!("aws lambda {command} --region {} {options}", context.region())
 }
 
-pub(crate) fn function(
-    context: &Context<'_>,
-    function: &Function,
-    command: &str,
-    options: &str,
-) -> String {
-    lambda(context, command, format!("--function-name {} {options}", function.name).trim_end())
+/// Of the function, whatever its version.
+pub(crate) fn function(context: &Context<'_>, name: &str, command: &str, options: &str) -> String {
+    lambda(context, command, format!("--function-name {name} {options}").trim_end())
 }
 
 /// Changes the configuration. A published version keeps the one that it has.
 pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> String {
-    let update = self::function(context, function, "update-function-configuration", options);
+    let of = |command: &str, options| self::function(context, &function.name, command, options);
+    let update = of("update-function-configuration", options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
-            let publish = self::function(context, function, "publish-version", "");
+            let publish = of("publish-version", "");
             format!("{update}; then {publish}, and point {qualifier} at the new version")
         }
         Some(_) | None => update,
     }
-}
-
-/// For a command that concerns the version or the alias.
-pub(crate) fn qualified(
-    context: &Context<'_>,
-    function: &Function,
-    command: &str,
-    options: &str,
-) -> String {
-    lambda(
-        context,
-        command,
-        format!("--function-name {} {options}", function.qualified()).trim_end(),
-    )
 }
 
 /// A variable, as a line of the template: AWS's command line can only replace all variables at
@@ -85,15 +68,12 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-pub(crate) const NO_DENY: &str =
-    "remove the Deny from the role's policies, its boundary or the organization's policies";
-
 /// Widens the policy that bounds the role's permissions.
 pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String {
     let role = &function.role;
     match limit {
         Limit::Boundary => {
-            let name = role.rsplit('/').next().unwrap_or_default();
+            let name = Arn::of(role).role_name();
             format!(
                 "aws iam get-role --role-name {name} --query \
                  Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} \
@@ -102,7 +82,7 @@ pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String 
         }
         Limit::Organization => format!(
             "allow {actions} in the organization's service control policies for the account {}",
-            account(role)
+            Arn::of(role).account
         ),
     }
 }
@@ -114,7 +94,7 @@ pub(crate) fn grant(
     resource: impl Serialize,
     name: &str,
 ) -> String {
-    let role = function.role.rsplit('/').next().unwrap_or_default();
+    let role = Arn::of(&function.role).role_name();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
     format!(

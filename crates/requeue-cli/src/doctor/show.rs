@@ -93,21 +93,11 @@ fn colour(level: Level) -> &'static str {
 
 pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
-        let findings = findings.iter().filter(|it| shown.has(it));
-        let findings = findings.map(|Finding { id, why, queue, diagnosis }| {
-            json!({
-                "id": id,
-                "level": diagnosis.level.as_str(),
-                "queue": queue,
-                "found": diagnosis.found,
-                "why": why,
-                "remedies": diagnosis.remedies,
-            })
-        });
+        let findings: Vec<&Finding> = findings.iter().filter(|it| shown.has(it)).collect();
         json!({
             "function": deployment.function.as_ref().map(Function::qualified),
             "region": deployment.region,
-            "findings": findings.collect::<Vec<_>>(),
+            "findings": findings,
         })
     });
     let summary =
@@ -139,12 +129,12 @@ mod tests {
         let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), diagnosis };
         let region = hostile.to_owned();
         let settings = FunctionSettings::Valid(Box::default());
-        let (paths, queue_config) = (Vec::new(), requeue::QueueConfig::default());
+        let paths = Vec::new();
         let deployment = Deployment {
             region,
             function: None,
             settings,
-            queue_config,
+            sends: None,
             paths,
             table: None,
             unlisted: None,

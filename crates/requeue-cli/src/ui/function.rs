@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::live::{LiveCounts, LiveState, live_routes};
 use crate::Error;
-use crate::doctor::calls::logs::{LogEvent, log_events};
+use crate::doctor::calls::{LogEvent, log_events};
 use crate::doctor::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::function::DeployedFunction;

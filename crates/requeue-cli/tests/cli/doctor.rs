@@ -9,7 +9,7 @@ use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Server};
 use requeue::queue::QueueArn;
 
-use crate::run::{file, requeue_with};
+use crate::run::requeue_with;
 
 const KEYS: [(&str, &str); 4] = [
     ("AWS_ACCESS_KEY_ID", "any"),
@@ -123,22 +123,6 @@ impl Alone {
         let [stdout, stderr] =
             [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap());
         (run.status.code().unwrap(), stdout, stderr)
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_queue_is_compared_with_the_one_that_the_policy_names() {
-    let alone = Alone::serve().await;
-    let names = r#""visibilityTimeout": 0, "messageRetentionPeriod": 345600, "delaySeconds": 0, "receiveMessageWaitTimeSeconds": "#;
-    for (wait, expected) in [
-        ("0", "ok       queue-config"),
-        ("20", "warning  queue-config"),
-        ("20", "ReceiveMessageWaitTimeSeconds is 0 s, not 20 s as in queueConfig"),
-    ] {
-        let policy =
-            file("doctor-policy.json", &format!(r#"{{"queueConfig": {{{names}{wait}}}}}"#));
-        let (_, stdout, stderr) = alone.doctor(&["--policy", &policy], Stdio::piped());
-        assert!(stdout.contains(expected), "{wait}: {stdout}{stderr}");
     }
 }
 

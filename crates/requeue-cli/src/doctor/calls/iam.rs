@@ -1,28 +1,19 @@
-//! Operations of IAM.
+//! The simulation of IAM, whose responses are XML.
 
 use requeue::aws::SdkConfig;
 use requeue_aws::{CallError, Service, call_query};
+use serde::Deserialize;
 
+use super::super::facts::{Access, AccessDecision, Limit};
 use super::encoded;
 
-/// IAM's decision on one action.
-pub(crate) struct EvaluationResult {
-    pub(crate) action: String,
-    /// `allowed`, `explicitDeny` or `implicitDeny`.
-    pub(crate) decision: String,
-    pub(crate) is_missing_context: bool,
-    /// `false` if the role's permissions boundary does not allow the action.
-    pub(crate) is_in_boundary: bool,
-    /// `false` if the organization's policies do not allow the action.
-    pub(crate) is_in_organization: bool,
-}
-
+/// Asks for the decision on each action of the role on the resource.
 pub(crate) async fn simulate_principal_policy(
     sdk: &SdkConfig,
     role: &str,
     actions: &[&str],
     resource: &str,
-) -> Result<Vec<EvaluationResult>, CallError> {
+) -> Result<Access, CallError> {
     let mut form = vec![
         "Action=SimulatePrincipalPolicy&Version=2010-05-08".to_owned(),
         format!("PolicySourceArn={}", encoded(role)),
@@ -30,35 +21,91 @@ pub(crate) async fn simulate_principal_policy(
     ];
     let actions = (1..).zip(actions);
     form.extend(actions.map(|(n, action)| format!("ActionNames.member.{n}={}", encoded(action))));
-    let read: fn(&[u8]) -> _ = |body| Ok(evaluation_results(std::str::from_utf8(body)?)?);
+    let read: fn(&[u8]) -> _ = |body| Ok(access(std::str::from_utf8(body)?)?);
     call_query(sdk, Service::Iam, form.join("&"), read).await
 }
 
-fn evaluation_results(body: &str) -> Result<Vec<EvaluationResult>, roxmltree::Error> {
-    let document = roxmltree::Document::parse(body)?;
-    let results = document
-        .descendants()
-        .filter(|node| node.tag_name().name() == "EvaluationResults")
-        .flat_map(|results| results.children().filter(roxmltree::Node::is_element));
-    Ok(results
-        .map(|result| {
-            let child = |name| result.children().find(|child| child.tag_name().name() == name);
-            let all =
-                |name| result.descendants().filter(move |node| node.tag_name().name() == name);
-            let is_false = |name| all(name).any(|node| node.text() == Some("false"));
-            let text = |name| child(name).and_then(|child| child.text()).unwrap_or_default();
-            EvaluationResult {
-                action: text("EvalActionName").to_owned(),
-                decision: text("EvalDecision").to_owned(),
-                // Of a simulation with a resource, they are in `ResourceSpecificResults`. Source:
-                // IAM API reference, `EvaluationResult`.
-                is_missing_context: all("MissingContextValues")
-                    .any(|values| values.children().any(|value| value.is_element())),
-                is_in_boundary: !is_false("AllowedByPermissionsBoundary"),
-                is_in_organization: !is_false("AllowedByOrganizations"),
-            }
-        })
-        .collect())
+fn access(body: &str) -> Result<Access, quick_xml::DeError> {
+    let response: Response = quick_xml::de::from_str(body)?;
+    let results = response.simulate_principal_policy_result.evaluation_results.member;
+    let decided = results.into_iter().map(|result| {
+        let decision = result.decision();
+        (result.eval_action_name, decision)
+    });
+    Ok(decided.collect())
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Response {
+    simulate_principal_policy_result: SimulationResult,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SimulationResult {
+    evaluation_results: Members<Evaluation>,
+}
+
+/// A list of the query protocol.
+#[derive(Deserialize)]
+struct Members<T> {
+    #[serde(default = "Vec::new")]
+    member: Vec<T>,
+}
+
+impl<T> Default for Members<T> {
+    fn default() -> Self {
+        Self { member: Vec::new() }
+    }
+}
+
+/// The decision on an action, or on one of its resources.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Evaluation {
+    eval_action_name: String,
+    /// `allowed`, `explicitDeny` or `implicitDeny`.
+    eval_decision: String,
+    missing_context_values: Members<String>,
+    permissions_boundary_decision_detail: Bounds,
+    organizations_decision_detail: Bounds,
+    /// Of a simulation with a resource, some details are here only. Source: IAM API reference,
+    /// `EvaluationResult`.
+    resource_specific_results: Members<Evaluation>,
+}
+
+/// Whether a policy that bounds the permissions of others allows the action.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Bounds {
+    allowed_by_permissions_boundary: Option<bool>,
+    allowed_by_organizations: Option<bool>,
+}
+
+impl Evaluation {
+    fn decision(&self) -> AccessDecision {
+        let any = |is: fn(&Self) -> bool| {
+            is(self) || self.resource_specific_results.member.iter().any(is)
+        };
+        if self.eval_decision == "allowed" {
+            AccessDecision::Allowed
+        } else if any(|one| !one.missing_context_values.member.is_empty()) {
+            AccessDecision::Depends
+        } else if self.eval_decision == "explicitDeny" {
+            AccessDecision::Denied
+        } else if any(|one| {
+            one.permissions_boundary_decision_detail.allowed_by_permissions_boundary == Some(false)
+        }) {
+            AccessDecision::Limited(Limit::Boundary)
+        } else if any(|one| {
+            one.organizations_decision_detail.allowed_by_organizations == Some(false)
+        }) {
+            AccessDecision::Limited(Limit::Organization)
+        } else {
+            AccessDecision::NotAllowed
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,22 +159,15 @@ mod tests {
     </EvaluationResults>
   </SimulatePrincipalPolicyResult>
 </SimulatePrincipalPolicyResponse>"#;
-        let results = evaluation_results(body).expect("XML");
-        let read = results.iter().map(|result| {
-            let EvaluationResult { action, decision, .. } = result;
-            let limits = [result.is_in_boundary, result.is_in_organization];
-            (&**action, &**decision, result.is_missing_context, limits)
-        });
-        assert_eq!(
-            read.collect::<Vec<_>>(),
-            [
-                ("sqs:SendMessage", "allowed", false, [true, true]),
-                ("sqs:DeleteMessage", "implicitDeny", true, [true, true]),
-                ("kms:Decrypt", "implicitDeny", true, [true, true]),
-                ("ssm:GetParameter", "implicitDeny", false, [true, false]),
-                ("logs:PutLogEvents", "implicitDeny", false, [false, true]),
-            ]
-        );
-        assert!(evaluation_results("{}").is_err());
+        let expected = [
+            ("sqs:SendMessage", AccessDecision::Allowed),
+            ("sqs:DeleteMessage", AccessDecision::Depends),
+            ("kms:Decrypt", AccessDecision::Depends),
+            ("ssm:GetParameter", AccessDecision::Limited(Limit::Organization)),
+            ("logs:PutLogEvents", AccessDecision::Limited(Limit::Boundary)),
+        ];
+        let expected = expected.map(|(action, decision)| (action.to_owned(), decision));
+        assert_eq!(access(body).expect("XML"), expected.into());
+        assert!(access("{}").is_err());
     }
 }

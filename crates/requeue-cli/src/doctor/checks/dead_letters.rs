@@ -3,14 +3,11 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AllowedSources, Consumer, QueueAttributes, Reached};
-use super::super::remedy;
-use super::queue::LEAST_RECEIVES;
-use super::{LONGEST_RETENTION, days, is_polling};
-use crate::table::span;
+use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached, RedriveSettings};
+use super::{
+    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Skip, all,
+    consumers, days, remedy,
+};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -21,51 +18,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "dead-letter-queue",
-        why: "If SQS cannot move a message, the message stays in its queue, and SQS deletes it \
-              when its retention ends.",
+        why: "A dead letter is lost if SQS may not move it, if its queue deletes it before somebody \
+              has looked at it, or if that queue passes it on.",
         look: dead_letter_queue,
-    },
-    Check {
-        id: "redrive-allow-policy",
-        why: "SQS moves no message to a dead-letter queue whose RedriveAllowPolicy does not name \
-              the source.",
-        look: redrive_allow_policy,
-    },
-    Check {
-        id: "dead-letter-retention",
-        why: "SQS deletes a dead letter when its retention ends, even if nobody has looked at it.",
-        look: retention,
-    },
-    Check {
-        id: "redrive-cycle",
-        why: "A dead-letter queue with a redrive policy of its own passes dead letters on. If it \
-              passes them to the source, they never rest.",
-        look: redrive_cycle,
     },
     Check {
         id: "dead-letter-consumers",
         why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
               before a person has seen them.",
-        look: consumers,
-    },
-    Check {
-        id: "annotate-receives",
-        why: "For its first 10 receives an annotated copy is visible again at once. Each further \
-              receive costs a visibility timeout.",
-        look: annotate_receives,
+        look: dead_letter_consumers,
     },
     Check {
         id: "dead-letter-reasons",
         why: "If SQS moves the message itself, its dead letter does not say why. In a FIFO queue an \
               annotated copy would lose its place, so the mode annotate works as redrive there.",
         look: reasons,
-    },
-    Check {
-        id: "redrive-with-rate-limit",
-        why: "With a rate limit, an execution environment that does not know a given-up message \
-              may let it wait in line again. Each such copy has new receives and is called once \
-              more.",
-        look: redrive_with_rate_limit,
     },
     Check {
         id: "direct-queue",
@@ -75,33 +42,21 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Receives after which an annotated copy is visible again at once.
-const ANNOTATED_RECEIVES: u32 = 10;
-
 fn redrive_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     if let Some(redrive) = &queue.redrive {
         return Ok(Diagnosis::ok(redrive.target.clone()));
     }
-    let (name, is_fifo) =
-        arn.name().strip_suffix(".fifo").map_or((arn.name(), false), |name| (name, true));
-    let (suffix, attribute) = if is_fifo { (".fifo", ",FifoQueue=true") } else { ("", "") };
     // The longest name has 80 characters.
+    let name = arn.name().trim_end_matches(".fifo");
     let name: String = name.chars().take(80 - "-dead-letters.fifo".len()).collect();
-    let name = format!("{name}-dead-letters{suffix}");
+    let name = format!("{name}-dead-letters{}", if arn.is_fifo() { ".fifo" } else { "" });
     let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
-    let create = format!(
-        "aws sqs create-queue --region {} --queue-name {name} --attributes \
-         MessageRetentionPeriod={}{attribute}",
-        arn.region(),
-        LONGEST_RETENTION.as_secs()
-    );
-    let remedies =
-        [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
-    let goes_elsewhere = context
-        .config()
-        .is_ok_and(|config| matches!(config.dead_letter, Some(DeadLetterMode::Direct(_))));
-    Ok(if goes_elsewhere {
+    let redrive = remedy::redrive_policy(arn, &target, LEAST_RECEIVES);
+    let remedies = [format!("{} && {redrive}", create(arn, &name))];
+    let config = context.config().ok();
+    let mode = config.and_then(|config| config.dead_letter.as_ref());
+    Ok(if matches!(mode, Some(DeadLetterMode::Direct(_))) {
         let found = "the queue has no redrive policy for messages that the function cannot send to \
                      its dead-letter queue";
         Diagnosis::warning(found, remedies)
@@ -114,152 +69,110 @@ fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
 }
 
-/// The attributes of the dead-letter queue. If there is none, `dead-letter-queue` reports it.
-fn attributes<'d>(context: &Context<'d>) -> Result<(&'d QueueAttributes, &'d QueueArn), Skip> {
-    let reached = dead_letters(context)?;
-    Ok((reached.known().ok_or(Skip::NotApplicable)?, &reached.arn))
-}
-
 fn dead_letter_queue(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
-    Ok(match reached.queue.as_ref()? {
-        Some(_) => Diagnosis::ok(format!("{} exists", reached.arn.name())),
-        None => Diagnosis::danger(
-            format!("the queue {} does not exist", reached.arn),
-            [create(&reached.arn)],
-        ),
-    })
+    let (arn, source) = (&reached.arn, context.source()?);
+    match existing(reached)? {
+        Ok(queue) => all([
+            Ok(allow_policy(queue, arn, source.arn.to_string())),
+            context.queue().map(|source| retention(queue, arn, source)),
+            Ok(passed_on(queue, arn, &source.arn)),
+        ]),
+        Err(missing) => Ok(missing),
+    }
 }
 
-fn create(arn: &QueueArn) -> String {
-    let fifo = if arn.is_fifo() { ",FifoQueue=true" } else { "" };
+/// The command for a queue beside this one.
+fn create(beside: &QueueArn, name: &str) -> String {
+    let fifo = if beside.is_fifo() { ",FifoQueue=true" } else { "" };
     format!(
-        "aws sqs create-queue --region {} --queue-name {} --attributes \
+        "aws sqs create-queue --region {} --queue-name {name} --attributes \
          MessageRetentionPeriod={}{fifo}",
-        arn.region(),
-        arn.name(),
+        beside.region(),
         LONGEST_RETENTION.as_secs()
     )
 }
 
-fn redrive_allow_policy(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let source = context.source()?.arn.to_string();
-    let found = match &queue.redrive_allow {
-        AllowedSources::All => return Ok(Diagnosis::ok("every queue of the account may use it")),
-        AllowedSources::Queues(sources) if sources.contains(&source) => {
-            return Ok(Diagnosis::ok(format!("{} names {source}", arn.name())));
-        }
-        AllowedSources::Queues(_) => {
-            format!("the RedriveAllowPolicy of {} does not name {source}", arn.name())
-        }
-        AllowedSources::None => {
-            format!("the RedriveAllowPolicy of {} denies every queue", arn.name())
-        }
-    };
-    let mut sources = match &queue.redrive_allow {
-        AllowedSources::Queues(sources) => sources.clone(),
-        AllowedSources::All | AllowedSources::None => Vec::new(),
-    };
-    sources.push(source);
-    let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
-    Ok(Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)]))
+/// The queue's attributes, if it exists; a danger if it does not.
+fn existing(reached: &Reached) -> Result<Result<&QueueAttributes, Diagnosis>, Skip> {
+    let Reached { arn, queue, .. } = reached;
+    let missing =
+        || Diagnosis::danger(format!("the queue {arn} does not exist"), [create(arn, arn.name())]);
+    Ok(queue.as_ref()?.as_ref().ok_or_else(missing))
 }
 
-fn retention(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let (own, source) = (queue.retention, context.queue()?.retention);
+fn allow_policy(queue: &QueueAttributes, arn: &QueueArn, source: String) -> Diagnosis {
+    let named = match &queue.redrive_allow {
+        AllowedSources::All => {
+            return Diagnosis::ok(format!("every queue of the account may use {}", arn.name()));
+        }
+        AllowedSources::Queues(sources) if sources.contains(&source) => {
+            return Diagnosis::ok(format!("{} allows {source}", arn.name()));
+        }
+        AllowedSources::Queues(sources) => sources.as_slice(),
+        AllowedSources::None => &[],
+    };
+    let found = format!("the RedriveAllowPolicy of {} does not name {source}", arn.name());
+    let sources = [named, &[source]].concat();
+    let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
+    Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)])
+}
+
+fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) -> Diagnosis {
+    let (own, source) = (queue.retention, source.retention);
     // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
     let counted = if arn.is_fifo() {
         "from the time when SQS moves it there"
     } else {
         "from the time of its first enqueue"
     };
-    let compared = format!(
-        "{} keeps a message for {}, {counted}, and its source for {}",
+    let (level, limit) = if own < source && !arn.is_fifo() {
+        (Level::Danger, "; SQS deletes a late dead letter at once")
+    } else if own < LONGEST_RETENTION {
+        (Level::Warning, "; SQS allows 14 days")
+    } else {
+        (Level::Ok, "")
+    };
+    let found = format!(
+        "{} keeps a message for {}, {counted}, and its source for {}{limit}",
         arn.name(),
         days(own),
         days(source)
     );
-    let remedies =
-        [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
-    Ok(if own < source && !arn.is_fifo() {
-        Diagnosis::danger(format!("{compared}; SQS deletes a late dead letter at once"), remedies)
-    } else if own < LONGEST_RETENTION {
-        Diagnosis::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
-    } else {
-        Diagnosis::ok(compared)
-    })
+    Diagnosis::of(level, found, [longest_retention(arn)])
 }
 
-fn redrive_cycle(context: &Context<'_>) -> Checked {
-    let (queue, arn) = attributes(context)?;
-    let source = context.source()?.arn.to_string();
-    let Some(redrive) = &queue.redrive else {
-        return Ok(Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name())));
+fn longest_retention(arn: &QueueArn) -> String {
+    remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())
+}
+
+fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Diagnosis {
+    let Some(RedriveSettings { target, .. }) = &queue.redrive else {
+        return Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name()));
     };
-    let remedies = [remedy::queue_attribute(arn, "RedrivePolicy", "")];
-    let (name, target) = (arn.name(), &redrive.target);
-    Ok(if *target == source {
-        let found = format!("{name} passes dead letters back to {source}");
-        Diagnosis::danger(found, remedies)
-    } else {
-        Diagnosis::warning(format!("{name} passes dead letters on to {target}"), remedies)
-    })
+    let is_cycle = *target == source.to_string();
+    let (level, to) = if is_cycle { (Level::Danger, "back") } else { (Level::Warning, "on") };
+    let found = format!("{} passes dead letters {to} to {target}", arn.name());
+    Diagnosis::of(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")])
 }
 
-fn consumers(context: &Context<'_>) -> Checked {
+fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     let name = reached.arn.name();
-    let consumers = reached.consumers.as_ref()?.iter();
-    let consumers: Vec<&Consumer> =
-        consumers.filter(|consumer| is_polling(&consumer.state)).collect();
-    if consumers.is_empty() {
+    let Some((consumers, remedies)) = consumers(context, reached, None)? else {
         return Ok(Diagnosis::ok(format!("no mapping receives messages of {name}")));
-    }
-    let functions: Vec<&str> = consumers.iter().map(|consumer| &*consumer.function).collect();
-    let found = format!("{name} invokes {}", functions.join(", "));
-    let remedies = consumers.iter().map(|consumer| {
-        let options = format!("--uuid {} --no-enabled", consumer.uuid);
-        remedy::lambda(context, "update-event-source-mapping", &options)
-    });
-    // An ARN has the function's name before its alias or version.
-    let is_own = |consumer: &&Consumer| {
-        let own = context.function().map(|function| function.name.as_str());
-        consumer.function.split(':').nth(6) == own.ok()
     };
-    Ok(if context.function().is_ok() && consumers.iter().any(is_own) {
+    let found = format!("{name} invokes {}", consumers.join(", "));
+    // An ARN has the function's name before its alias or version.
+    let is_own = |consumer: &&str| {
+        let own = context.function().map(|function| function.name.as_str());
+        own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
+    };
+    Ok(if consumers.iter().any(is_own) {
         let found = format!("{found}: the function receives the messages again that it gave up");
         Diagnosis::danger(found, remedies)
     } else {
         Diagnosis::warning(found, remedies)
-    })
-}
-
-fn annotate_receives(context: &Context<'_>) -> Checked {
-    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
-    let arn = &context.source()?.arn;
-    if !is_annotating(context)? || arn.is_fifo() {
-        return Err(Skip::NotApplicable);
-    }
-    let count = redrive.max_receive_count;
-    Ok(if count > ANNOTATED_RECEIVES {
-        let rest = context.queue()?.visibility * (count - ANNOTATED_RECEIVES);
-        let found = format!(
-            "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
-             later",
-            span(rest)
-        );
-        let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and \
-                      REQUEUE_DEAD_LETTER_QUEUE_URL";
-        Diagnosis::warning(
-            found,
-            [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],
-        )
-    } else {
-        Diagnosis::ok(format!(
-            "maxReceiveCount is {count}, and the first {ANNOTATED_RECEIVES} receives follow at once"
-        ))
     })
 }
 
@@ -284,12 +197,11 @@ fn reasons(context: &Context<'_>) -> Checked {
             return Ok(Diagnosis::ok(found));
         }
     };
-    let url =
-        path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
     let remedy = if is_fifo {
         format!(
-            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
-            remedy::variable("DEAD_LETTER", "direct")
+            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {}`, with sqs:SendMessage on it",
+            remedy::variable("DEAD_LETTER", "direct"),
+            url(path)
         )
     } else {
         format!(
@@ -301,27 +213,9 @@ fn reasons(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::warning(found, [remedy]))
 }
 
-fn redrive_with_rate_limit(context: &Context<'_>) -> Checked {
-    let arn = &context.source()?.arn;
-    let has_limit = context.policy().is_ok_and(|policy| policy.limit.is_some());
-    let config = context.config()?;
-    // Without copies nothing has new receives.
-    if arn.is_fifo() || !has_limit || config.mode != Mode::Requeue {
-        return Err(Skip::NotApplicable);
-    }
-    Ok(match &config.dead_letter {
-        Some(DeadLetterMode::Redrive) | None => Diagnosis::warning(
-            "REQUEUE_DEAD_LETTER is redrive, and the policy has a rateLimit: while messages wait \
-             in line, a message that is given up may be called again and again",
-            [remedy::variable("DEAD_LETTER", "annotate")],
-        ),
-        _ => Diagnosis::ok("a message that is given up carries a note, so it is not called again"),
-    })
-}
-
-fn is_annotating(context: &Context<'_>) -> Result<bool, Skip> {
-    let config = context.config()?;
-    Ok(config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue)
+/// The URL of the dead-letter queue, for a setting.
+fn url(path: &QueuePath) -> String {
+    path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url())
 }
 
 fn direct_queue(context: &Context<'_>) -> Checked {
@@ -331,43 +225,22 @@ fn direct_queue(context: &Context<'_>) -> Checked {
     if direct == source {
         let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
                      are given up return to it";
-        let url = path
-            .dead_letters
-            .as_ref()
-            .map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
-        return Ok(Diagnosis::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
+        let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
+        return Ok(Diagnosis::danger(found, [remedy]));
     }
-    Ok(match reached.queue.as_ref()? {
-        None => Diagnosis::danger(format!("the queue {direct} does not exist"), [create(direct)]),
-        Some(_) if direct.is_fifo() != source.is_fifo() => {
-            let kind = if source.is_fifo() { "FIFO" } else { "standard" };
-            let found = format!(
-                "{} is of another kind than {}, a {kind} queue",
-                direct.name(),
-                source.name()
-            );
-            Diagnosis::warning(
-                found,
-                [format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL")],
-            )
-        }
-        Some(queue) if queue.retention < LONGEST_RETENTION => Diagnosis::warning(
-            format!(
-                "{} keeps a message for {}; SQS allows {}",
-                direct.name(),
-                span(queue.retention),
-                days(LONGEST_RETENTION)
-            ),
-            [remedy::queue_attribute(
-                direct,
-                "MessageRetentionPeriod",
-                LONGEST_RETENTION.as_secs(),
-            )],
-        ),
-        Some(queue) => Diagnosis::ok(format!(
-            "{} keeps a message for {}",
-            direct.name(),
-            days(queue.retention)
-        )),
-    })
+    let queue = match existing(reached)? {
+        Ok(queue) => queue,
+        Err(missing) => return Ok(missing),
+    };
+    let name = direct.name();
+    if direct.is_fifo() != source.is_fifo() {
+        let kind = if source.is_fifo() { "FIFO" } else { "standard" };
+        let found = format!("{name} is of another kind than {}, a {kind} queue", source.name());
+        let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
+        return Ok(Diagnosis::warning(found, [remedy]));
+    }
+    let is_short = queue.retention < LONGEST_RETENTION;
+    let level = if is_short { Level::Warning } else { Level::Ok };
+    let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));
+    Ok(Diagnosis::of(level, found, [longest_retention(direct)]))
 }

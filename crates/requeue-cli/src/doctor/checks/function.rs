@@ -1,14 +1,10 @@
 //! Checks of the function itself: its settings and properties.
 
-use requeue::{Mode, RecursiveLoop};
+use requeue::RecursiveLoop;
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{FunctionSettings, PolicyPlace, State, Valid};
-use super::super::remedy;
+use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Readiness, Sends, Valid};
 use super::secrets::stored_text;
-use super::{network, version};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::policy_text::retries;
 use crate::table::span;
 
@@ -30,8 +26,12 @@ pub(super) const CHECKS: &[Check] = &[
               configuration if an update has failed.",
         look: state,
     },
-    Check { id: "function-version", why: version::WHY, look: version::version },
-    Check { id: "network", why: network::WHY, look: network::network },
+    Check {
+        id: "network",
+        why: "In a VPC, a function reaches SQS only through an interface endpoint or a public NAT \
+              gateway. Without one, no copy is sent, and each message waits for its timeout.",
+        look: network,
+    },
     Check {
         id: "recursive-loop",
         why: "Requeue sends copies to the function's own queue. Without RecursiveLoop: Allow, \
@@ -40,21 +40,11 @@ pub(super) const CHECKS: &[Check] = &[
         look: recursive_loop,
     },
     Check {
-        id: "mode",
-        why: "The mode report is for emergencies: only SQS itself retries then.",
-        look: mode,
-    },
-    Check {
-        id: "reserved-concurrency",
-        why: "Without free concurrency, Lambda throttles an invocation, and each of its messages \
-              has used up a receive.",
-        look: reserved_concurrency,
-    },
-    Check {
-        id: "account-concurrency",
-        why: "Functions without a reserved concurrency share the account's. If it is used up, \
-              Lambda throttles an invocation, and each of its messages has used up a receive.",
-        look: account_concurrency,
+        id: "concurrency",
+        why: "Failed messages do not slow Lambda's poller down: without a limit it runs up to 1,250 \
+              batches at a time. Without free concurrency, Lambda throttles an invocation, and each \
+              of its messages has used up a receive.",
+        look: concurrency,
     },
 ];
 
@@ -137,9 +127,9 @@ fn correct_settings(context: &Context<'_>) -> Vec<String> {
             "{} > environment.json; if the file has null, stop, since kms:Decrypt is missing; correct \
              the file; {}, which replaces all variables; delete the file, which shows them in plain \
              text",
-            remedy::qualified(
+            remedy::function(
                 context,
-                function,
+                &function.qualified(),
                 "get-function-configuration",
                 "--query '{Variables: Environment.Variables}' --output json"
             ),
@@ -168,7 +158,12 @@ fn mapping(context: &Context<'_>) -> Checked {
     if names.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
-        let create = remedy::qualified(context, function, "create-event-source-mapping", options);
+        let create = remedy::function(
+            context,
+            &function.qualified(),
+            "create-event-source-mapping",
+            options,
+        );
         let alias = run(&format!("{}:ALIAS", function.name));
         let qualified = format!("if a mapping names an alias or version: {alias}");
         return Ok(Diagnosis::danger(
@@ -187,49 +182,81 @@ fn mapping(context: &Context<'_>) -> Checked {
 
 fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let State { current: state, reason, last_update, last_update_reason } = &function.state;
-    let told = |reason: &Option<String>| {
+    let Readiness { state, state_reason, last_update_status, last_update_status_reason } =
+        &function.state;
+    let because = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
-    let show = [remedy::qualified(context, function, "get-function-configuration", "")];
-    let wait = |waiter| [remedy::qualified(context, function, &format!("wait {waiter}"), "")];
-    let found = match state.as_deref() {
-        Some(state) => format!("the state is {state}{}", told(reason)),
-        None => return Err(Skip::not_checked("Lambda's response has no State", show)),
+    let [state, update] =
+        [state, last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
+    let (level, command) = match (state, update) {
+        ("Failed", _) => (Level::Danger, "get-function-configuration"),
+        ("Pending", _) => (Level::Warning, "wait function-active-v2"),
+        ("Inactive", _) | ("Active", "Failed") => (Level::Warning, "get-function-configuration"),
+        ("Active", "Successful") => (Level::Ok, ""),
+        ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
+        _ => (Level::Unknown, "get-function-configuration"),
     };
-    let updated = match last_update.as_deref() {
-        Some(status) => format!("the last update is {status}{}", told(last_update_reason)),
-        None => return Err(Skip::not_checked("Lambda's response has no LastUpdateStatus", show)),
+    let found = format!(
+        "the state is {state}{}, and the last update is {update}{}",
+        because(state_reason),
+        because(last_update_status_reason)
+    );
+    Ok(Diagnosis::of(level, found, [remedy::function(context, &function.qualified(), command, "")]))
+}
+
+/// Routes, security groups and endpoints are not read: a copy that SQS confirmed shows the way.
+fn network(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let Some(vpc) = &function.vpc else {
+        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
     };
-    Ok(match (state.as_deref().unwrap_or_default(), last_update.as_deref().unwrap_or_default()) {
-        ("Failed", _) => Diagnosis::danger(found, show),
-        ("Pending", _) => Diagnosis::warning(found, wait("function-active-v2")),
-        ("Inactive", _) => Diagnosis::warning(found, show),
-        ("Active", "Successful") => Diagnosis::ok("Active, and the last update is Successful"),
-        ("Active", "Failed") => Diagnosis::warning(updated, show),
-        ("Active", "InProgress") => {
-            return Err(Skip::not_checked(updated, wait("function-updated-v2")));
+    let sends = match &context.deployment.sends {
+        Some(sends) => *sends.as_ref()?,
+        None => Sends::default(),
+    };
+    let region = context.region();
+    let endpoint = format!(
+        "aws ec2 create-vpc-endpoint --region {region} --vpc-id {vpc} --vpc-endpoint-type Interface \
+         --service-name com.amazonaws.{region}.sqs --private-dns-enabled --subnet-ids SUBNETS \
+         --security-group-ids GROUP, or a route of its subnets to a public NAT gateway"
+    );
+    Ok(match sends {
+        Sends { are_unconfirmed: true, .. } => {
+            let group = function.logs.group_of(&function.name);
+            let look = format!(
+                "aws logs filter-log-events --region {region} --log-group-name {group} \
+                 --filter-pattern NoConnection, which shows the copies that had no way to SQS"
+            );
+            let found = format!(
+                "SQS did not confirm each copy of the last hour, and the function is in {vpc}"
+            );
+            Diagnosis::danger(found, [look, endpoint])
         }
-        ("Active", _) => return Err(Skip::not_checked(updated, show)),
-        _ => return Err(Skip::not_checked(found, show)),
+        Sends { are_confirmed: true, .. } => {
+            Diagnosis::ok(format!("SQS confirmed the copies of the last hour from {vpc}"))
+        }
+        Sends { .. } => {
+            let found = format!(
+                "the function is in {vpc}, and no copy of the last hour shows that it reaches SQS"
+            );
+            Diagnosis::warning(found, [endpoint])
+        }
     })
 }
 
 fn recursive_loop(context: &Context<'_>) -> Checked {
-    let function = context.function()?;
-    let config = context.config()?;
+    let (function, config) = (context.function()?, context.config()?);
     if !context.sends_copies()? {
         return Ok(Diagnosis::ok("the function sends no copies to its queues"));
     }
     let property = *function.recursive_loop.as_ref()?;
-    let allow = remedy::function(
-        context,
-        function,
-        "put-function-recursion-config",
-        "--recursive-loop Allow",
-    );
-    let property_line = "template, property of the function: `RecursiveLoop: Allow`".to_owned();
+    let command = "put-function-recursion-config";
+    let allow = remedy::function(context, &function.name, command, "--recursive-loop Allow");
+    let line = "template, property of the function: `RecursiveLoop: Allow`".to_owned();
     let variable = remedy::variable("RECURSIVE_LOOP", "Allow");
+    let bounded = "after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
+                   its other retries";
     Ok(match (property, config.recursive_loop) {
         (RecursiveLoop::Allow, RecursiveLoop::Allow) => {
             Diagnosis::ok("allowed by the function's property and its settings")
@@ -237,119 +264,90 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
         (RecursiveLoop::Terminate, RecursiveLoop::Allow) => Diagnosis::danger(
             "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP is \
              Allow: Lambda dead-letters messages after about 16 copies",
-            [allow, property_line],
+            [allow, line],
         ),
-        (RecursiveLoop::Allow, RecursiveLoop::Terminate) => Diagnosis::warning(
-            "the function's property RecursiveLoop is Allow, but REQUEUE_RECURSIVE_LOOP is not: \
-             after 10 copies a message waits by its visibility, and maxReceiveCount bounds its \
-             other retries",
-            [variable],
-        ),
-        (RecursiveLoop::Terminate, RecursiveLoop::Terminate) => match context.max_retries()? {
-            few @ ..=RETRIES_BELOW_DETECTION => {
-                Diagnosis::ok(format!("not allowed, and not needed: at most {}", retries(few)))
-            }
-            many => Diagnosis::danger(
-                format!(
-                    "the function's property RecursiveLoop is Terminate, and the policy allows {}: \
-                     after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
-                     its other retries",
-                    retries(many)
-                ),
-                [format!("{allow}, and {variable}"), "policy: `\"maxRetries\": 10`".to_owned()],
-            ),
-        },
+        (RecursiveLoop::Allow, RecursiveLoop::Terminate) => {
+            let found = "the function's property RecursiveLoop is Allow, but \
+                         REQUEUE_RECURSIVE_LOOP is not";
+            Diagnosis::warning(format!("{found}: {bounded}"), [variable])
+        }
+        (RecursiveLoop::Terminate, RecursiveLoop::Terminate) => {
+            let most = context.max_retries()?;
+            let needs = most > RETRIES_BELOW_DETECTION;
+            let level = if needs { Level::Danger } else { Level::Ok };
+            let found = format!(
+                "the function's property RecursiveLoop is Terminate, and the policy allows {}{}",
+                retries(most),
+                if needs { format!(": {bounded}") } else { String::new() }
+            );
+            let fewer = format!("policy: `\"maxRetries\": {RETRIES_BELOW_DETECTION}`");
+            Diagnosis::of(level, found, [format!("{allow}, and {variable}"), fewer])
+        }
     })
 }
 
-fn mode(context: &Context<'_>) -> Checked {
-    Ok(match context.config()?.mode {
-        Mode::Requeue => Diagnosis::ok("REQUEUE_MODE is requeue"),
-        Mode::Report => Diagnosis::warning(
-            "REQUEUE_MODE is report, which leaves every failure to SQS and its redrive policy",
-            [remedy::variable("MODE", "requeue")],
-        ),
-        other => Diagnosis::warning(
-            format!("REQUEUE_MODE is {}", other.as_str()),
-            [remedy::variable("MODE", "requeue")],
-        ),
-    })
-}
-
-fn account_concurrency(context: &Context<'_>) -> Checked {
+fn concurrency(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    if let Some(reserved) = *function.reserved_concurrency.as_ref()? {
-        return Ok(Diagnosis::ok(format!("the function has a reserved concurrency of {reserved}")));
-    }
-    let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
-    let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
-    let needed = wanted.max(LEAST_RESERVED);
-    let free = *function.unreserved_concurrency.as_ref()?;
-    let compared = format!(
-        "the account has {free} for all functions without a reserved concurrency, and this \
-         function's mappings need {needed}"
-    );
-    Ok(if free < needed {
+    let reserved = *function.reserved_concurrency.as_ref()?;
+    let wanted: u32 = context.mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
+    let unbounded = || context.mappings().filter(|it| it.maximum_concurrency.is_none());
+    let lower = "lower the MaximumConcurrency of the mappings".to_owned();
+    let Some(reserved) = reserved else {
+        let limit = |mapping: &Mapping| {
+            remedy::mapping(context, mapping, "--scaling-config MaximumConcurrency=10")
+        };
+        let limits: Vec<String> =
+            unbounded().filter(|it| it.maximum_pollers.is_none()).map(limit).collect();
+        if !limits.is_empty() {
+            let found =
+                "neither a mapping nor the function limits the number of concurrent batches";
+            return Ok(Diagnosis::warning(found, limits));
+        }
+        let (free, needed) =
+            (*function.unreserved_concurrency.as_ref()?, wanted.max(LEAST_RESERVED));
+        let found = format!(
+            "the account has {free} for all functions without a reserved concurrency, and this \
+             function's mappings need {needed}"
+        );
         let raise = format!(
             "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
              --quota-code L-B99A9384 --desired-value 1000",
             context.region()
         );
-        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
-        Diagnosis::warning(compared, [raise, lower])
-    } else {
-        Diagnosis::ok(compared)
-    })
-}
-
-fn reserved_concurrency(context: &Context<'_>) -> Checked {
-    let function = context.function()?;
-    let Some(reserved) = *function.reserved_concurrency.as_ref()? else {
-        return Ok(Diagnosis::ok("no reserved concurrency, so it does not limit the function"));
+        let level = if free < needed { Level::Warning } else { Level::Ok };
+        return Ok(Diagnosis::of(level, found, [raise, lower]));
     };
-    let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
-    let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
-    let has_unbounded = mappings().any(|mapping| mapping.maximum_concurrency.is_none());
-    let needed = wanted.max(if has_unbounded { LEAST_RESERVED } else { 0 });
-    let reserve = |count: u32| {
-        remedy::function(
-            context,
-            function,
-            "put-function-concurrency",
-            &format!("--reserved-concurrent-executions {count}"),
-        )
+    let is_bounded = unbounded().next().is_none();
+    let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });
+    let (level, reason) = match reserved {
+        0 => (Level::Danger, ", so Lambda never invokes the function".to_owned()),
+        _ if reserved < wanted => {
+            let reason = format!(", but the maximum concurrency of its mappings is {wanted}");
+            (Level::Warning, reason)
+        }
+        _ if reserved < needed => (
+            Level::Warning,
+            format!(
+                ", but AWS recommends at least {LEAST_RESERVED} if a mapping has no maximum \
+                 concurrency"
+            ),
+        ),
+        _ => (Level::Ok, format!(", and its mappings need {needed}")),
     };
-    Ok(if reserved == 0 {
-        Diagnosis::danger(
-            "the reserved concurrency is 0, so Lambda never invokes the function",
-            [reserve(needed.max(LEAST_RESERVED))],
-        )
-    } else if reserved < wanted {
-        let found = format!(
-            "the reserved concurrency is {reserved}, but the maximum concurrency of its mappings \
-             is {wanted}"
-        );
-        let template =
-            "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
-                        MaximumConcurrency"
-                .to_owned();
-        let lower = "lower the MaximumConcurrency of the mappings".to_owned();
-        // If too little were left, Lambda would refuse the reservation.
-        let is_refused = function
-            .unreserved_concurrency
-            .as_ref()
-            .is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
-        let more = (!is_refused).then(|| [reserve(needed), template]).into_iter().flatten();
-        Diagnosis::warning(found, more.chain([lower]))
-    } else if reserved < needed {
-        let found = format!(
-            "the reserved concurrency is {reserved}, but AWS recommends at least {LEAST_RESERVED} \
-             if a mapping has no maximum concurrency"
-        );
-        Diagnosis::warning(found, [reserve(needed)])
+    let most = if reserved == 0 { needed.max(LEAST_RESERVED) } else { needed };
+    let options = format!("--reserved-concurrent-executions {most}");
+    let reserve = remedy::function(context, &function.name, "put-function-concurrency", &options);
+    let template = "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
+                    MaximumConcurrency";
+    // If too little were left, Lambda would refuse the reservation.
+    let free = function.unreserved_concurrency.as_ref();
+    let is_refused = free.is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
+    let remedies = if reserved == 0 || reserved >= wanted {
+        vec![reserve]
+    } else if is_refused {
+        vec![lower]
     } else {
-        Diagnosis::ok(format!(
-            "the reserved concurrency is {reserved}, and its mappings need {needed}"
-        ))
-    })
+        vec![reserve, template.to_owned(), lower]
+    };
+    Ok(Diagnosis::of(level, format!("the reserved concurrency is {reserved}{reason}"), remedies))
 }

@@ -1,12 +1,8 @@
 //! Checks of the function's log, which also carries its metrics.
 
-use super::super::access_policy::account;
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::AccessDecision;
-use super::super::remedy;
-use super::permissions::Refused;
+use super::super::arn::Arn;
+use super::permissions::Asked;
+use super::{Check, Checked, Context, Diagnosis, Level, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -20,11 +16,6 @@ pub(super) const CHECKS: &[Check] = &[
         why: "The log has the lines that explain each retry, and CloudWatch reads the metrics from \
               it.",
         look: log_permissions,
-    },
-    Check {
-        id: "metric-lines",
-        why: "CloudWatch makes no metrics from a line that it refuses, and the log shows no error.",
-        look: metric_lines,
     },
 ];
 
@@ -46,9 +37,9 @@ fn logs(context: &Context<'_>) -> Checked {
         );
         remedy::configuration(context, function, &options)
     };
-    let remedy = logging_to(logs.group.as_deref());
-    let level = logs.level.as_deref().unwrap_or("INFO");
-    if !logs.is_json {
+    let remedy = logging_to(logs.log_group.as_deref());
+    let level = logs.application_log_level.as_deref().unwrap_or("INFO");
+    if logs.log_format.as_deref() != Some("JSON") {
         return Ok(Diagnosis::warning("the log format is Text", [remedy]));
     }
     if ["WARN", "ERROR", "FATAL"].contains(&level) {
@@ -81,65 +72,19 @@ fn logs(context: &Context<'_>) -> Checked {
 fn log_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let group = function.logs.group_of(&function.name);
-    let (access, exists) = (function.log_access.as_ref()?, function.log_group.as_ref()?.is_some());
-    let [create_group, writing] = if exists { ["", ""] } else { [LOGGING[2], " and create it"] };
-    let needed: Vec<&str> =
-        LOGGING[..2].iter().copied().chain((!exists).then_some(create_group)).collect();
-    let missing = |decisions: &[AccessDecision]| -> Vec<&str> {
-        let of = |action: &&str| {
-            let decision = access.get(*action).copied().unwrap_or(AccessDecision::Depends);
-            decisions.contains(&decision)
-        };
-        needed.iter().copied().filter(of).collect()
-    };
-    let partition = function.role.split(':').nth(1).unwrap_or("aws");
-    let account = account(&function.role);
-    let resource =
-        format!("arn:{partition}:logs:{}:{account}:log-group:{group}:*", context.region());
-    let mut remedies = vec![remedy::grant(function, &needed, resource, "requeue-logs")];
-    if !exists {
-        let region = context.region();
-        let create =
-            format!("aws logs create-log-group --region {region} --log-group-name {group}");
-        remedies.push(format!("{create}, if the role may then write to it"));
-    }
-    if let Some((found, remedy)) =
-        Refused::of(access, &needed).limited(function, &format!(" on {group}"))
-    {
-        return Ok(Diagnosis::warning(found, [remedy]));
-    }
-    let refused = missing(&[AccessDecision::Denied, AccessDecision::NotAllowed]);
-    if !refused.is_empty() {
-        let state = if exists { "" } else { ", which does not exist" };
-        let found = format!("the role may not {} on {group}{state}", refused.join(", "));
-        return Ok(Diagnosis::warning(found, remedies));
-    }
-    let depends = missing(&[AccessDecision::Depends]).join(", ");
-    if !depends.is_empty() {
-        let found = format!("conditions in the role's policies decide about {depends} on {group}");
-        return Err(Skip::not_checked(found, remedies));
-    }
-    Ok(Diagnosis::ok(format!("the role may write to {group}{writing}")))
-}
-
-fn metric_lines(context: &Context<'_>) -> Checked {
-    let function = context.function()?;
-    let group = function.logs.group_of(&function.name);
-    // Without a group, another check tells about it.
-    if function.log_group.as_ref()?.is_none() {
-        return Err(Skip::NotApplicable);
-    }
-    let refused = function.refused_metrics.as_ref()?;
-    if *refused == 0 {
-        return Ok(Diagnosis::ok(format!("CloudWatch refused none of {group} in the last day")));
-    }
+    let exists = function.log_group.as_ref()?.is_some();
+    let needed = if exists { &LOGGING[..2] } else { &LOGGING };
+    let Arn { partition, account, .. } = Arn::of(&function.role);
     let region = context.region();
-    let filter = "'{ $._aws = * }'";
-    Ok(Diagnosis::warning(
-        format!("CloudWatch refused {refused} lines with metrics of {group} in the last day"),
-        [format!(
-            "aws logs filter-log-events --region {region} --log-group-name {group} \
-                 --filter-pattern {filter}, and correct the lines that your own code writes"
-        )],
-    ))
+    let resource = format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:*");
+    let create = format!(
+        "aws logs create-log-group --region {region} --log-group-name {group}, if the role may then \
+         write to it"
+    );
+    let create = (!exists).then_some(create);
+    let grant = remedy::grant(function, needed, resource, "requeue-logs");
+    let consequence = if exists { "" } else { ", which does not exist" }.to_owned();
+    let asked = Asked::of(&function.log_access, needed, format!(" on {group}"));
+    let grants = [grant].into_iter().chain(create).collect();
+    Asked { level: Level::Warning, consequence, grants, ..asked }.look(function)
 }

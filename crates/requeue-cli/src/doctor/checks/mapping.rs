@@ -3,12 +3,7 @@
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::Consumer;
-use super::super::remedy;
-use super::is_polling;
+use super::{Check, Checked, Context, Diagnosis, Level, consumers, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -25,28 +20,16 @@ pub(super) const CHECKS: &[Check] = &[
         look: partial_batch_responses,
     },
     Check {
-        id: "filter-members",
-        why: "Lambda deletes messages that do not match a filter. A copy has fields that its \
-              original lacks, and their values differ in each copy.",
-        look: filter_members,
-    },
-    Check {
-        id: "filter-wrapping",
-        why: "Requeue wraps a body that is not a JSON object into one that carries its retry \
-              state. Lambda deletes such a copy if it does not match the filter.",
-        look: filter_wrapping,
+        id: "filters",
+        why: "Lambda deletes messages that do not match a filter. A copy has fields that its original \
+              lacks, and Requeue wraps the body of some copies.",
+        look: filters,
     },
     Check {
         id: "other-consumers",
         why: "SQS gives each message to one consumer only. Another function receives a part of the \
               messages, and of the copies that Requeue sends.",
         look: other_consumers,
-    },
-    Check {
-        id: "maximum-concurrency",
-        why: "Failed messages do not slow Lambda's poller down. Without a limit it runs up to \
-              1,250 batches at a time, even if all of them fail.",
-        look: maximum_concurrency,
     },
     Check {
         id: "batch-fits-timeout",
@@ -67,25 +50,18 @@ const LONGEST_TIMEOUT: f64 = 900.0;
 
 fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
-    Ok(match mapping.state.as_str() {
-        "Disabled" | "Disabling" => Diagnosis::danger(
-            format!("the mapping {} is {}", mapping.uuid, mapping.state),
-            [remedy::mapping(context, mapping, "--enabled")],
-        ),
-        "Creating" | "Enabling" | "Enabled" | "Updating" => {
-            Diagnosis::ok(format!("the mapping is {}", mapping.state))
-        }
-        "Deleting" => Diagnosis::warning(
-            format!("the mapping {} is Deleting", mapping.uuid),
-            ["create a mapping again, if the function is still to receive messages"],
-        ),
-        state => {
-            let found = format!("the mapping {} has the state {state}", mapping.uuid);
+    let found = format!("the mapping {} is {}", mapping.uuid, mapping.state);
+    let again = "create a mapping again, if the function is still to receive messages".to_owned();
+    let (level, remedy) = match mapping.state.as_str() {
+        "Disabled" | "Disabling" => (Level::Danger, remedy::mapping(context, mapping, "--enabled")),
+        "Creating" | "Enabling" | "Enabled" | "Updating" => (Level::Ok, String::new()),
+        "Deleting" => (Level::Warning, again),
+        _ => {
             let options = format!("--uuid {}", mapping.uuid);
-            let get = remedy::lambda(context, "get-event-source-mapping", &options);
-            return Err(Skip::not_checked(found, [get]));
+            (Level::Unknown, remedy::lambda(context, "get-event-source-mapping", &options))
         }
-    })
+    };
+    Ok(Diagnosis::of(level, found, [remedy]))
 }
 
 fn partial_batch_responses(context: &Context<'_>) -> Checked {
@@ -95,119 +71,75 @@ fn partial_batch_responses(context: &Context<'_>) -> Checked {
     }
     let command =
         remedy::mapping(context, mapping, "--function-response-types ReportBatchItemFailures");
-    let line =
-        "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`".to_owned();
-    Ok(Diagnosis::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [command, line]))
+    let line = "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`";
+    Ok(Diagnosis::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [&command, line]))
 }
 
-fn filter_members(context: &Context<'_>) -> Checked {
-    let mapping = context.mapping()?;
-    if context.source()?.arn.is_fifo() {
-        return Ok(Diagnosis::ok("a FIFO queue has no copies"));
-    }
-    let filters = mapping.filters.as_ref()?;
-    if filters.is_empty() {
-        return Ok(Diagnosis::ok("no filter"));
-    }
-    let named: Vec<&str> =
-        MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
-    if named.is_empty() {
-        return Ok(Diagnosis::ok("no filter names a field of Requeue"));
-    }
-    let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
-    let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
-    Ok(Diagnosis::danger(
-        found,
-        [format!(
-            "remove these fields from the mapping's FilterCriteria; this command removes all its \
-             filters: {drop}"
-        )],
-    ))
-}
-
-fn filter_wrapping(context: &Context<'_>) -> Checked {
+fn filters(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     if context.source()?.arn.is_fifo() {
         return Ok(Diagnosis::ok("a FIFO queue has no copies"));
     }
     let filters = mapping.filters.as_ref()?;
     let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
+    let is_named = |member: &&str| patterns.iter().any(|pattern| names(pattern, member));
+    let named: Vec<&str> = MEMBERS.into_iter().filter(is_named).collect();
+    if !named.is_empty() {
+        let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
+        let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
+        let remedy = format!(
+            "remove these fields from the mapping's FilterCriteria; this command removes all its \
+             filters: {drop}"
+        );
+        return Ok(Diagnosis::danger(found, [remedy]));
+    }
     if patterns.is_empty() {
         return Ok(Diagnosis::ok("no filter on bodies"));
     }
-    if context.config()?.wrap == Wrap::Never {
-        return Ok(Diagnosis::ok("REQUEUE_WRAP is never"));
-    }
-    let remedies = [remedy::variable("WRAP", "never")];
-    Ok(if patterns.iter().all(Value::is_object) {
-        Diagnosis::warning(
+    let (level, found) = if context.config()?.wrap == Wrap::Never {
+        (Level::Ok, "the filters name no field of Requeue, and REQUEUE_WRAP is never")
+    } else if patterns.iter().all(Value::is_object) {
+        (
+            Level::Warning,
             "a filter on fields of bodies passes JSON objects; if one has a field of Requeue \
              twice, Requeue wraps its copy, and Lambda deletes that",
-            remedies,
         )
     } else {
-        Diagnosis::danger(
+        (
+            Level::Danger,
             "a filter on bodies as text passes messages whose copies Requeue wraps, and Lambda \
              then deletes these copies",
-            remedies,
         )
-    })
+    };
+    Ok(Diagnosis::of(level, found, [remedy::variable("WRAP", "never")]))
 }
 
 fn other_consumers(context: &Context<'_>) -> Checked {
-    let own = context.mapping()?;
-    let consumers = context.source()?.consumers.as_ref()?;
-    let others: Vec<&Consumer> = consumers
-        .iter()
-        .filter(|consumer| consumer.uuid != own.uuid && is_polling(&consumer.state))
-        .collect();
-    if others.is_empty() {
-        return Ok(Diagnosis::ok("no other mapping receives messages of this queue"));
-    }
-    let functions: Vec<&str> = others.iter().map(|consumer| &*consumer.function).collect();
-    let disable = |consumer: &&Consumer| {
-        let options = format!("--uuid {} --no-enabled", consumer.uuid);
-        remedy::lambda(context, "update-event-source-mapping", &options)
-    };
-    Ok(Diagnosis::warning(
-        format!("the queue also invokes {}", functions.join(", ")),
-        others.iter().map(disable),
-    ))
-}
-
-fn maximum_concurrency(context: &Context<'_>) -> Checked {
-    let mapping = context.mapping()?;
-    if let Some(most) = mapping.maximum_concurrency {
-        return Ok(Diagnosis::ok(format!("{most} batches at a time")));
-    }
-    if let Some(pollers) = mapping.maximum_pollers {
-        return Ok(Diagnosis::ok(format!("at most {pollers} pollers, with up to 10 batches each")));
-    }
-    if let Some(reserved) = *context.function()?.reserved_concurrency.as_ref()? {
-        return Ok(Diagnosis::ok(format!("limited by the reserved concurrency of {reserved}")));
-    }
-    Ok(Diagnosis::warning(
-        "neither the mapping nor the function limits the number of concurrent batches",
-        [remedy::mapping(context, mapping, "--scaling-config MaximumConcurrency=10")],
-    ))
+    let own = &context.mapping()?.uuid;
+    Ok(match consumers(context, context.source()?, Some(own))? {
+        None => Diagnosis::ok("no other mapping receives messages of this queue"),
+        Some((functions, disable)) => {
+            let found = format!("the queue also invokes {}", functions.join(", "));
+            Diagnosis::warning(found, disable)
+        }
+    })
 }
 
 fn batch_fits_timeout(context: &Context<'_>) -> Checked {
-    let (mapping, function, limits) =
-        (context.mapping()?, context.function()?, &context.config()?.limits);
-    let Limits { concurrency, timeout, reserve, .. } = limits;
+    let (mapping, function) = (context.mapping()?, context.function()?);
+    let Limits { concurrency, timeout, reserve, .. } = context.config()?.limits;
     let is_fifo = context.source()?.arn.is_fifo();
     // On a FIFO queue all messages of a batch may be of one group, and then run one after the
     // other.
-    let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };
-    let rounds = mapping.batch_size.div_ceil(at_once);
-    let longest = *timeout * rounds;
-    let time = function.timeout.saturating_sub((*reserve).min(function.timeout / 4));
+    let at_once = if is_fifo { 1 } else { u32::try_from(concurrency).unwrap_or(u32::MAX).max(1) };
     let batch = mapping.batch_size;
+    let rounds = batch.div_ceil(at_once);
+    let longest = timeout * rounds;
+    let time = function.timeout.saturating_sub(reserve.min(function.timeout / 4));
     let sum = format!(
         "a batch of {batch} messages, {at_once} at once, {} each, takes up to {}; a timeout of {} \
          leaves {}",
-        span(*timeout),
+        span(timeout),
         span(longest),
         span(function.timeout),
         span(time)
@@ -218,8 +150,8 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let mut remedies = Vec::new();
     let fitting = u32::try_from(time.as_millis() / timeout.as_millis().max(1)).unwrap_or(u32::MAX);
     if fitting > 0 {
-        let size = fitting.saturating_mul(at_once);
-        remedies.push(remedy::mapping(context, mapping, &format!("--batch-size {size}")));
+        let size = format!("--batch-size {}", fitting.saturating_mul(at_once));
+        remedies.push(remedy::mapping(context, mapping, &size));
         let concurrency = batch.div_ceil(fitting);
         if !is_fifo && concurrency <= MAX_CONCURRENCY {
             remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()));
@@ -229,7 +161,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     if shorter > 0 {
         remedies.push(remedy::variable("TIMEOUT_SECONDS", &shorter.to_string()));
     }
-    let needed = (longest + (*reserve).min(longest / 3)).as_secs_f64().ceil();
+    let needed = (longest + reserve.min(longest / 3)).as_secs_f64().ceil();
     if needed <= LONGEST_TIMEOUT {
         let longer = remedy::configuration(context, function, &format!("--timeout {needed}"));
         remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
@@ -247,12 +179,10 @@ fn bodies(pattern: &str) -> Vec<Value> {
     found
 }
 
-/// Whether a pattern tests this field of bodies.
-fn names(pattern: &str, member: &str) -> bool {
+/// Whether a pattern of bodies tests this field.
+fn names(pattern: &Value, member: &str) -> bool {
     let mut is_named = false;
-    for body in bodies(pattern) {
-        walk(&body, member, &mut |_| is_named = true);
-    }
+    walk(pattern, member, &mut |_| is_named = true);
     is_named
 }
 

@@ -3,23 +3,21 @@
 
 use std::time::Duration;
 
-use super::check::Check;
 use super::context::Context;
-use super::diagnosis::{Checked, Finding, Skip};
-use super::facts::Deployment;
+use super::diagnosis::{Check, Checked, Diagnosis, Finding, Level, Skip};
+use super::facts::{Consumer, Deployment, Reached};
+use super::remedy;
 use crate::table::span;
 
 mod alarms;
-mod coordination;
 mod dead_letters;
 mod function;
 mod logs;
 mod mapping;
-mod network;
 mod permissions;
 mod queue;
 mod secrets;
-mod version;
+mod table;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -28,12 +26,22 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 /// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
+/// The recommended visibility timeout, as a multiple of the function's timeout. Source: Lambda
+/// developer guide, "Configuring SQS queue".
+const TIMEOUTS: u32 = 6;
+/// The least `maxReceiveCount`. Source: as above.
+const LEAST_RECEIVES: u32 = 5;
+/// Receives after which an annotated copy is visible again at once.
+const ANNOTATED_RECEIVES: u32 = 10;
+/// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
+const MOST_RECEIVES: u32 = 1_000;
+
 pub(crate) use alarms::REQUEUE;
-pub(crate) use coordination::USING;
 pub(crate) use logs::LOGGING;
-pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
-pub(crate) use queue::{NO_KEY, QUEUE};
+pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
+pub(crate) use queue::QUEUE;
 pub(crate) use secrets::{PARAMETER, is_whole, reading};
+pub(crate) use table::USING;
 
 /// Days as in the settings of a queue (`4 days`), and shorter times as elsewhere.
 fn days(time: Duration) -> String {
@@ -45,23 +53,52 @@ fn days(time: Duration) -> String {
     }
 }
 
-/// The worst of several looks. A look that does not apply counts as none.
-fn worst(looked: impl IntoIterator<Item = Checked>) -> Checked {
-    let level = |looked: &Checked| match looked {
-        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis.level),
+/// All looks of a check. Of several that are equally bad, each needs its remedy. A look that does not
+/// apply counts as none.
+fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
+    let looked = looked.into_iter().filter_map(|looked| match looked {
+        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis),
         Err(Skip::NotApplicable) => None,
-    };
-    looked.into_iter().max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+    });
+    let mut looked: Vec<Diagnosis> = looked.collect();
+    let level = looked.iter().map(|looked| looked.level).max().ok_or(Skip::NotApplicable)?;
+    looked.retain(|looked| looked.level == level);
+    let mut found: Vec<String> = looked.iter().map(|looked| looked.found.clone()).collect();
+    if level != Level::Ok && found.len() > 1 {
+        found.push("each needs its remedy".to_owned());
+    }
+    let mut remedies = Vec::new();
+    for remedy in looked.into_iter().flat_map(|looked| looked.remedies) {
+        if !remedies.contains(&remedy) {
+            remedies.push(remedy);
+        }
+    }
+    Ok(Diagnosis { level, found: found.join("; "), remedies })
 }
 
-/// Whether Lambda's poller receives messages for a mapping of this state.
-fn is_polling(state: &str) -> bool {
-    !matches!(state, "Disabled" | "Disabling" | "Deleting")
+/// Functions, and the commands that disable their mappings.
+type Consumers<'d> = (Vec<&'d str>, Vec<String>);
+
+/// The functions that receive messages of a queue through another mapping than this.
+fn consumers<'d>(
+    context: &Context<'_>,
+    reached: &'d Reached,
+    own: Option<&str>,
+) -> Result<Option<Consumers<'d>>, Skip> {
+    let is_polling = |state: &str| !matches!(state, "Disabled" | "Disabling" | "Deleting");
+    let consumers = reached.consumers.as_ref()?.iter();
+    let others = consumers.filter(|it| own != Some(&it.uuid) && is_polling(&it.state));
+    let (functions, disable): (Vec<&str>, Vec<String>) = others
+        .map(|Consumer { uuid, function, .. }| {
+            let options = format!("--uuid {uuid} --no-enabled");
+            (&**function, remedy::lambda(context, "update-event-source-mapping", &options))
+        })
+        .unzip();
+    Ok((!functions.is_empty()).then_some((functions, disable)))
 }
 
 /// The checks of the function, in the order of the output.
-const OF_FUNCTION: [&[Check]; 4] =
-    [function::CHECKS, logs::CHECKS, secrets::CHECKS, coordination::CHECKS];
+const OF_FUNCTION: [&[Check]; 4] = [function::CHECKS, logs::CHECKS, secrets::CHECKS, table::CHECKS];
 
 /// The checks of each queue, in the order of the output, behind those of the function.
 const OF_QUEUE: [&[Check]; 5] =

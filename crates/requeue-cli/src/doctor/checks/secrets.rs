@@ -1,36 +1,25 @@
 //! Whether the function's role may read the secrets in its settings. The doctor does not see a
 //! secret's own policy.
 
-use super::super::access_policy::account;
-use super::super::check::Check;
-use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{AccessDecision, EncryptionKey, Function, Key, Limit, Secret};
-use super::super::remedy;
-use super::permissions::{DECRYPT, UsedKey, bounded, key_of};
-use super::worst;
+use super::super::arn::Arn;
+use super::super::facts::{Access, AccessDecision, Function, Secret};
+use super::permissions::{Asked, DECRYPT, use_of_key};
+use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "secret-permissions",
-        why: "If a function may not read a secret in its settings, it does not start, and SQS \
-              redelivers its messages until they are dead-lettered.",
-        look: secret_permissions,
-    },
-    Check {
-        id: "secret-key-permissions",
-        why: "If a KMS key of your own encrypts a secret, reading it also needs kms:Decrypt on \
-              that key.",
-        look: secret_key_permissions,
-    },
-];
+pub(super) const CHECKS: &[Check] = &[Check {
+    id: "secret-permissions",
+    why: "If a function may not read a secret in its settings, it does not start, and SQS \
+              redelivers its messages until they are dead-lettered. With a KMS key of your own, \
+              reading it also needs kms:Decrypt on that key.",
+    look: secret_permissions,
+}];
 
 const SECRET: &str = "secretsmanager:GetSecretValue";
 pub(crate) const PARAMETER: &str = "ssm:GetParameter";
 
 /// The permission to read this secret.
 pub(crate) fn reading(arn: &str) -> &'static str {
-    if arn.split(':').nth(2) == Some("ssm") { PARAMETER } else { SECRET }
+    if Arn::of(arn).service == "ssm" { PARAMETER } else { SECRET }
 }
 
 /// The ARN of a secret ends with a hyphen and six characters. A request for its value may leave
@@ -53,110 +42,63 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(found, ["create it, or correct the ARN in the settings"]));
     }
     let is_unclear = |secret: &&Secret| {
-        !is_whole(&secret.arn)
-            && matches!(
-                secret.decision,
-                Ok(AccessDecision::NotAllowed
-                    | AccessDecision::Limited(_)
-                    | AccessDecision::Depends)
-            )
+        let is_clear = matches!(
+            secret.decision,
+            Ok(AccessDecision::Allowed | AccessDecision::Denied) | Err(_)
+        );
+        !is_whole(&secret.arn) && !is_clear
     };
     let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) =
         function.secrets.iter().partition(is_unclear);
-    let of = |decision| clear.iter().copied().filter(move |secret| secret.decision == Ok(decision));
-    let [denied, not_allowed, depends, allowed] = [
-        AccessDecision::Denied,
-        AccessDecision::NotAllowed,
-        AccessDecision::Depends,
-        AccessDecision::Allowed,
-    ]
-    .map(|decision| told(of(decision)));
-    if !denied.is_empty() {
-        return Ok(Diagnosis::danger(format!("the role is denied {denied}"), [remedy::NO_DENY]));
+    let read = |secrets: &[&Secret]| {
+        let decided = secrets.iter().filter_map(|Secret { arn, decision, .. }| {
+            Some((format!("{} on {arn}", reading(arn)), *decision.as_ref().ok()?))
+        });
+        let consequence =
+            ": unless the secret's own policy does, the function does not start".to_owned();
+        let decisions = Ok(decided.collect());
+        let none = Asked::of(&Ok(Access::new()), &[], String::new());
+        Asked { decisions, consequence, grants: grants(function), ..none }
+    };
+    let mut partial = read(&unclear);
+    for (_, decision) in partial.decisions.iter_mut().flatten() {
+        *decision = AccessDecision::Depends;
     }
-    for limit in [Limit::Boundary, Limit::Organization] {
-        let limited = told(of(AccessDecision::Limited(limit)));
-        if !limited.is_empty() {
-            let remedy = remedy::widen(function, limit, &limited);
-            return Ok(Diagnosis::danger(bounded(limit, &limited), [remedy]));
-        }
-    }
-    if !not_allowed.is_empty() {
-        let found = format!(
-            "the role's policies do not allow {not_allowed}: unless the secret's own policy does, \
-             the function does not start"
-        );
-        return Ok(Diagnosis::danger(found, grants(function)));
-    }
-    if let Some(unread) = clear.iter().find_map(|secret| secret.decision.as_ref().err()) {
-        return Err(unread.into());
-    }
-    if !depends.is_empty() {
-        let found = format!("conditions in the role's policies decide about {depends}");
-        return Err(Skip::not_checked(found, grants(function)));
-    }
-    if !unclear.is_empty() {
-        let found = format!(
-            "{} depends on the six characters that Secrets Manager adds to an ARN",
-            told(unclear.iter().copied())
-        );
-        return Err(Skip::not_checked(found, unclear.iter().map(|secret| whole(&secret.arn))));
-    }
-    if allowed.is_empty() {
-        Err(Skip::NotApplicable)
-    } else {
-        Ok(Diagnosis::ok(format!("the role may {allowed}")))
-    }
+    partial.doubt = "the six characters that Secrets Manager adds to an ARN";
+    partial.grants = unclear.iter().map(|secret| whole(&secret.arn)).collect();
+    let unread = clear.iter().filter_map(|secret| secret.decision.as_ref().err());
+    let unread = unread.map(|unread| Err(unread.into()));
+    let looked = [partial.look(function), read(&clear).look(function), keys(context, function)];
+    all(looked.into_iter().chain(unread))
 }
 
-fn secret_key_permissions(context: &Context<'_>) -> Checked {
-    let function = context.function()?;
+fn keys(context: &Context<'_>, function: &Function) -> Checked {
     let existing = function.secrets.iter().filter(|secret| !is_missing(function, secret));
-    worst(existing.flat_map(|Secret { arn, key, .. }| {
+    all(existing.map(|Secret { arn, key, .. }| {
         let key = match key {
             Ok(Some(key)) => key,
-            Ok(None) => return [Err(Skip::NotApplicable), Err(Skip::NotApplicable)],
-            Err(unread) => return [Err(unread.into()), Err(Skip::NotApplicable)],
+            Ok(None) => return Err(Skip::NotApplicable),
+            Err(unread) => return Err(unread.into()),
         };
         let (service, policy) = if reading(arn) == PARAMETER {
             ("SSM", "requeue-parameter-key")
         } else {
             ("Secrets Manager", "requeue-secret-key")
         };
-        let used = UsedKey { key, of: arn, service, policy: policy.to_owned() };
-        [key_of(context, &used, &[DECRYPT]), state(key, arn)]
+        use_of_key(context, key, (arn, service), (&[DECRYPT], policy))
     }))
-}
-
-/// A key that is enabled needs no finding of its own.
-pub(super) fn state(key: &EncryptionKey, secret: &str) -> Checked {
-    let EncryptionKey::Customer(customer) = key else { return Err(Skip::NotApplicable) };
-    let Key { arn, state } = customer.key.as_ref()?;
-    if state == "Enabled" {
-        return Err(Skip::NotApplicable);
-    }
-    let region = secret.split(':').nth(3).unwrap_or_default();
-    let show =
-        format!("aws kms describe-key --region {region} --key-id {arn}, and enable that key");
-    Ok(Diagnosis::danger(format!("the key {arn} of {secret} is {state}"), [show]))
 }
 
 /// Whether the services of the function's own account know no such secret.
 fn is_missing(function: &Function, secret: &Secret) -> bool {
-    let is_own = account(&secret.arn) == account(&function.role);
-    let code = secret.key.as_ref().err().map(|unread| unread.code.as_str());
+    let is_own = Arn::of(&secret.arn).account == Arn::of(&function.role).account;
+    let code = secret.key.as_ref().err().map(|unread| unread.error.code.as_str());
     is_own && matches!(code, Some("ResourceNotFoundException" | "ParameterNotFound"))
-}
-
-fn told<'s>(secrets: impl Iterator<Item = &'s Secret>) -> String {
-    let told: Vec<String> =
-        secrets.map(|Secret { arn, .. }| format!("{} on {arn}", reading(arn))).collect();
-    told.join(", ")
 }
 
 /// A statement for each service, or the template's parameters that make them. It covers all secrets
 /// in the settings, since it replaces the policy of an earlier remedy with this name.
-fn grants(function: &Function) -> [String; 2] {
+fn grants(function: &Function) -> Vec<String> {
     let services = [
         (SECRET, "requeue-secrets", "SecretArns"),
         (PARAMETER, "requeue-parameters", "ParameterArns"),
@@ -172,11 +114,11 @@ fn grants(function: &Function) -> [String; 2] {
                 .then(|| (remedy::grant(function, &[action], arns, policy), parameter))
         })
         .unzip();
-    [commands.join(" && "), format!("template, parameters: `{}`", parameters.join(" "))]
+    vec![commands.join(" && "), format!("template, parameters: `{}`", parameters.join(" "))]
 }
 
 fn whole(arn: &str) -> String {
-    let region = arn.split(':').nth(3).unwrap_or_default();
+    let region = Arn::of(arn).region;
     format!(
         "settings: the whole ARN, which `aws secretsmanager describe-secret --region {region} \
          --secret-id {arn} --query ARN --output text` prints"
@@ -185,7 +127,7 @@ fn whole(arn: &str) -> String {
 
 /// The command that prints a stored text.
 pub(super) fn stored_text(arn: &str) -> String {
-    let region = arn.split(':').nth(3).unwrap_or_default();
+    let region = Arn::of(arn).region;
     if reading(arn) == PARAMETER {
         format!(
             "aws ssm get-parameter --region {region} --name {arn} --with-decryption --query \

@@ -1,41 +1,39 @@
 //! Reads a deployment through AWS's clients, and changes nothing. Only this part of the doctor calls
 //! them, and it judges nothing.
 
-use std::error::Error as _;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-use aws_sdk_sqs::config::Region;
-use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use futures_util::future::join_all;
-use requeue::aws::SdkConfig;
+use jiff::Timestamp;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{CallError, QueueArn};
-use requeue::{DeadLetterMode, QueueConfig, Variables};
-use requeue_lambda::Config;
+use serde_json::Value;
 
-use super::calls::lambda::{self, EventSourceMapping, FunctionConfiguration};
-use super::calls::{TooManyPages, cloudwatch};
-use super::diagnosis::TOO_MANY_PAGES;
-use super::facts::{Alarm, Deployment, FunctionSettings, Known, Mapping, Reached, Unread, Valid};
-use super::{endpoints, parse};
+use super::arn::qualifier;
+use super::calls::{self, FunctionConfiguration, list, text};
+use super::facts::{
+    Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
+    Sends, Unread,
+};
+use super::settings;
 use crate::Error;
-use crate::failed_call::{FailedCall, call_error};
 
-mod calls;
+mod ask;
 mod function;
 mod key;
 mod queue;
-mod table;
 
-use calls::OpenCalls;
+pub(crate) use ask::Clients;
 
-pub(super) const MAPPINGS: &str = "lambda:ListEventSourceMappings";
-
-pub(crate) struct Clients {
-    region: String,
-    pub(super) sdk: SdkConfig,
-    pub(super) sqs: aws_sdk_sqs::Client,
-    pub(super) calls: OpenCalls,
-}
+const MAPPINGS: &str = "lambda:ListEventSourceMappings";
+pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
+pub(super) const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
+const METRICS: &str = "cloudwatch:GetMetricStatistics";
+/// Source: Lambda API reference, `CreateEventSourceMapping`.
+const DEFAULT_BATCH: u32 = 10;
+/// The seconds of an hour.
+const HOUR: u32 = 3_600;
 
 /// The version or the alias of a function that the user names.
 struct Named {
@@ -45,50 +43,50 @@ struct Named {
 }
 
 impl Clients {
-    pub(crate) fn new(sdk: &SdkConfig, region: &str) -> Self {
-        let region = region.to_owned();
-        let sdk = sdk.to_builder().region(Region::new(region.clone())).build();
-        Self { region, sqs: aws_sdk_sqs::Client::new(&sdk), sdk, calls: OpenCalls::none() }
-    }
-
     /// The function of this name or ARN, with all its queues.
     pub(crate) async fn function(
         &self,
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let configuration = lambda::function_configuration(&self.sdk, name);
-        let configuration = self.called("lambda:GetFunctionConfiguration", configuration).await;
-        let configuration = configuration.map_err(|error| match code(&error).as_str() {
+        let configuration = calls::function_configuration(&self.sdk, name);
+        let configuration = self.ask(CONFIGURATION, name, configuration).await;
+        let configuration = configuration.map_err(|unread| match unread.error.code.as_str() {
             "ResourceNotFoundException" => {
-                format!(
-                    "there is no function {name} in {}; check its name and the region",
-                    self.region
-                )
+                let region = &self.region;
+                format!("there is no function {name} in {region}; check its name and the region")
             }
-            _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
+            _ => self.told(&unread),
         })?;
         let function = configuration.function_name.as_deref().unwrap_or_default();
-        let qualifier = parse::qualifier(name, function);
+        let named = qualifier(name, function);
         // Lambda lists the mappings of an alias by its whole ARN. Source: Lambda API reference,
         // `ListEventSourceMappings`.
-        let listed = match (&qualifier, &configuration.function_arn) {
-            (Some(qualifier), Some(arn)) => {
+        let listed = match (named, &configuration.function_arn) {
+            (Some(named), Some(arn)) => {
                 let arn: Vec<&str> = arn.splitn(8, ':').take(7).collect();
-                format!("{}:{qualifier}", arn.join(":"))
+                format!("{}:{named}", arn.join(":"))
             }
             _ => name.to_owned(),
         };
-        let mappings = lambda::event_source_mappings(&self.sdk, "FunctionName", &listed);
-        let mappings = self.called(MAPPINGS, mappings).await;
-        let mappings = mappings.map_err(|error| self.unreadable(MAPPINGS, name, &error))?;
+        let mappings = calls::event_source_mappings(&self.sdk, "FunctionName", &listed);
+        let mappings = self.ask(MAPPINGS, name, mappings).await;
+        let mappings = mappings.map_err(|unread| self.told(&unread))?;
         // A mapping on another version or alias runs other settings.
-        let (mappings, others): (Vec<_>, Vec<_>) = mappings.into_iter().partition(|mapping| {
-            let arn = mapping.function_arn.as_deref().unwrap_or_default();
-            parse::qualifier(arn, function) == qualifier
+        let of = |mapping: &Value| {
+            let arn = text(&mapping["FunctionArn"]).unwrap_or_default();
+            qualifier(&arn, function).map(str::to_owned)
+        };
+        let (mappings, others): (Vec<_>, Vec<_>) =
+            mappings.into_iter().partition(|mapping| of(mapping).as_deref() == named);
+        let others = others.iter().map(|mapping| match of(mapping) {
+            Some(qualifier) => format!("{function}:{qualifier}"),
+            None => function.to_owned(),
         });
-        let named = Named { qualifier, mapped: parse::mapped(&others, function) };
-        self.deployment(&configuration, named, mappings, policy).await
+        let others: BTreeSet<String> = others.collect();
+        let mapped = others.into_iter().collect();
+        let named = Named { qualifier: named.map(str::to_owned), mapped };
+        Ok(self.deployment(&configuration, named, &mappings, policy).await)
     }
 
     /// The functions that this queue invokes; or the queue alone, as a worker's.
@@ -98,53 +96,43 @@ impl Clients {
         policy: Option<&RetryPolicy>,
     ) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(queue).await;
-        let error = match &source.queue {
+        let unread = match &source.queue {
             Ok(Some(_)) => None,
-            Ok(None) => Some(CallError::answered(400, "QueueDoesNotExist")),
-            Err(Unread { code, is_answered: true, .. }) => Some(CallError::answered(400, code)),
-            Err(Unread { code, .. }) => Some(CallError::ambiguous(code)),
+            Ok(None) => Some(&Unread {
+                permission: ATTRIBUTES,
+                resource: source.arn.to_string(),
+                error: CallError::answered(400, "QueueDoesNotExist"),
+            }),
+            Err(unread) => Some(unread),
         };
-        if let Some(error) = error {
-            let queue = source.arn.to_string();
-            return Err(self.failed("sqs:GetQueueAttributes", &queue, &error).into());
+        if let Some(unread) = unread {
+            return Err(self.told(unread).into());
         }
-        let arn = source.arn.to_string();
-        let mappings = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &arn);
-        let mappings = self.called(MAPPINGS, mappings).await;
-        let (mappings, unlisted) = match mappings {
-            Ok(mappings) => (mappings, None),
-            Err(error) => (Vec::new(), Some(unread(MAPPINGS, &source.arn, &error))),
-        };
-        let mut functions: Vec<&str> =
-            mappings.iter().filter_map(|mapping| mapping.function_arn.as_deref()).collect();
-        functions.sort_unstable();
-        functions.dedup();
+        let consumers = source.consumers.iter().flatten();
+        // With the other queues of each function, since they share its concurrency and settings.
+        let functions: BTreeSet<String> =
+            consumers.map(|consumer| consumer.function.clone()).collect();
         if functions.is_empty() {
-            self.refuse_dead_letters(&source).await?;
-            let settings = of_worker(policy).await;
-            let path = self.path(None, source, None, &settings);
-            let table = self.table(&settings, None);
-            let (path, alarms, table) = tokio::join!(path, self.alarms(), table);
-            let paths = vec![path];
-            let queue_config = QueueConfig::default();
-            let region = self.region.clone();
-            return Ok(vec![Deployment {
-                region,
-                function: None,
-                settings,
-                queue_config,
-                paths,
-                table,
-                unlisted,
-                alarms,
-            }]);
+            return Ok(vec![Box::pin(self.worker(source, policy)).await?]);
         }
         let mut deployments = Vec::new();
         for function in functions {
-            // With its other queues, since they share its concurrency and settings.
-            deployments.push(self.function(function, policy).await?);
+            deployments.push(self.function(&function, policy).await?);
         }
         Ok(deployments)
+    }
+
+    /// A queue without a mapping.
+    async fn worker(
+        &self,
+        source: Reached,
+        policy: Option<&RetryPolicy>,
+    ) -> Result<Deployment, Error> {
+        self.refuse_dead_letters(&source).await?;
+        let settings = settings::of_worker(policy).await;
+        let unlisted = source.consumers.as_ref().err().cloned();
+        let path = self.path(None, source, None, &settings).await;
+        Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
     }
 
     /// An error if this queue is the dead-letter queue of another one. A redrive policy, as a
@@ -154,7 +142,8 @@ impl Clients {
             return Ok(());
         }
         let request = self.sqs.list_dead_letter_source_queues().queue_url(queue.arn.url());
-        let listed = self.called("sqs:ListDeadLetterSourceQueues", request.send()).await;
+        let permission = "sqs:ListDeadLetterSourceQueues";
+        let listed = self.ask(permission, queue.arn.name(), request.send()).await;
         // Without the permission it counts as a worker's queue.
         let urls = listed.map(|listed| listed.queue_urls).unwrap_or_default();
         let names: Vec<&str> = urls.iter().filter_map(|url| url.rsplit('/').next()).collect();
@@ -172,134 +161,134 @@ impl Clients {
         &self,
         configuration: &FunctionConfiguration,
         named: Named,
-        mappings: Vec<EventSourceMapping>,
+        mappings: &[Value],
         policy: Option<&RetryPolicy>,
-    ) -> Result<Deployment, Error> {
-        let settings = parse::settings(configuration, policy);
+    ) -> Deployment {
+        let settings = settings::settings(configuration, policy);
         let function = self.properties(configuration, named, &settings).await;
         let queues = mappings.iter().filter_map(|mapping| {
-            Some((mapping, mapping.event_source_arn.as_ref()?.parse().ok()?))
+            Some((mapping, mapping["EventSourceArn"].as_str()?.parse().ok()?))
         });
         let paths = join_all(queues.map(|(mapping, queue)| async {
             let (source, mapping) = tokio::join!(self.reached(queue), self.mapping(mapping));
             self.path(Some(mapping), source, Some(&function.role), &settings).await
         }));
-        let table = self.table(&settings, Some(&function.role));
-        let (paths, alarms, table) = tokio::join!(paths, self.alarms(), table);
-        let (region, queue_config) = (self.region.clone(), QueueConfig::default());
-        Ok(Deployment {
-            region,
-            function: Some(function),
-            settings,
-            queue_config,
-            paths,
-            table,
-            unlisted: None,
-            alarms,
-        })
+        let paths = paths.await;
+        self.with_paths(Some(function), settings, paths).await
+    }
+
+    async fn with_paths(
+        &self,
+        function: Option<Function>,
+        settings: FunctionSettings,
+        paths: Vec<QueuePath>,
+    ) -> Deployment {
+        let role = function.as_ref().map(|function| function.role.as_str());
+        let sends = async {
+            function.as_ref()?.vpc.as_ref()?;
+            let metrics = settings.valid()?.config.metrics.as_ref()?;
+            Some(self.sends(&metrics.service, &paths).await)
+        };
+        let (alarms, table, sends) =
+            tokio::join!(self.alarms(), self.table(&settings, role), sends);
+        let (region, unlisted) = (self.region.clone(), None);
+        Deployment { region, function, settings, paths, table, sends, unlisted, alarms }
     }
 
     /// A list of mappings has no filters that a key encrypts. Source: Lambda API reference,
     /// `ListEventSourceMappings`.
-    async fn mapping(&self, listed: &EventSourceMapping) -> Mapping {
-        let has_key = listed.kms_key_arn.as_ref().is_some_and(|key| !key.is_empty());
-        let uuid = listed.uuid.as_deref().unwrap_or_default();
-        let is_hidden = listed.filter_criteria.is_none() || listed.filter_criteria_error.is_some();
+    async fn mapping(&self, listed: &Value) -> Mapping {
+        let has_key = text(&listed["KMSKeyArn"]).is_some();
+        let is_hidden =
+            listed["FilterCriteria"].is_null() || listed["FilterCriteriaError"].is_object();
         if !has_key || !is_hidden {
-            return parse::mapping(listed);
+            return mapping(listed);
         }
-        let whole = lambda::event_source_mapping(&self.sdk, uuid);
-        match self.called("lambda:GetEventSourceMapping", whole).await {
-            Ok(whole) => parse::mapping(&whole),
-            Err(error) => Mapping {
-                filters: Err(unread("lambda:GetEventSourceMapping", &uuid, &error)),
-                ..parse::mapping(listed)
-            },
+        let uuid = text(&listed["UUID"]).unwrap_or_default();
+        let path = "2015-03-31/event-source-mappings/{}";
+        match self.get("lambda:GetEventSourceMapping", &uuid, path).await {
+            Ok(whole) => mapping(&whole),
+            Err(unread) => Mapping { filters: Err(unread), ..mapping(listed) },
         }
-    }
-
-    /// For calls in the region of this ARN.
-    fn at(&self, arn: &str) -> SdkConfig {
-        let region = arn.split(':').nth(3).filter(|region| !region.is_empty());
-        let region = region.unwrap_or(&self.region).to_owned();
-        self.sdk.to_builder().region(Region::new(region)).build()
     }
 
     /// The alarms of the region.
     async fn alarms(&self) -> Known<Vec<Alarm>> {
-        let alarms = cloudwatch::describe_alarms(&self.sdk);
-        let alarms = self.called("cloudwatch:DescribeAlarms", alarms).await;
-        alarms
-            .map(|alarms| alarms.into_iter().map(parse::alarm).collect())
-            .map_err(|error| unread("cloudwatch:DescribeAlarms", &"*", &error))
+        let alarms = calls::describe_alarms(&self.sdk);
+        let alarms = self.ask("cloudwatch:DescribeAlarms", "*", alarms).await?;
+        Ok(alarms.iter().map(alarm).collect())
     }
 
-    /// The error for a deployment that cannot be read.
-    pub(super) fn unreadable<E>(
-        &self,
-        permission: &str,
-        resource: &str,
-        error: &SdkError<E>,
-    ) -> String
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-    {
-        self.failed(permission, resource, &call_error(error))
-    }
-
-    fn failed(&self, permission: &str, resource: &str, error: &CallError) -> String {
-        let (prefix, operation) = permission.split_once(':').unwrap_or_default();
-        let service = endpoints::service(prefix);
-        let endpoint = endpoints::shown_endpoint(service, &self.sdk);
-        FailedCall { service, operation, resource, endpoint: &endpoint, error }.to_string()
-    }
-}
-
-/// The service's error code, or a word for the failure of the request.
-pub(super) fn code<E>(error: &SdkError<E>) -> String
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-{
-    match error {
-        SdkError::ConstructionFailure(_)
-            if error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>) =>
-        {
-            TOO_MANY_PAGES.to_owned()
+    /// The copies of the last hour that this service sent to these queues.
+    async fn sends(&self, service: &str, paths: &[QueuePath]) -> Known<Sends> {
+        let hour = (Timestamp::now().as_second() - i64::from(HOUR), HOUR);
+        let mut sends = Sends::default();
+        for path in paths {
+            let dimensions = [("Service", service), ("Queue", path.source.arn.name())];
+            let sum = async |metric| {
+                let sum = calls::metric_sum(&self.sdk, metric, dimensions, hour);
+                self.ask(METRICS, "*", sum).await.map(|sum| sum.is_some_and(|sum| sum > 0.0))
+            };
+            let (confirmed, unconfirmed) =
+                tokio::try_join!(sum("Requeued"), sum("SendUnconfirmed"))?;
+            sends.are_confirmed |= confirmed;
+            sends.are_unconfirmed |= unconfirmed;
         }
-        _ => call_error(error).code,
+        Ok(sends)
     }
 }
 
-fn unread<E>(permission: &'static str, resource: &impl ToString, error: &SdkError<E>) -> Unread
-where
-    E: ProvideErrorMetadata + std::error::Error + 'static,
-{
-    let is_answered = matches!(error, SdkError::ServiceError(_));
-    Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
-}
-
-/// The settings that `requeue work` would read here.
-async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
-    let (mut config, problems) = match Config::load().await {
-        Ok(config) => (config, Vec::new()),
-        Err(invalid) => {
-            let variables = Variables::from_env().into_values().into_iter().collect();
-            let problems = invalid.problems().to_vec();
-            match parse::read_valid::<String, String>(variables) {
-                Ok(((config, _), _)) => (config, problems),
-                Err(_) => return FunctionSettings::Invalid(problems),
-            }
+fn mapping(mapping: &Value) -> Mapping {
+    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let filters = match &mapping["FilterCriteriaError"] {
+        Value::Null => {
+            let filters = list(&mapping["FilterCriteria"]["Filters"]).iter();
+            Ok(filters.filter_map(|filter| text(&filter["Pattern"])).collect())
         }
+        error => Err(Unread {
+            permission: "kms:Decrypt",
+            resource: text(&mapping["KMSKeyArn"])
+                .unwrap_or_else(|| "the key of the mapping's filters".to_owned()),
+            error: CallError::answered(400, error["ErrorCode"].as_str().unwrap_or("Unreadable")),
+        }),
     };
-    if let Some(policy) = policy {
-        config.settings.policy = policy.clone();
+    let window = mapping["MaximumBatchingWindowInSeconds"].as_u64();
+    let mut response_types = list(&mapping["FunctionResponseTypes"]).iter();
+    Mapping {
+        uuid: text(&mapping["UUID"]).unwrap_or_default(),
+        state: text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned()),
+        batch_size: number(&mapping["BatchSize"]).unwrap_or(DEFAULT_BATCH),
+        window: Duration::from_secs(window.unwrap_or_default()),
+        reports_failures: response_types.any(|kind| kind == "ReportBatchItemFailures"),
+        maximum_concurrency: number(&mapping["ScalingConfig"]["MaximumConcurrency"]),
+        maximum_pollers: number(&mapping["ProvisionedPollerConfig"]["MaximumPollers"]),
+        filters,
     }
-    config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
-    FunctionSettings::Valid(Box::new(Valid {
-        config: config.settings,
-        lacks_policy: policy.is_none() && parse::lacks_policy(&problems),
-        problems,
-        table: Variables::from_env().get("TABLE"),
-        ..Valid::default()
-    }))
+}
+
+fn alarm(alarm: &Value) -> Alarm {
+    let queries = list(&alarm["Metrics"]);
+    // An alarm on one metric names it itself; one on an expression has queries.
+    let of_queries = queries
+        .iter()
+        .filter_map(|query| metric(&query["MetricStat"]["Metric"], text(&query["AccountId"])));
+    Alarm {
+        name: text(&alarm["AlarmName"]).unwrap_or_default(),
+        is_enabled: alarm["ActionsEnabled"].as_bool().unwrap_or_default(),
+        actions: list(&alarm["AlarmActions"]).iter().filter_map(text).collect(),
+        metrics: metric(alarm, None).into_iter().chain(of_queries).collect(),
+        expressions: queries.iter().filter_map(|query| text(&query["Expression"])).collect(),
+        rule: text(&alarm["AlarmRule"]),
+    }
+}
+
+fn metric(metric: &Value, account: Option<String>) -> Option<Metric> {
+    let dimensions = list(&metric["Dimensions"]).iter();
+    let dimension = |one: &Value| Some((text(&one["Name"])?, text(&one["Value"])?));
+    Some(Metric {
+        namespace: text(&metric["Namespace"])?,
+        name: text(&metric["MetricName"])?,
+        dimensions: dimensions.filter_map(dimension).collect(),
+        account,
+    })
 }

@@ -1,19 +1,25 @@
-//! The queues of a function, their keys, and the permissions of the function's role on both.
+//! The queues of a function, and the permissions of the function's role on them and on their keys.
 
-use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
-use aws_sdk_sqs::types::QueueAttributeName;
-use requeue::DeadLetterMode;
-use requeue::queue::QueueArn;
+use std::collections::HashMap;
+use std::time::Duration;
 
-use super::super::calls::{iam, lambda};
+use aws_sdk_sqs::types::QueueAttributeName as Name;
+use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use serde_json::Value;
+
+use super::super::calls::{event_source_mappings, iam, list, text};
 use super::super::checks::{SENDING, TAKING};
 use super::super::facts::{
-    Access, AccessDecision, FunctionSettings, Known, Limit, Mapping, QueuePath, Reached,
+    Access, AllowedSources, Consumer, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath,
+    Reached, RedriveSettings,
 };
-use super::super::parse;
-use super::{Clients, MAPPINGS, unread};
+use super::{ATTRIBUTES, Clients, MAPPINGS};
+use crate::failed_call::Cause;
+use crate::redrive_policy;
 
 pub(super) const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
+/// The default of a queue. Source: SQS API reference, `SetQueueAttributes`.
+const DEFAULT_RECEIVES: u32 = 10;
 
 impl Clients {
     /// Follows a queue to its dead-letter queues, and asks for the permissions of `role` on them.
@@ -25,66 +31,50 @@ impl Clients {
         settings: &FunctionSettings,
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
-        let direct = match settings {
-            FunctionSettings::Valid(valid) => {
-                let queue = valid.config.dead_letter.as_ref().and_then(DeadLetterMode::queue);
-                queue.map(|url| url.arn(source.arn.partition(), &self.region))
-            }
-            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
-        };
+        let direct = settings.valid().and_then(|valid| valid.config.dead_letter.as_ref()?.queue());
+        let direct = direct.map(|url| url.arn(source.arn.partition(), &self.region));
         let dead_letters = async { Some(self.reached(target?).await) };
         let direct = async { Some(self.reached(direct?).await) };
         let (dead_letters, mut direct) = tokio::join!(dead_letters, direct);
         if let Some(role) = role {
             let taking: Vec<&str> = TAKING.into_iter().chain([SENDING]).collect();
-            self.ask(&mut source, role, &taking).await;
+            self.ask_of_queue(&mut source, role, &taking).await;
             if let Some(direct) = &mut direct {
-                self.ask(direct, role, &[SENDING]).await;
+                self.ask_of_queue(direct, role, &[SENDING]).await;
             }
         }
         QueuePath { mapping, source, dead_letters, direct }
     }
 
     pub(super) async fn reached(&self, arn: QueueArn) -> Reached {
-        let request = self
-            .sqs
-            .get_queue_attributes()
-            .queue_url(arn.url())
-            .attribute_names(QueueAttributeName::All);
         let name = arn.to_string();
-        let consumers = lambda::event_source_mappings(&self.sdk, "EventSourceArn", &name);
+        let request = self.sqs.get_queue_attributes().queue_url(arn.url());
+        let request = request.attribute_names(Name::All);
+        let consumers = event_source_mappings(&self.sdk, "EventSourceArn", &name);
         let (attributes, consumers) = tokio::join!(
-            self.called("sqs:GetQueueAttributes", request.send()),
-            self.called(MAPPINGS, consumers)
+            self.ask(ATTRIBUTES, &name, request.send()),
+            self.ask(MAPPINGS, &name, consumers)
         );
-        let consumers = consumers
-            .map(|mappings| mappings.iter().map(parse::consumer).collect())
-            .map_err(|error| unread(MAPPINGS, &name, &error));
         let attributes = match attributes {
-            Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
-            Err(error)
-                if error
-                    .as_service_error()
-                    .is_some_and(GetQueueAttributesError::is_queue_does_not_exist) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
+            Ok(response) => Ok(Some(response.attributes.unwrap_or_default())),
+            Err(unread) if Cause::of(&unread.error.code) == Cause::NoQueue => Ok(None),
+            Err(unread) => Err(unread),
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
-        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty());
+        let key = attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty());
         let key = match key {
-            Some(key) => Some(self.key(key, &arn.to_string()).await),
+            Some(key) => Some(self.key(key, &name).await),
             None => None,
         };
         // A queue's ARN has its partition; the URL of an emulator has none.
-        let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
-        let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
+        let own = attribute(Name::QueueArn).and_then(|own| own.parse().ok());
+        let queue = attributes.map(|attributes| attributes.as_ref().map(queue));
+        let consumers = consumers.map(|mappings| mappings.iter().filter_map(consumer).collect());
         Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }
     }
 
     /// Asks for the permissions of the role on an existing queue and its key.
-    async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
+    async fn ask_of_queue(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
         reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
         if let Some(key) = &mut reached.key {
             self.ask_of_key(key, role).await;
@@ -98,19 +88,74 @@ impl Clients {
         resource: &str,
     ) -> Known<Access> {
         let results = iam::simulate_principal_policy(&self.sdk, role, actions, resource);
-        let results = self.called(SIMULATE, results).await;
-        let results = results.map_err(|error| unread(SIMULATE, &role, &error))?;
-        let decisions = results.into_iter().map(|result| {
-            let decision = match result.decision.as_str() {
-                "allowed" => AccessDecision::Allowed,
-                _ if result.is_missing_context => AccessDecision::Depends,
-                "explicitDeny" => AccessDecision::Denied,
-                _ if !result.is_in_boundary => AccessDecision::Limited(Limit::Boundary),
-                _ if !result.is_in_organization => AccessDecision::Limited(Limit::Organization),
-                _ => AccessDecision::NotAllowed,
-            };
-            (result.action, decision)
-        });
-        Ok(decisions.collect())
+        self.ask(SIMULATE, role, results).await
+    }
+}
+
+fn consumer(mapping: &Value) -> Option<Consumer> {
+    Some(Consumer {
+        uuid: text(&mapping["UUID"]).unwrap_or_default(),
+        function: text(&mapping["FunctionArn"])?,
+        state: text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned()),
+    })
+}
+
+fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
+    let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
+    let number = |name| text(name)?.parse::<u64>().ok();
+    let secs = |name| Duration::from_secs(number(name).unwrap_or_default());
+    let redrive = text(Name::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
+    let allow: Value = text(Name::RedriveAllowPolicy)
+        .and_then(|policy| serde_json::from_str(policy).ok())
+        .unwrap_or_default();
+    let sources = list(&allow["sourceQueueArns"]).iter().filter_map(Value::as_str);
+    QueueAttributes {
+        visibility: secs(Name::VisibilityTimeout),
+        retention: secs(Name::MessageRetentionPeriod),
+        maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
+        redrive: redrive.map(|redrive| RedriveSettings {
+            target: redrive.target,
+            max_receive_count: redrive
+                .max_receive_count
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(DEFAULT_RECEIVES),
+        }),
+        redrive_allow: match allow["redrivePermission"].as_str() {
+            Some("denyAll") => AllowedSources::None,
+            Some("byQueue") => AllowedSources::Queues(sources.map(str::to_owned).collect()),
+            _ => AllowedSources::All,
+        },
+        policy: text(Name::Policy).cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_queue_says_is_read_in_each_of_its_forms() {
+        let target = r#""deadLetterTargetArn": "arn:aws:sqs:r:1:dead""#;
+        for (count, expected) in
+            [(r#", "maxReceiveCount": 3"#, 3), (r#", "maxReceiveCount": "3""#, 3), ("", 10)]
+        {
+            let attributes = [(Name::RedrivePolicy, format!("{{{target}{count}}}"))].into();
+            let redrive = queue(&attributes)
+                .redrive
+                .map(|redrive| (redrive.target, redrive.max_receive_count));
+            assert_eq!(redrive, Some(("arn:aws:sqs:r:1:dead".to_owned(), expected)), "{count}");
+        }
+        for (policy, expected) in [
+            ("", AllowedSources::All),
+            (r#"{"redrivePermission": "allowAll"}"#, AllowedSources::All),
+            (r#"{"redrivePermission": "denyAll"}"#, AllowedSources::None),
+            (
+                r#"{"redrivePermission": "byQueue", "sourceQueueArns": ["a", "b"]}"#,
+                AllowedSources::Queues(vec!["a".to_owned(), "b".to_owned()]),
+            ),
+        ] {
+            let attributes = [(Name::RedriveAllowPolicy, policy.to_owned())].into();
+            assert_eq!(queue(&attributes).redrive_allow, expected, "{policy}");
+        }
     }
 }

@@ -1,21 +1,18 @@
 //! The operations of CloudWatch, its logs and SQS that the first hour calls.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use requeue::queue::QueueArn;
-use requeue_aws::{CallError, Service, call_json};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::calls::cloudwatch;
-use super::super::calls::lambda::function_configuration;
-use super::super::checks::REQUEUE;
+use super::super::calls::{function_configuration, log_events, metric_sum};
 use super::super::facts::{Deployment, Function};
-use super::super::fetch::{Clients, code};
+use super::super::fetch::{ATTRIBUTES, CONFIGURATION, Clients};
 use super::message::MARK;
 use crate::Error;
+use crate::failed_call::call_error;
 
 /// Counts of a queue's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,15 +28,6 @@ impl Counts {
     }
 }
 
-/// An event of the log. Its fields together identify it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct LogEvent {
-    timestamp: u64,
-    log_stream_name: String,
-    pub(crate) message: String,
-}
-
 /// The time that one request for a metric covers, in seconds: the longest wait, and an hour.
 const METRICS_SPAN: u32 = 7_200;
 /// Longest part of a log that is read, in pages of at most 1 MB.
@@ -52,9 +40,9 @@ impl Clients {
         deployment: &Deployment,
     ) -> Result<HashMap<String, String>, Error> {
         let name = deployment.function.as_ref().map(Function::qualified).unwrap_or_default();
-        let configuration = function_configuration(&self.sdk, &name)
-            .await
-            .map_err(|error| self.unreadable("lambda:GetFunctionConfiguration", &name, &error))?;
+        let configuration = function_configuration(&self.sdk, &name);
+        let configuration = self.ask(CONFIGURATION, &name, configuration).await;
+        let configuration = configuration.map_err(|unread| self.told(&unread))?;
         let environment = configuration.environment.unwrap_or_default();
         Ok(environment.variables.unwrap_or_default())
     }
@@ -66,9 +54,9 @@ impl Clients {
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
         ];
         let request = self.sqs.get_queue_attributes().queue_url(queue.url());
-        let output = request.set_attribute_names(Some(NAMES.to_vec())).send().await;
-        let output = output
-            .map_err(|error| self.unreadable("sqs:GetQueueAttributes", queue.name(), &error))?;
+        let request = request.set_attribute_names(Some(NAMES.to_vec())).send();
+        let output = self.ask(ATTRIBUTES, queue.name(), request).await;
+        let output = output.map_err(|unread| self.told(&unread))?;
         let attributes = output.attributes.unwrap_or_default();
         let [visible, in_flight, delayed] = NAMES.map(|name| {
             attributes.get(&name).and_then(|count| count.parse().ok()).unwrap_or_default()
@@ -76,38 +64,28 @@ impl Clients {
         Ok(Counts { visible, in_flight, delayed })
     }
 
-    /// The lines of metrics in the log since this time, in milliseconds of the epoch.
-    pub(crate) async fn lines(&self, group: &str, since: u64) -> Result<BTreeSet<LogEvent>, Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Page {
-            #[serde(default)]
-            events: Vec<LogEvent>,
-            next_token: Option<String>,
-        }
-        let mut events = BTreeSet::new();
-        let mut token: Option<String> = None;
+    /// The lines of metrics in the log since this time, in milliseconds of the epoch, by their ids.
+    pub(crate) async fn lines(
+        &self,
+        group: &str,
+        since: u64,
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let (mut lines, mut token) = (BTreeMap::new(), None);
         for _ in 0..MOST_PAGES {
-            let mut parameters = json!({ "logGroupName": group, "startTime": since });
-            if let Some(token) = token {
-                parameters["nextToken"] = Value::String(token);
-            }
-            let operation = "Logs_20140328.FilterLogEvents";
-            let page: Result<Page, CallError> =
-                call_json(&self.sdk, Service::Logs, operation, &parameters).await;
-            let page = match page {
+            let page = log_events(&self.sdk, group, since, token.as_deref());
+            let page = match self.ask("logs:FilterLogEvents", group, page).await {
+                Ok(page) => page,
                 // Lambda makes the group at the first invocation.
-                Err(error) if code(&error) == "ResourceNotFoundException" => return Ok(events),
-                page => {
-                    page.map_err(|error| self.unreadable("logs:FilterLogEvents", group, &error))?
+                Err(unread) if unread.error.code == "ResourceNotFoundException" => {
+                    return Ok(lines);
                 }
+                Err(unread) => return Err(self.told(&unread).into()),
             };
-            events.extend(
-                page.events.into_iter().filter(|event| event.message.contains("CloudWatchMetrics")),
-            );
+            let events = page.events.into_iter().map(|event| (event.event_id, event.message));
+            lines.extend(events.filter(|(_, message)| message.contains("CloudWatchMetrics")));
             token = page.next_token.filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(events);
+                return Ok(lines);
             }
         }
         Err(format!("{group} has too many lines of the last minutes; try again later").into())
@@ -122,9 +100,8 @@ impl Clients {
         since: i64,
     ) -> Result<Option<f64>, String> {
         // CloudWatch has no values of the future, and AWS's clock may be ahead.
-        cloudwatch::sum(&self.sdk, REQUEUE, name, &dimensions, (since, METRICS_SPAN))
-            .await
-            .map_err(|error: CallError| code(&error))
+        let sum = metric_sum(&self.sdk, name, dimensions, (since, METRICS_SPAN)).await;
+        sum.map_err(|error| call_error(&error).code)
     }
 
     /// Sends a test message, and returns its id.
@@ -150,7 +127,7 @@ impl Clients {
                 "no test message can be sent to {} ({}); use valid credentials with \
                  sqs:SendMessage",
                 queue.name(),
-                code(&error)
+                call_error(&error).code
             )
         })?;
         Ok(sent.message_id.unwrap_or_default())
@@ -165,7 +142,8 @@ impl Clients {
     ) -> Result<Option<Value>, String> {
         let request = self.sqs.receive_message().queue_url(queue.url());
         let request = request.max_number_of_messages(10).visibility_timeout(0);
-        let received = request.wait_time_seconds(2).send().await.map_err(|error| code(&error))?;
+        let received =
+            request.wait_time_seconds(2).send().await.map_err(|error| call_error(&error).code)?;
         let bodies = received.messages.unwrap_or_default().into_iter().filter_map(|m| m.body);
         let mut letters = bodies.filter_map(|body| serde_json::from_str::<Value>(&body).ok());
         Ok(letters.find(|letter| letter["originalMessageId"] == id))

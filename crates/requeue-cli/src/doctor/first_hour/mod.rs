@@ -2,20 +2,23 @@
 //! endpoint. It reads the results from SQS's counts and from the function's lines of metrics. It
 //! never receives from the source queue, deletes nothing and changes no setting.
 
+use std::fmt::Write;
+use std::io::stdout;
 use std::time::Duration;
 
+use requeue::printable;
 use serde_json::{Value, json};
 
 mod calls;
 mod evidence;
 mod message;
 mod plan;
-mod show;
 mod step;
 #[cfg(test)]
 mod tests;
 mod trial;
 
+use message::TestMessage;
 use plan::Plan;
 use step::Step;
 use trial::Trial;
@@ -24,8 +27,10 @@ use super::diagnosis::Level;
 use super::endpoints::Endpoints;
 use super::facts::Deployment;
 use super::fetch::Clients;
+use super::show::{below, finding};
 use crate::Error;
 use crate::duration_argument::within;
+use crate::table::{columns, hanging, wrapped};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -77,17 +82,19 @@ pub(crate) async fn run(
 impl FirstHour {
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Withheld => show::withheld(),
-            Self::Planned(plan) => show::plan(plan),
-            Self::Tried(steps) => show::steps(steps),
+            Self::Withheld => {
+                "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
+            }
+            Self::Planned(plan) => plan_text(plan),
+            Self::Tried(steps) => steps_text(steps),
         }
     }
 
     pub(crate) fn json(&self) -> Value {
         match self {
             Self::Withheld => json!({ "sent": false }),
-            Self::Planned(plan) => show::plan_json(plan),
-            Self::Tried(steps) => show::steps_json(steps),
+            Self::Planned(plan) => plan_json(plan),
+            Self::Tried(steps) => json!({ "sent": true, "steps": steps }),
         }
     }
 
@@ -110,4 +117,58 @@ impl FirstHour {
             }
         }
     }
+}
+
+fn plan_text(plan: &Plan) -> String {
+    let [source, target] = [plan.source.name(), plan.target.as_str()].map(printable::line);
+    let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
+    let width = TestMessage::ALL.map(|message| message.id().len()).into_iter().max();
+    let width = width.unwrap_or_default();
+    let terminal = columns(stdout());
+    for message in TestMessage::ALL {
+        let expected = format!("expected: {}", message.expected());
+        for (id, line) in [(message.id(), message.responses()), ("", &expected)] {
+            text += &(hanging(&format!("  {id:<width$}  "), line, terminal.unwrap_or(usize::MAX))
+                + "\n");
+        }
+    }
+    let arrival = printable::line(&plan.arrival()).into_owned();
+    let _ = writeln!(text, "The dead letter should be {arrival}. It stays there.");
+    let _ = writeln!(text, "Nothing was sent. To send the messages, add --send-test-messages.");
+    wrapped(&text, terminal) + "\n"
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    let messages = TestMessage::ALL.map(|message| {
+        json!({
+            "id": message.id(),
+            "responses": message.responses(),
+            "expected": message.expected(),
+        })
+    });
+    json!({
+        "sent": false,
+        "queue": plan.source.name(),
+        "target": plan.target,
+        "messages": messages,
+        "deadLetter": plan.arrival(),
+    })
+}
+
+/// A line for each step; the expectation below it, and the meaning of a difference.
+fn steps_text(steps: &[Step]) -> String {
+    let mut text = String::from("\nfirst hour\n");
+    let width = steps.iter().map(|step| step.id.len()).max().unwrap_or_default();
+    for Step { id, level, expected, seen, meaning, remedies } in steps {
+        text += &finding(*level, &format!("{id:<width$}"), seen);
+        let expected = format!("expected: {expected}");
+        let reasons = [&*expected, meaning].into_iter().filter(|reason| !reason.is_empty());
+        text += &below(reasons, remedies);
+    }
+    let counted = Level::ALL.map(|level| {
+        let count = steps.iter().filter(|step| step.level == level).count();
+        format!("{count} {}", level.as_str())
+    });
+    let _ = writeln!(text, "\n{}", counted.join(", "));
+    text
 }

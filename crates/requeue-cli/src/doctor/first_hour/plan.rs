@@ -7,7 +7,7 @@ use http::Uri;
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::{Deployment, FunctionSettings, Reached};
+use super::super::facts::{Deployment, Reached};
 use crate::table::span;
 
 /// The last part of the test endpoint's path. No real service has it by accident.
@@ -40,12 +40,12 @@ impl Plan {
             deployment.function.as_ref().ok_or_else(|| refused("there is no function"))?;
         let name = &function.name;
         let target = target(name, variables).map_err(|reason| refused(&reason))?;
-        let FunctionSettings::Valid(valid) = &deployment.settings else {
-            return Err(refused(
+        let valid = deployment.settings.valid().ok_or_else(|| {
+            refused(
                 "the function's settings are not known; run the command without --first-hour, which \
                  says why",
-            ));
-        };
+            )
+        })?;
         let config = &valid.config;
         if config.mode == Mode::Report {
             return Err(refused("REQUEUE_MODE is report, which retries nothing; remove it"));
@@ -95,6 +95,11 @@ impl Plan {
             moved_after: by_sqs.filter(|_| !is_annotated && !is_direct),
             is_redriven,
         })
+    }
+
+    /// The command that checks the deployment.
+    pub(super) fn doctor(&self) -> String {
+        format!("requeue doctor --function {}", self.function)
     }
 
     /// How the dead letter should arrive.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use requeue::FailureClass;
+use serde::Serialize;
 
 use super::super::checks::REQUEUE;
 use super::super::diagnosis::Level;
@@ -13,7 +14,7 @@ use super::plan::Plan;
 use crate::table::span;
 
 /// One result.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Step {
     pub(crate) id: &'static str,
     pub(crate) level: Level,
@@ -105,107 +106,92 @@ impl Seen {
     }
 }
 
+/// A level, what was seen, the meaning of a difference, and remedies.
+type Judged = (Level, String, &'static str, Vec<String>);
+
 pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
-    let mut steps = vec![success(plan, seen)];
+    let step = |id, expected: &str, (level, seen, meaning, remedies): Judged| {
+        let expected = expected.to_owned();
+        Step { id, level, expected, seen, meaning, remedies }
+    };
+    let of = |message: TestMessage, judged| step(message.id(), message.expected(), judged);
+    let mut steps = vec![of(TestMessage::Success, success(plan, seen))];
     if seen.is_whole {
-        let failing = TestMessage::ALL.into_iter().filter_map(|message| match message {
+        steps.extend(TestMessage::ALL.into_iter().filter_map(|message| match message {
             TestMessage::Success => None,
-            TestMessage::Failing(class) => Some(failure(message, class, &seen.evidence)),
-        });
-        steps.extend(failing);
-        steps.push(completed(plan, seen));
-        steps.push(dead_letter(plan, seen));
-        steps.push(metrics(seen));
+            TestMessage::Failing(class) => Some(of(message, failure(class, &seen.evidence))),
+        }));
+        let all = format!("{COMPLETING} messages complete");
+        let received = "CloudWatch has values of the metric Received";
+        steps.push(step("completed", &all, completed(plan, seen)));
+        steps.push(step("dead-letter", &plan.arrival(), dead_letter(plan, seen)));
+        steps.push(step("metrics", received, metrics(seen)));
     }
     steps
 }
 
-fn success(plan: &Plan, seen: &Seen) -> Step {
-    let expected = TestMessage::Success.expected().to_owned();
-    let id = TestMessage::Success.id();
+fn success(plan: &Plan, seen: &Seen) -> Judged {
+    let tail = format!("aws logs tail {} --since 10m", plan.log_group);
     if let (true, Some(after)) = (seen.has_success(), seen.completed_after) {
-        let seen = format!("completed within {}", span(after));
-        return Step { id, level: Level::Ok, expected, seen, meaning: "", remedies: Vec::new() };
-    }
-    let (found, meaning, remedies) = if seen.evidence.sum(None, "Failed") > 0 {
+        (Level::Ok, format!("completed within {}", span(after)), "", Vec::new())
+    } else if seen.evidence.sum(None, "Failed") > 0 {
         (
+            Level::Danger,
             format!("it failed: {}", seen.evidence.failures()),
             "The endpoint did not respond with 200, so the other messages were not sent.",
-            vec![
-                format!("curl -i -d '{{}}' {}", plan.target),
-                format!("aws logs tail {} --since 10m", plan.log_group),
-            ],
+            vec![format!("curl -i -d '{{}}' {}", plan.target), tail],
         )
     } else {
         (
+            Level::Danger,
             format!("no line of metrics within {}", span(seen.waited)),
             "The function was not invoked, could not start, or cannot write its log.",
-            vec![
-                format!("aws logs tail {} --since 10m", plan.log_group),
-                format!("requeue doctor --function {}", plan.function),
-            ],
+            vec![tail, plan.doctor()],
         )
-    };
-    Step { id, level: Level::Danger, expected, seen: found, meaning, remedies }
+    }
 }
 
-fn failure(message: TestMessage, class: FailureClass, evidence: &Evidence) -> Step {
+fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     let name = class.as_str();
     let sum = |metric| evidence.sum(Some(name), metric);
     let (failed, retried, given_up) = (sum("Failed"), sum("Requeued"), sum("DeadLettered"));
     let delays = evidence.values(Some(name), "RetryDelay");
+    let times: Vec<String> = delays.iter().map(|delay| span(Duration::from_secs(*delay))).collect();
     let is_final = class == FailureClass::NonRetryable;
-    let (level, seen, meaning) = if failed == 0 {
+    let is_early =
+        class == FailureClass::RateLimit && delays.iter().any(|delay| *delay < RETRY_AFTER);
+    let (level, meaning) = if failed == 0 {
         (
             Level::Danger,
-            format!("no failure of this class; failures: {}", evidence.failures()),
             "Something between function and endpoint responds otherwise, such as a proxy, or a \
              rule of the policy gives the response another class.",
         )
-    } else if is_final && given_up > 0 {
-        (Level::Ok, format!("{failed} failed, {given_up} given up"), "")
-    } else if !is_final && retried == 0 {
-        (
-            Level::Warning,
-            format!("{failed} failed, none retried"),
-            "The policy allows this class no retry, or SQS did not confirm the copy.",
-        )
-    } else if class == FailureClass::RateLimit && delays.iter().any(|delay| *delay < RETRY_AFTER) {
-        (
-            Level::Warning,
-            format!("{failed} failed, {}", after(delays)),
-            "The header Retry-After did not arrive: a proxy removed it.",
-        )
-    } else if is_final {
+    } else if is_final && given_up == 0 {
         (
             Level::Danger,
-            format!("{failed} failed, none given up"),
             "The function did not send the message on its way to the dead-letter queue.",
         )
+    } else if !is_final && retried == 0 {
+        (Level::Warning, "The policy allows this class no retry, or SQS did not confirm the copy.")
+    } else if is_early {
+        (Level::Warning, "The header Retry-After did not arrive: a proxy removed it.")
     } else {
-        (Level::Ok, format!("{failed} failed, {}", after(delays)), "")
+        (Level::Ok, "")
     };
-    let expected = message.expected().to_owned();
-    Step { id: message.id(), level, expected, seen, meaning, remedies: Vec::new() }
+    let seen = match (failed, is_final, retried) {
+        (0, ..) => format!("no failure of this class; failures: {}", evidence.failures()),
+        (_, true, _) => format!("{failed} failed, {given_up} given up"),
+        (_, false, 0) => format!("{failed} failed, none retried"),
+        _ => format!("{failed} failed, {} retried after {}", times.len(), times.join(", ")),
+    };
+    (level, seen, meaning, Vec::new())
 }
 
-/// `1 retried after 6 s`.
-fn after(delays: &[u64]) -> String {
-    let times: Vec<String> = delays.iter().map(|delay| span(Duration::from_secs(*delay))).collect();
-    format!("{} retried after {}", delays.len(), times.join(", "))
-}
-
-fn completed(plan: &Plan, seen: &Seen) -> Step {
+fn completed(plan: &Plan, seen: &Seen) -> Judged {
     let (done, left) = (seen.completed(), seen.source.all());
-    let unconfirmed = seen.evidence.sum(None, "SendUnconfirmed");
-    let expected = format!("{COMPLETING} messages complete");
-    let found = format!("{done} completed, {left} in {}", plan.source.name());
-    let (level, meaning, remedies) = if unconfirmed > 0 {
-        (
-            Level::Danger,
-            "SQS did not confirm a copy: see the runbook, \"Send unconfirmed\".",
-            vec![format!("requeue doctor --function {}", plan.function)],
-        )
+    let (level, meaning, remedies) = if seen.evidence.sum(None, "SendUnconfirmed") > 0 {
+        let meaning = "SQS did not confirm a copy: see the runbook, \"Send unconfirmed\".";
+        (Level::Danger, meaning, vec![plan.doctor()])
     } else if done >= COMPLETING {
         (Level::Ok, "", Vec::new())
     } else if left > 0 {
@@ -222,85 +208,75 @@ fn completed(plan: &Plan, seen: &Seen) -> Step {
         (
             Level::Danger,
             "A message has left the queue and did not complete: something else receives from it.",
-            vec![format!("requeue doctor --function {}", plan.function)],
+            vec![plan.doctor()],
         )
     };
-    Step { id: "completed", level, expected, seen: found, meaning, remedies }
+    (level, format!("{done} completed, {left} in {}", plan.source.name()), meaning, remedies)
 }
 
-fn dead_letter(plan: &Plan, seen: &Seen) -> Step {
+fn dead_letter(plan: &Plan, seen: &Seen) -> Judged {
     let name = plan.dead_letters.name();
-    let look = format!("requeue dlq list --queue {}", plan.dead_letters.url());
-    let step = |level, found: String, meaning| {
-        let remedies = if level == Level::Ok { Vec::new() } else { vec![look.clone()] };
-        let expected = plan.arrival();
-        Step { id: "dead-letter", level, expected, seen: found, meaning, remedies }
-    };
+    let look = vec![format!("requeue dlq list --queue {}", plan.dead_letters.url())];
     let Some(after) = seen.arrived_after else {
         return if plan.moved_after.is_some() {
             let found = "not awaited: in this mode SQS moves the message by itself".to_owned();
-            step(Level::Unknown, found, "Look again after that time.")
+            (Level::Unknown, found, "Look again after that time.", look)
         } else {
-            let found = format!(
-                "{name} has {} messages as before, after {}",
-                seen.dead_letters.1,
-                span(seen.waited)
-            );
-            step(
+            let (count, waited) = (seen.dead_letters.1, span(seen.waited));
+            (
                 Level::Danger,
-                found,
+                format!("{name} has {count} messages as before, after {waited}"),
                 "The given-up message does not reach its queue, or the dead-letter queue has a \
                  consumer of its own.",
+                look,
             )
         };
     };
     let arrived = format!("in {name} after {}", span(after));
-    match &seen.letter {
+    let (level, found, meaning) = match &seen.letter {
         Letter::Found { class: Some(class), reason: Some(reason) } => {
-            step(Level::Ok, format!("{arrived}, class {class}, reason {reason}"), "")
+            let found = format!("{arrived}, class {class}, reason {reason}");
+            return (Level::Ok, found, "", Vec::new());
         }
         Letter::Found { .. } if plan.moved_after.is_some() => {
-            step(Level::Ok, format!("{arrived}, without a reason"), "")
+            return (Level::Ok, format!("{arrived}, without a reason"), "", Vec::new());
         }
-        Letter::Found { .. } => step(
+        Letter::Found { .. } => (
             Level::Warning,
             format!("{arrived}, without a reason"),
             "SQS moved the message before Requeue could note the reason.",
         ),
-        Letter::NotLooked => step(
+        Letter::NotLooked => (
             Level::Unknown,
             format!("{arrived}; its reason was not read, since other messages are there"),
             "A look at a message counts as a receive, so the command looks only into a queue that \
              was empty.",
         ),
-        Letter::NotFound => step(
+        Letter::NotFound => (
             Level::Unknown,
             format!("{arrived} by its count, but SQS did not hand it out"),
             "SQS's counts are approximate, and a short queue may give nothing at first.",
         ),
-        Letter::Refused(code) => step(
+        Letter::Refused(code) => (
             Level::Unknown,
             format!("{arrived}; its reason was not read ({code})"),
             "The look needs sqs:ReceiveMessage on the dead-letter queue, and kms:Decrypt on its \
              key.",
         ),
-    }
+    };
+    (level, found, meaning, look)
 }
 
-fn metrics(seen: &Seen) -> Step {
-    let step = |level, seen, meaning, remedies| {
-        let expected = "CloudWatch has values of the metric Received".to_owned();
-        Step { id: "metrics", level, expected, seen, meaning, remedies }
-    };
+fn metrics(seen: &Seen) -> Judged {
     match &seen.metrics {
-        Metrics::Received(sum) => step(Level::Ok, format!("{sum} received"), "", Vec::new()),
-        Metrics::Refused(code) => step(
+        Metrics::Received(sum) => (Level::Ok, format!("{sum} received"), "", Vec::new()),
+        Metrics::Refused(code) => (
             Level::Unknown,
             format!("not asked: cloudwatch:GetMetricStatistics was refused ({code})"),
             "The log has the lines of metrics. Whether CloudWatch reads them is not known.",
             vec!["run it with the permission cloudwatch:GetMetricStatistics".to_owned()],
         ),
-        Metrics::None => step(
+        Metrics::None => (
             Level::Unknown,
             "none yet, but the log has the lines".to_owned(),
             "CloudWatch may take some minutes. If there are none after 15 minutes, it refused the \

@@ -1,6 +1,6 @@
 //! Sends the messages and waits for their results.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::super::fetch::Clients;
-use super::calls::LogEvent;
 use super::evidence::Evidence;
 use super::message::TestMessage;
 use super::plan::Plan;
@@ -36,8 +35,8 @@ pub(crate) struct Trial<'c> {
     since: u64,
     /// The minute of the first message, in seconds of the epoch.
     minute: i64,
-    /// Its lines of metrics before the first message.
-    before: BTreeSet<LogEvent>,
+    /// Its lines of metrics before the first message, by their ids.
+    before: BTreeMap<String, String>,
     seen: Seen,
 }
 
@@ -128,8 +127,8 @@ impl<'c> Trial<'c> {
                 seen.arrived_after.get_or_insert(seen.waited);
             }
             seen.evidence = Evidence::default();
-            for line in lines.difference(&self.before) {
-                seen.evidence.add(self.plan.source.name(), &line.message);
+            for (_, line) in lines.iter().filter(|(id, _)| !self.before.contains_key(*id)) {
+                seen.evidence.add(self.plan.source.name(), line);
             }
             if is_enough(seen, &self.plan) || Instant::now() >= deadline {
                 return Ok(());

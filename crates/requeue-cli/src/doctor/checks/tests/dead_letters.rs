@@ -1,6 +1,5 @@
 //! Findings about dead-letter queues.
 
-use super::coordination::limited;
 use super::*;
 
 fn passes_on(d: &mut Deployment, target: &str) {
@@ -32,32 +31,26 @@ pub(super) const ROWS: &[Row] = &[
         |d| d.path().dead_letters.as_mut().unwrap().queue = refused(),
         Some(Unknown),
     ),
+    ("dead-letter-queue", |d| d.dead_letters().redrive_allow = AllowedSources::None, Some(Danger)),
     (
-        "redrive-allow-policy",
-        |d| d.dead_letters().redrive_allow = AllowedSources::None,
-        Some(Danger),
-    ),
-    (
-        "redrive-allow-policy",
+        "dead-letter-queue",
         |d| d.dead_letters().redrive_allow = AllowedSources::Queues(vec![arn("order").to_string()]),
         Some(Danger),
     ),
-    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = AllowedSources::All, Some(Fine)),
-    ("redrive-allow-policy", |d| d.path().dead_letters.as_mut().unwrap().queue = refused(), None),
-    ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY - 1), Some(Danger)),
-    ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY), Some(Warning)),
-    ("dead-letter-retention", |d| d.dead_letters().retention = secs(14 * DAY - 1), Some(Warning)),
+    ("dead-letter-queue", |d| d.dead_letters().redrive_allow = AllowedSources::All, Some(Fine)),
+    ("dead-letter-queue", |d| d.dead_letters().retention = secs(7 * DAY - 1), Some(Danger)),
+    ("dead-letter-queue", |d| d.dead_letters().retention = secs(7 * DAY), Some(Warning)),
+    ("dead-letter-queue", |d| d.dead_letters().retention = secs(14 * DAY - 1), Some(Warning)),
     (
-        "dead-letter-retention",
+        "dead-letter-queue",
         |d| {
             d.fifo();
             d.dead_letters().retention = secs(7 * DAY - 1);
         },
         Some(Warning),
     ),
-    ("redrive-cycle", |d| passes_on(d, "orders"), Some(Danger)),
-    ("redrive-cycle", |d| passes_on(d, "older"), Some(Warning)),
-    ("redrive-cycle", |d| d.path().dead_letters.as_mut().unwrap().queue = refused(), None),
+    ("dead-letter-queue", |d| passes_on(d, "orders"), Some(Danger)),
+    ("dead-letter-queue", |d| passes_on(d, "older"), Some(Warning)),
     (
         "dead-letter-consumers",
         |d| consumed(d, Ok(vec![consumer("5a", "orders:live")])),
@@ -73,15 +66,15 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     ("dead-letter-consumers", |d| consumed(d, refused()), Some(Unknown)),
-    ("annotate-receives", |d| d.receives(10), Some(Fine)),
-    ("annotate-receives", |d| d.receives(11), Some(Warning)),
+    ("max-receive-count", |d| d.receives(10), Some(Fine)),
+    ("max-receive-count", |d| d.receives(11), Some(Warning)),
     (
-        "annotate-receives",
+        "max-receive-count",
         |d| {
             d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
             d.receives(11);
         },
-        None,
+        Some(Fine),
     ),
     ("dead-letter-reasons", |_| {}, Some(Fine)),
     ("dead-letter-reasons", |d| d.direct(14 * DAY), Some(Fine)),
@@ -97,38 +90,6 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             d.valid().config.dead_letter = None;
             d.valid().config.mode = Mode::Report;
-        },
-        None,
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| d.valid().config.dead_letter = Some(DeadLetterMode::Redrive),
-        None,
-    ),
-    ("redrive-with-rate-limit", |d| limited(d, 49), Some(Fine)),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
-        },
-        Some(Warning),
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
-            d.valid().config.mode = Mode::Report;
-        },
-        None,
-    ),
-    (
-        "redrive-with-rate-limit",
-        |d| {
-            limited(d, 49);
-            d.fifo();
-            d.valid().config.dead_letter = Some(DeadLetterMode::Redrive);
         },
         None,
     ),
@@ -177,7 +138,7 @@ fn the_retention_of_a_dead_letter_queue_is_worded_by_its_type() {
             deployment.fifo();
         }
         deployment.dead_letters().retention = secs(8 * DAY);
-        let finding = found(&deployment, "dead-letter-retention").unwrap();
+        let finding = found(&deployment, "dead-letter-queue").unwrap();
         assert_eq!(finding.diagnosis.level, Warning);
         format!("{}: {}", finding.why, finding.diagnosis.found)
     });

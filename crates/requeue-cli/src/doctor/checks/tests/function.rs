@@ -5,8 +5,8 @@ use super::*;
 /// The function's state, and that of its last update.
 fn state(d: &mut Deployment, state: &str, last_update: &str) {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (current, last_update) = (given(state), given(last_update));
-    d.function().state = State { current, last_update, ..State::default() };
+    let (state, last_update_status) = (given(state), given(last_update));
+    d.function().state = Readiness { state, last_update_status, ..Readiness::default() };
 }
 
 fn may_log(d: &mut Deployment, action: &str, decision: AccessDecision) {
@@ -26,11 +26,11 @@ pub(super) const ROWS: &[Row] = &[
     ("function-state", |d| state(d, "Active", ""), Some(Unknown)),
     ("function-state", |d| state(d, "", "Successful"), Some(Unknown)),
     ("function-state", |d| state(d, "Deactivating", "Successful"), Some(Unknown)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
-    ("account-concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
+    ("concurrency", |d| d.function().unreserved_concurrency = Ok(10), Some(Fine)),
+    ("concurrency", |d| d.function().unreserved_concurrency = Ok(9), Some(Warning)),
+    ("concurrency", |d| d.function().unreserved_concurrency = refused(), Some(Unknown)),
     (
-        "account-concurrency",
+        "concurrency",
         |d| {
             d.function().unreserved_concurrency = Ok(9);
             d.function().reserved_concurrency = Ok(Some(10));
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     (
-        "account-concurrency",
+        "concurrency",
         |d| {
             d.mapping().maximum_concurrency = None;
             d.function().unreserved_concurrency = Ok(4);
@@ -143,22 +143,17 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     ("recursive-loop", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
-    ("mode", |d| d.valid().config.mode = Mode::Report, Some(Warning)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),
-    ("reserved-concurrency", |d| unbounded(d, 4), Some(Warning)),
-    ("reserved-concurrency", |d| unbounded(d, 5), Some(Fine)),
-    ("reserved-concurrency", |d| d.function().reserved_concurrency = refused(), Some(Unknown)),
-    ("logs", |d| d.function().logs.is_json = false, Some(Warning)),
-    ("logs", |d| d.function().logs.level = Some("WARN".to_owned()), Some(Warning)),
-    ("logs", |d| d.function().logs.level = Some("DEBUG".to_owned()), Some(Fine)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
+    ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),
+    ("concurrency", |d| unbounded(d, 4), Some(Warning)),
+    ("concurrency", |d| unbounded(d, 5), Some(Fine)),
+    ("concurrency", |d| d.function().reserved_concurrency = refused(), Some(Unknown)),
+    ("logs", |d| d.function().logs.log_format = None, Some(Warning)),
+    ("logs", |d| d.function().logs.application_log_level = Some("WARN".to_owned()), Some(Warning)),
+    ("logs", |d| d.function().logs.application_log_level = Some("DEBUG".to_owned()), Some(Fine)),
     ("logs", |d| class(d, "INFREQUENT_ACCESS"), Some(Warning)),
     ("logs", |d| class(d, "DELIVERY"), Some(Warning)),
-    ("metric-lines", |d| d.function().refused_metrics = Ok(1), Some(Warning)),
-    ("metric-lines", |d| d.function().refused_metrics = refused(), Some(Unknown)),
-    ("metric-lines", |d| d.function().log_group = Ok(None), None),
-    ("metric-lines", |d| d.function().log_group = refused(), Some(Unknown)),
     // Lambda makes a group of the class STANDARD.
     ("logs", |d| d.function().log_group = Ok(None), Some(Fine)),
     ("logs", |d| d.function().log_group = refused(), Some(Unknown)),
@@ -166,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         "logs",
         |d| {
             d.function().log_group = refused();
-            d.function().logs.is_json = false;
+            d.function().logs.log_format = None;
         },
         Some(Warning),
     ),
@@ -195,5 +190,20 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
          eu-west-1 --function-name orders --logging-config \
          LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard, \
          if the role may write to that group"
+    );
+}
+
+#[test]
+fn a_changed_configuration_takes_effect_in_a_new_version() {
+    let mut deployment = good();
+    deployment.function().qualifier = Some("live".to_owned());
+    deployment.function().logs.log_format = None;
+    let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
+    assert!(
+        remedies[0].ends_with(
+            "; then aws lambda publish-version --region eu-west-1 --function-name orders, and \
+             point live at the new version"
+        ),
+        "{remedies:?}"
     );
 }

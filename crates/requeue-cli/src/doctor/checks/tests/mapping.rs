@@ -15,34 +15,38 @@ pub(super) const ROWS: &[Row] = &[
     ("mapping-enabled", |d| d.mapping().state = "unknown".to_owned(), Some(Unknown)),
     ("partial-batch-responses", |d| d.mapping().reports_failures = false, Some(Danger)),
     (
-        "filter-members",
+        "filters",
         |d| filtered(d, r#"{"body": {"retryCount": [{"numeric": ["<", 3]}]}}"#),
         Some(Danger),
     ),
     (
-        "filter-members",
+        "filters",
         |d| filtered(d, r#"{"body": {"$or": [{"retryState": [{"exists": false}]}]}}"#),
         Some(Danger),
     ),
+    ("filters", |d| filtered(d, r#"{"$or": [{"body": {"retryBody": ["x"]}}]}"#), Some(Danger)),
+    // A field of an order, not of Requeue.
     (
-        "filter-members",
-        |d| filtered(d, r#"{"$or": [{"body": {"retryBody": ["x"]}}]}"#),
-        Some(Danger),
+        "filters",
+        |d| {
+            filtered(d, r#"{"body": {"order": {"retryCount": [3]}}}"#);
+            d.valid().config.wrap = Wrap::Never;
+        },
+        Some(Fine),
     ),
-    ("filter-members", |d| filtered(d, r#"{"body": {"order": {"retryCount": [3]}}}"#), Some(Fine)),
-    ("filter-members", |d| d.mapping().filters = refused(), Some(Unknown)),
+    ("filters", |d| d.mapping().filters = refused(), Some(Unknown)),
     (
-        "filter-members",
+        "filters",
         |d| {
             d.fifo();
             filtered(d, r#"{"body": {"retryCount": [3]}}"#);
         },
         Some(Fine),
     ),
-    ("filter-wrapping", |d| filtered(d, r#"{"body": ["plain"]}"#), Some(Danger)),
-    ("filter-wrapping", |d| filtered(d, r#"{"body": {"total": [1]}}"#), Some(Warning)),
+    ("filters", |d| filtered(d, r#"{"body": ["plain"]}"#), Some(Danger)),
+    ("filters", |d| filtered(d, r#"{"body": {"total": [1]}}"#), Some(Warning)),
     (
-        "filter-wrapping",
+        "filters",
         |d| {
             filtered(d, r#"{"body": ["plain"]}"#);
             d.valid().config.wrap = Wrap::Never;
@@ -50,12 +54,12 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     (
-        "filter-wrapping",
+        "filters",
         |d| d.mapping().filters = Ok(vec![r#"{"eventSource": ["aws:sqs"]}"#.to_owned()]),
         Some(Fine),
     ),
     (
-        "filter-wrapping",
+        "filters",
         |d| {
             d.fifo();
             filtered(d, r#"{"body": ["plain"]}"#);
@@ -76,10 +80,10 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     ("other-consumers", |d| d.path().source.consumers = refused(), Some(Unknown)),
-    ("maximum-concurrency", |d| d.mapping().maximum_concurrency = None, Some(Warning)),
-    ("maximum-concurrency", |d| unbounded(d, 7), Some(Fine)),
+    ("concurrency", |d| d.mapping().maximum_concurrency = None, Some(Warning)),
+    ("concurrency", |d| unbounded(d, 7), Some(Fine)),
     (
-        "maximum-concurrency",
+        "concurrency",
         |d| {
             d.mapping().maximum_concurrency = None;
             d.mapping().maximum_pollers = Some(20);
@@ -87,7 +91,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Fine),
     ),
     (
-        "maximum-concurrency",
+        "concurrency",
         |d| {
             d.mapping().maximum_concurrency = None;
             d.function().reserved_concurrency = refused();

@@ -47,7 +47,27 @@ fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
     d.decides(SENDING, AccessDecision::NotAllowed);
 }
 
+fn key(state: &str) -> Key {
+    Key { arn: ARN_OF_KEY.to_owned(), state: state.to_owned() }
+}
+
 pub(super) const ROWS: &[Row] = &[
+    ("key-permissions", |d| d.key_state(Ok(key("Enabled"))), Some(Fine)),
+    ("key-permissions", |d| d.key_state(Ok(key("Disabled"))), Some(Danger)),
+    ("key-permissions", |d| d.key_state(Ok(key("PendingDeletion"))), Some(Danger)),
+    ("key-permissions", |d| d.key_state(Ok(key("Unavailable"))), Some(Danger)),
+    ("key-permissions", |d| d.key_state(Ok(key(NO_KEY))), Some(Danger)),
+    ("key-permissions", |d| d.key_state(Ok(key(""))), Some(Unknown)),
+    ("key-permissions", |d| d.key_state(refused()), Some(Unknown)),
+    (
+        "key-permissions",
+        |d| {
+            d.key_state(Ok(key("Disabled")));
+            let key = d.path().source.key.take();
+            d.path().dead_letters.as_mut().unwrap().key = key;
+        },
+        Some(Danger),
+    ),
     ("queue-permissions", |d| d.decides(SENDING, AccessDecision::NotAllowed), Some(Danger)),
     ("queue-permissions", |d| d.decides("sqs:DeleteMessage", AccessDecision::Denied), Some(Danger)),
     (
@@ -131,10 +151,9 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Danger),
     ),
-    ("direct-permissions", |_| {}, None),
-    ("direct-permissions", |d| d.direct(14 * DAY), Some(Fine)),
+    ("queue-permissions", |d| d.direct(14 * DAY), Some(Fine)),
     (
-        "direct-permissions",
+        "queue-permissions",
         |d| {
             d.direct(14 * DAY);
             d.path().direct.as_mut().unwrap().access = Some(Ok(Access::new()));
@@ -142,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Unknown),
     ),
     (
-        "direct-permissions",
+        "queue-permissions",
         |d| {
             d.direct(14 * DAY);
             let access = [(SENDING.to_owned(), AccessDecision::NotAllowed)].into();

@@ -14,33 +14,7 @@ fn in_place(d: &mut Deployment, receives: u32) {
     d.receives(receives);
 }
 
-fn names(d: &mut Deployment, document: &str) {
-    d.queue_config = format!(r#"{{"queueConfig": {{{document}}}}}"#).parse().unwrap();
-}
-
-fn key(state: &str) -> Key {
-    Key { arn: ARN_OF_KEY.to_owned(), state: state.to_owned() }
-}
-
 pub(super) const ROWS: &[Row] = &[
-    ("key-state", |_| {}, None),
-    ("key-state", |d| d.path().source.key = Some(EncryptionKey::ManagedByAws), None),
-    ("key-state", |d| d.key_state(Ok(key("Enabled"))), Some(Fine)),
-    ("key-state", |d| d.key_state(Ok(key("Disabled"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key("PendingDeletion"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key("Unavailable"))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key(NO_KEY))), Some(Danger)),
-    ("key-state", |d| d.key_state(Ok(key(""))), Some(Unknown)),
-    ("key-state", |d| d.key_state(refused()), Some(Unknown)),
-    (
-        "key-state",
-        |d| {
-            d.key_state(Ok(key("Disabled")));
-            let key = d.path().source.key.take();
-            d.path().dead_letters.as_mut().unwrap().key = key;
-        },
-        Some(Danger),
-    ),
     ("queue", |d| d.path().source.queue = Ok(None), Some(Danger)),
     ("queue", |d| d.path().source.queue = refused(), Some(Unknown)),
     ("visibility-timeout", |d| d.path().source.queue = refused(), None),
@@ -76,41 +50,10 @@ pub(super) const ROWS: &[Row] = &[
     ("max-receive-count", |d| d.receives(4), Some(Warning)),
     ("max-receive-count", |d| d.receives(5), Some(Fine)),
     ("max-receive-count", |d| d.queue().redrive = None, None),
-    ("queue-config", |_| {}, None),
-    (
-        "queue-config",
-        |d| {
-            names(
-                d,
-                r#""visibilityTimeout": 380, "messageRetentionPeriod": 604800, "maxReceiveCount": 5, "delaySeconds": 0"#,
-            );
-        },
-        Some(Fine),
-    ),
-    ("queue-config", |d| names(d, r#""receiveMessageWaitTimeSeconds": 20"#), Some(Warning)),
-    (
-        "queue-config",
-        |d| {
-            names(d, r#""maxReceiveCount": 6"#);
-            d.queue().redrive = None;
-        },
-        Some(Fine),
-    ),
-    ("receives-for-retries", |_| {}, None),
-    ("receives-for-retries", |d| in_place(d, 8), Some(Warning)),
-    ("receives-for-retries", |d| in_place(d, 9), Some(Fine)),
-    ("receives-for-retries", |d| fifo(d, 1, 8), Some(Warning)),
-    ("receives-for-retries", |d| fifo(d, 1, 9), Some(Fine)),
-    ("receives-for-retries", |d| fifo(d, 2, 15), Some(Warning)),
-    ("receives-for-retries", |d| fifo(d, 2, 16), Some(Fine)),
-    ("fifo-strategy", |_| {}, None),
-    ("fifo-strategy", |d| d.fifo(), Some(Fine)),
-    (
-        "fifo-strategy",
-        |d| {
-            d.fifo();
-            d.valid().names_strategy = true;
-        },
-        Some(Warning),
-    ),
+    ("max-receive-count", |d| in_place(d, 8), Some(Warning)),
+    ("max-receive-count", |d| in_place(d, 9), Some(Fine)),
+    ("max-receive-count", |d| fifo(d, 1, 8), Some(Warning)),
+    ("max-receive-count", |d| fifo(d, 1, 9), Some(Fine)),
+    ("max-receive-count", |d| fifo(d, 2, 15), Some(Warning)),
+    ("max-receive-count", |d| fifo(d, 2, 16), Some(Fine)),
 ];

@@ -8,7 +8,7 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 13] = [
+    let table: [Remedies; 12] = [
         (
             "settings",
             |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
@@ -37,22 +37,6 @@ fn remedies_name_what_is_there() {
             &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
                VisibilityTimeout=380"],
-        ),
-        (
-            "queue-config",
-            |d| {
-                d.queue_config = r#"{"queueConfig": {"delaySeconds": 5, "maxReceiveCount": 6}}"#
-                    .parse()
-                    .unwrap();
-            },
-            &[
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
-                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
-                 DelaySeconds=5",
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
-                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
-                 '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:dead\\\",\\\"maxReceiveCount\\\":6}\"}'",
-            ],
         ),
         (
             "retention",
@@ -89,7 +73,7 @@ fn remedies_name_what_is_there() {
             ],
         ),
         (
-            "reserved-concurrency",
+            "concurrency",
             |d| {
                 d.function().reserved_concurrency = Ok(Some(4));
                 d.function().unreserved_concurrency = Ok(106);
@@ -104,7 +88,7 @@ fn remedies_name_what_is_there() {
         ),
         // AWS leaves 100 unreserved.
         (
-            "reserved-concurrency",
+            "concurrency",
             |d| {
                 d.function().reserved_concurrency = Ok(Some(4));
                 d.function().unreserved_concurrency = Ok(105);
@@ -131,7 +115,7 @@ fn remedies_name_what_is_there() {
             ],
         ),
         (
-            "receives-for-retries",
+            "max-receive-count",
             |d| fifo(d, 10, 9),
             &[
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url \

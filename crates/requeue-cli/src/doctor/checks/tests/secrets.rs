@@ -22,8 +22,8 @@ fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
 
 fn missing(d: &mut Deployment, arn: &str) {
     d.secret(arn, Ok(AccessDecision::Allowed));
-    let code = "ResourceNotFoundException".to_owned();
-    d.function().secrets[0].key = Err(Unread { code, ..refused::<()>().unwrap_err() });
+    let error = CallError::answered(400, "ResourceNotFoundException");
+    d.function().secrets[0].key = Err(Unread { error, ..refused::<()>().unwrap_err() });
 }
 
 fn decrypts(d: &mut Deployment, decrypt: AccessDecision) {
@@ -36,18 +36,16 @@ fn key_is(d: &mut Deployment, state: &str) {
 }
 
 pub(super) const ROWS: &[Row] = &[
-    ("secret-key-permissions", |_| {}, None),
-    ("secret-key-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Allowed)), Some(Fine)),
     (
-        "secret-key-permissions",
+        "secret-permissions",
         |d| {
             d.secret(PARAMETER, Ok(AccessDecision::Allowed));
             d.function().secrets[0].key = Ok(None);
         },
-        None,
+        Some(Fine),
     ),
     (
-        "secret-key-permissions",
+        "secret-permissions",
         |d| {
             d.secret(SECRET, Ok(AccessDecision::Allowed));
             d.secret(PARAMETER, Ok(AccessDecision::Allowed));
@@ -55,31 +53,22 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Unknown),
     ),
-    ("secret-key-permissions", |d| decrypts(d, AccessDecision::Allowed), Some(Fine)),
-    ("secret-key-permissions", |d| decrypts(d, AccessDecision::NotAllowed), Some(Danger)),
-    ("secret-key-permissions", |d| decrypts(d, AccessDecision::Depends), Some(Unknown)),
-    ("secret-key-permissions", |d| key_is(d, "Disabled"), Some(Danger)),
-    (
-        "secret-key-permissions",
-        |d| keyed(d, AccessDecision::Allowed).key = refused(),
-        Some(Unknown),
-    ),
-    (
-        "secret-key-permissions",
-        |d| keyed(d, AccessDecision::Allowed).policy = refused(),
-        Some(Unknown),
-    ),
+    ("secret-permissions", |d| decrypts(d, AccessDecision::Allowed), Some(Fine)),
+    ("secret-permissions", |d| decrypts(d, AccessDecision::NotAllowed), Some(Danger)),
+    ("secret-permissions", |d| decrypts(d, AccessDecision::Depends), Some(Unknown)),
+    ("secret-permissions", |d| key_is(d, "Disabled"), Some(Danger)),
+    ("secret-permissions", |d| keyed(d, AccessDecision::Allowed).key = refused(), Some(Unknown)),
+    ("secret-permissions", |d| keyed(d, AccessDecision::Allowed).policy = refused(), Some(Unknown)),
     ("secret-permissions", |d| missing(d, SECRET), Some(Danger)),
-    ("secret-key-permissions", |d| missing(d, SECRET), None),
-    // The services of another account need not say so.
+    // The services of another account need not say so, but its key is unknown.
     (
         "secret-permissions",
         |d| missing(d, "arn:aws:secretsmanager:eu-west-1:999999999999:secret:orders-AbCdEf"),
-        Some(Fine),
+        Some(Unknown),
     ),
     // The key's policy allows its use through another service only.
     (
-        "secret-key-permissions",
+        "secret-permissions",
         |d| {
             let condition = r#""StringEquals": {"kms:ViaService": "sqs.eu-west-1.amazonaws.com"}"#;
             let condition = format!(r#""Condition": {{{condition}}}, "Effect""#);

@@ -1,13 +1,14 @@
 //! Reads the settings of a program that runs elsewhere, and no secret.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
 
 use requeue::policy::RetryPolicy;
+use requeue::queue::CallError;
+use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
-use super::super::calls::lambda::FunctionConfiguration;
-use super::super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
+use super::calls::FunctionConfiguration;
+use super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
 
 const PREFIX: &str = "REQUEUE_";
 
@@ -17,17 +18,12 @@ pub(crate) fn settings(
 ) -> FunctionSettings {
     let environment = configuration.environment.as_ref();
     if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
-        let resource = configuration
-            .kms_key_arn
-            .as_deref()
-            .unwrap_or("the key of the function's environment")
-            .to_owned();
-        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment").to_owned();
+        let key = configuration.kms_key_arn.as_deref();
+        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment");
         return FunctionSettings::Unread(Unread {
             permission: "kms:Decrypt",
-            resource,
-            code,
-            is_answered: true,
+            resource: key.unwrap_or("the key of the function's environment").to_owned(),
+            error: CallError::answered(400, code),
         });
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());
@@ -41,47 +37,69 @@ pub(crate) fn settings(
 /// theirs.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
-    function: &'v str,
+    function: &str,
     policy: Option<&RetryPolicy>,
 ) -> FunctionSettings {
-    let mut variables: HashMap<&str, &str> =
-        variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
-    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty());
-    let table = table.map(|name| (*name).to_owned());
+    let own = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+    let mut variables: HashMap<String, String> =
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty()).cloned();
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
-        let value = variables.entry(name).or_default();
-        *value = if value.is_empty() { default } else { value };
+        let value = variables.entry(name.to_owned()).or_default();
+        if value.is_empty() {
+            default.clone_into(value);
+        }
     }
     let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
     // A path in them means another machine's file.
     if let Some(PolicyPlace::File(_)) = policy_place {
         variables.remove("REQUEUE_POLICY");
     }
-    let ((mut config, secrets), problems) = match read_valid(variables) {
+    let ((config, secrets), problems) = match read_valid(variables) {
         Ok(read) => read,
         Err(problems) => return FunctionSettings::Invalid(problems),
     };
-    let policy_elsewhere = if policy.is_none() { policy_place } else { None };
-    if let Some(policy) = policy {
-        config.settings.policy = policy.clone();
-    }
-    FunctionSettings::Valid(Box::new(Valid {
-        config: config.settings,
-        lacks_policy: policy.is_none() && lacks_policy(&problems),
-        problems,
-        secrets,
-        variables: count,
-        policy_elsewhere,
-        names_strategy,
-        table,
-    }))
+    let policy_elsewhere = policy_place.filter(|_| policy.is_none());
+    let variables = count;
+    with_policy(
+        policy,
+        config,
+        Valid { problems, secrets, variables, policy_elsewhere, table, ..Valid::default() },
+    )
 }
 
-pub(crate) fn lacks_policy(problems: &[String]) -> bool {
-    problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"))
+/// The settings that `requeue work` would read here.
+pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
+    let (mut config, problems) = match Config::load().await {
+        Ok(config) => (config, Vec::new()),
+        Err(invalid) => {
+            let variables = Variables::from_env().into_values().into_iter().collect();
+            let problems = invalid.problems().to_vec();
+            match read_valid(variables) {
+                Ok(((config, _), _)) => (config, problems),
+                Err(_) => return FunctionSettings::Invalid(problems),
+            }
+        }
+    };
+    config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
+    let table = Variables::from_env().get("TABLE");
+    with_policy(policy, config, Valid { problems, table, ..Valid::default() })
+}
+
+/// These settings, with the policy that the user gives instead of theirs.
+fn with_policy(
+    policy: Option<&RetryPolicy>,
+    Config { mut settings, .. }: Config,
+    valid: Valid,
+) -> FunctionSettings {
+    let is_invalid = valid.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
+    let lacks_policy = policy.is_none() && is_invalid;
+    if let Some(policy) = policy {
+        settings.policy = policy.clone();
+    }
+    FunctionSettings::Valid(Box::new(Valid { config: settings, lacks_policy, ..valid }))
 }
 
 /// The settings, and the ARNs of the secrets in them.
@@ -89,13 +107,9 @@ type ReadConfig = (Config, BTreeSet<String>);
 
 /// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
 /// problem begins with the name of its variable.
-pub(crate) fn read_valid<N, V>(
-    mut variables: HashMap<N, V>,
-) -> Result<(ReadConfig, Vec<String>), Vec<String>>
-where
-    N: AsRef<str> + Clone + Into<String> + Eq + Hash,
-    V: Clone + Into<String>,
-{
+fn read_valid(
+    mut variables: HashMap<String, String>,
+) -> Result<(ReadConfig, Vec<String>), Vec<String>> {
     let mut problems = Vec::new();
     loop {
         let invalid = match Config::from_vars_without_secrets(variables.clone()) {
@@ -105,7 +119,7 @@ where
         problems.extend_from_slice(invalid.problems());
         let named: Vec<&str> = problems.iter().filter_map(|it| it.split(' ').next()).collect();
         let before = variables.len();
-        variables.retain(|name, _| !named.contains(&name.as_ref()));
+        variables.retain(|name, _| !named.contains(&name.as_str()));
         if variables.len() == before {
             return Err(problems);
         }

@@ -35,7 +35,7 @@ fn as_made(d: &mut Deployment) {
     shared(d);
 }
 
-pub(super) fn limited(d: &mut Deployment, calls: u32) {
+fn limited(d: &mut Deployment, calls: u32) {
     d.valid().config.policy.limit = Some(RateLimit::new(calls, secs(1)));
 }
 
@@ -63,18 +63,6 @@ fn environments(d: &mut Deployment, most: u32) {
     d.valid().config.coordination.as_mut().unwrap().max_environments = most;
 }
 
-/// A FIFO queue whose function has a table.
-fn ordered(d: &mut Deployment, receives: u32) {
-    shared(d);
-    d.fifo();
-    d.receives(receives);
-}
-
-fn exact(d: &mut Deployment, receives: u32) {
-    ordered(d, receives);
-    d.direct(14 * DAY);
-}
-
 pub(super) const ROWS: &[Row] = &[
     ("table", |_| {}, None),
     ("table", as_made, Some(Fine)),
@@ -89,11 +77,9 @@ pub(super) const ROWS: &[Row] = &[
     ("table", |d| properties(d).key.push("at (N)".to_owned()), Some(Danger)),
     ("table", gone, Some(Danger)),
     ("table", |d| shared(d).properties = refused(), Some(Unknown)),
-    ("table-expiry", as_made, Some(Fine)),
-    ("table-expiry", |d| shared(d).expiry = Ok(None), Some(Warning)),
-    ("table-expiry", |d| shared(d).expiry = Ok(Some("ttl".to_owned())), Some(Warning)),
-    ("table-expiry", |d| shared(d).expiry = refused(), Some(Unknown)),
-    ("table-expiry", gone, None),
+    ("table", |d| shared(d).expiry = Ok(None), Some(Warning)),
+    ("table", |d| shared(d).expiry = Ok(Some("ttl".to_owned())), Some(Warning)),
+    ("table", |d| shared(d).expiry = refused(), Some(Unknown)),
     ("table-permissions", as_made, Some(Fine)),
     ("table-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
@@ -101,38 +87,16 @@ pub(super) const ROWS: &[Row] = &[
     ("table-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = Some(refused()), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = None, None),
-    ("table-key-permissions", as_made, None),
-    ("table-key-permissions", |d| _ = keyed(d, AccessDecision::Allowed), Some(Fine)),
-    ("table-key-permissions", |d| _ = keyed(d, AccessDecision::NotAllowed), Some(Danger)),
+    ("table-permissions", |d| _ = keyed(d, AccessDecision::Allowed), Some(Fine)),
+    ("table-permissions", |d| _ = keyed(d, AccessDecision::NotAllowed), Some(Danger)),
     (
-        "table-key-permissions",
+        "table-permissions",
         |d| keyed(d, AccessDecision::Allowed).key.as_mut().unwrap().state = "Disabled".to_owned(),
         Some(Danger),
     ),
-    ("exact-attempts", |_| {}, None),
-    ("exact-attempts", as_made, None),
-    ("exact-attempts", |d| d.fifo(), None),
-    ("exact-attempts", |d| ordered(d, 1_000), Some(Warning)),
-    ("exact-attempts", |d| exact(d, 999), Some(Warning)),
-    ("exact-attempts", |d| exact(d, 1_000), Some(Fine)),
-    (
-        "exact-attempts",
-        |d| {
-            ordered(d, 5);
-            d.valid().config.mode = Mode::Report;
-        },
-        None,
-    ),
-    (
-        "exact-attempts",
-        |d| {
-            exact(d, 5);
-            d.queue().redrive = None;
-        },
-        None,
-    ),
     ("rate-limit", |_| {}, None),
-    ("rate-limit", |d| limited(d, 49), Some(Fine)),
+    // Without a table, each execution environment has its own.
+    ("rate-limit", |d| limited(d, 49), None),
     ("rate-limit", |d| environments(d, 10), Some(Fine)),
     ("rate-limit", |d| environments(d, 11), Some(Fine)),
     ("rate-limit", |d| environments(d, 9), Some(Warning)),
@@ -164,12 +128,7 @@ fn a_limit_says_for_whom_it_holds() {
     };
     for (change, expected) in [
         (
-            (|d| limited(d, 49)) as Change,
-            "49 calls in 1 s for each execution environment alone: up to 490 with 10 at a time; with \
-             a table in REQUEUE_TABLE, for all together",
-        ),
-        (
-            |d| environments(d, 1_000),
+            (|d| environments(d, 1_000)) as Change,
             "49 calls in 1 s for all together; while the table does not respond, an environment \
              without recent calls makes one in 20 s",
         ),

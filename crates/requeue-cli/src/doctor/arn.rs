@@ -1,0 +1,83 @@
+//! The parts of any ARN, such as that of a role, a key or a secret. A text that is no ARN has empty
+//! parts. The ARN of a queue is a [`QueueArn`](requeue::queue::QueueArn).
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arn<'a> {
+    pub(crate) partition: &'a str,
+    pub(crate) service: &'a str,
+    pub(crate) region: &'a str,
+    pub(crate) account: &'a str,
+    /// The rest, which may have colons of its own.
+    pub(crate) resource: &'a str,
+}
+
+impl<'a> Arn<'a> {
+    pub(crate) fn of(arn: &'a str) -> Self {
+        let mut parts = arn.splitn(6, ':').skip(1);
+        let mut part = || parts.next().unwrap_or_default();
+        let [partition, service, region, account, resource] = [(); 5].map(|()| part());
+        Self { partition, service, region, account, resource }
+    }
+
+    /// The name of a role, without its path.
+    pub(crate) fn role_name(self) -> &'a str {
+        self.resource.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Whether the name of a KMS key is an alias, or the ARN of one.
+pub(crate) fn is_alias(key: &str) -> bool {
+    key.starts_with("alias/") || key.contains(":alias/")
+}
+
+/// A queue or a secret may name its key by the id alone, but IAM needs the ARN.
+pub(crate) fn key_name(key: &str, of: &str) -> String {
+    if key.starts_with("arn:") || is_alias(key) {
+        return key.to_owned();
+    }
+    let Arn { partition, region, account, .. } = Arn::of(of);
+    format!("arn:{partition}:kms:{region}:{account}:key/{key}")
+}
+
+/// The version or alias in the name or ARN of this function.
+pub(crate) fn qualifier<'a>(name: &'a str, function: &str) -> Option<&'a str> {
+    let name = match Arn::of(name).resource {
+        resource if name.starts_with("arn:") => resource.strip_prefix("function:")?,
+        _ => name,
+    };
+    let (name, qualifier) = name.rsplit_once(':')?;
+    (name.rsplit(':').next() == Some(function)).then_some(qualifier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_or_alias_follows_the_name_of_the_function() {
+        let arn = "arn:aws:lambda:eu-west-1:123456789012:function";
+        for (name, function, expected) in [
+            ("orders".to_owned(), "orders", None),
+            ("orders:live".to_owned(), "orders", Some("live")),
+            ("123456789012:function:orders".to_owned(), "orders", None),
+            ("123456789012:function:orders:3".to_owned(), "orders", Some("3")),
+            (format!("{arn}:orders"), "orders", None),
+            (format!("{arn}:orders:live"), "orders", Some("live")),
+            // Names that are also words of an ARN.
+            (format!("{arn}:aws"), "aws", None),
+            (format!("{arn}:function"), "function", None),
+            (format!("{arn}:function:live"), "function", Some("live")),
+        ] {
+            assert_eq!(qualifier(&name, function), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_arn_or_its_alias() {
+        let queue = "arn:aws-cn:sqs:cn-north-1:123456789012:orders";
+        let arn = "arn:aws-cn:kms:cn-north-1:123456789012:key/1a-2b";
+        for (key, expected) in [("1a-2b", arn), (arn, arn), ("alias/orders", "alias/orders")] {
+            assert_eq!(key_name(key, queue), expected);
+        }
+    }
+}

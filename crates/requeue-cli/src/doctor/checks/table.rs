@@ -1,0 +1,161 @@
+//! The table that the execution environments share, and the rate limit that they share by it.
+
+use super::super::facts::{Table, TableProperties};
+use super::permissions::{Asked, DECRYPT, use_of_key};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
+use crate::table::span;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "table",
+        why: "By the table, all execution environments share a rate limit. Without it, each keeps \
+              only a part of the limit by itself. DynamoDB deletes the items of scopes that nobody uses \
+              any longer only if the table's time to live is on.",
+        look: table,
+    },
+    Check {
+        id: "table-permissions",
+        why: "If the role may not read and change items, the function does without the table. If a KMS key of your own \
+              encrypts it, DynamoDB uses kms:Decrypt for the role.",
+        look: table_permissions,
+    },
+    Check {
+        id: "rate-limit",
+        why: "A service takes so many calls from all execution environments together. While the \
+              table does not respond, each environment counts its own.",
+        look: rate_limit,
+    },
+];
+
+/// The actions of the function on the table.
+pub(crate) const USING: [&str; 2] = ["dynamodb:GetItem", "dynamodb:UpdateItem"];
+/// The key: one text.
+const KEY: &str = "id (S)";
+/// The attribute by which items expire.
+const EXPIRES: &str = "expires";
+
+fn of_table<'d>(context: &Context<'d>) -> Result<&'d Table, Skip> {
+    context.deployment.table.as_ref().ok_or(Skip::NotApplicable)
+}
+
+/// The properties. If there is no such table, the check `table` reports it.
+fn properties<'d>(context: &Context<'d>) -> Result<&'d TableProperties, Skip> {
+    of_table(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
+}
+
+fn create(context: &Context<'_>, name: &str) -> [String; 2] {
+    let region = context.region();
+    [
+        format!(
+            "aws dynamodb create-table --region {region} --table-name {name} --billing-mode \
+             PAY_PER_REQUEST --attribute-definitions AttributeName=id,AttributeType=S --key-schema \
+             AttributeName=id,KeyType=HASH"
+        ),
+        "template, parameters: `Coordination=dynamodb`".to_owned(),
+    ]
+}
+
+fn table(context: &Context<'_>) -> Checked {
+    all([usable(context), expiry(context)])
+}
+
+fn usable(context: &Context<'_>) -> Checked {
+    let Table { name, properties, .. } = of_table(context)?;
+    let region = context.region();
+    let Some(TableProperties { status, key, provisioned }) = properties.as_ref()? else {
+        let found = format!("there is no table {name} in {region}");
+        return Ok(Diagnosis::danger(found, create(context, name)));
+    };
+    if *key != [KEY] {
+        let found = format!("the key of {name} is {}, and must be {KEY} alone", key.join(", "));
+        let [command, parameter] = create(context, &format!("{name}-id"));
+        let variable = remedy::variable("TABLE", &format!("{name}-id"));
+        return Ok(Diagnosis::danger(found, [format!("{command}, and {variable}"), parameter]));
+    }
+    let billed = match provisioned {
+        None => "on demand".to_owned(),
+        Some(units) => {
+            format!("with {units} provisioned write units a second, and throttles more")
+        }
+    };
+    let is_usable = ["ACTIVE", "UPDATING"].contains(&status.as_str());
+    let level = if is_usable { Level::Ok } else { Level::Danger };
+    let wait = format!(
+        "aws dynamodb describe-table --region {region} --table-name {name}, until it is ACTIVE; if \
+         its key is inaccessible, enable the KMS key"
+    );
+    Ok(Diagnosis::of(level, format!("{name} is {status}, {billed}"), [wait]))
+}
+
+fn expiry(context: &Context<'_>) -> Checked {
+    properties(context)?;
+    let Table { name, expiry, .. } = of_table(context)?;
+    let set = |attribute: &str, is_on: bool| {
+        format!(
+            "aws dynamodb update-time-to-live --region {} --table-name {name} \
+             --time-to-live-specification Enabled={is_on},AttributeName={attribute}",
+            context.region()
+        )
+    };
+    match expiry.as_ref()?.as_deref() {
+        Some(EXPIRES) => Ok(Diagnosis::ok(format!("items expire by {EXPIRES}"))),
+        Some(other) => Ok(Diagnosis::warning(
+            format!("items expire by {other}, and the function writes {EXPIRES}"),
+            [format!("{}; once that is done, {}", set(other, false), set(EXPIRES, true))],
+        )),
+        None => Ok(Diagnosis::warning(
+            format!("items of {name} never expire: its time to live is off"),
+            [set(EXPIRES, true)],
+        )),
+    }
+}
+
+fn table_permissions(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
+    let Table { name, arn, access, key, .. } = of_table(context)?;
+    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
+    let consequence =
+        ": unless the table's own policy does, the function does without the table".to_owned();
+    // Both actions, since this policy replaces one that an earlier remedy has put under the name.
+    let grants = vec![remedy::grant(function, &USING, arn, "requeue-table")];
+    let asked = Asked::of(access, &USING, format!(" on {name}"));
+    let key = key
+        .as_ref()
+        .map(|key| use_of_key(context, key, (arn, "DynamoDB"), (&[DECRYPT], "requeue-table-key")));
+    all([Asked { consequence, grants, ..asked }.look(function)].into_iter().chain(key))
+}
+
+fn rate_limit(context: &Context<'_>) -> Checked {
+    of_table(context)?;
+    // An unknown policy is a finding of `settings`.
+    let limit = context.policy().ok().and_then(|policy| policy.limit);
+    let limit = limit.ok_or(Skip::NotApplicable)?;
+    let coordination = context.config()?.coordination.as_ref().ok_or(Skip::NotApplicable)?;
+    let (shares, calls, period) =
+        (coordination.max_environments, u64::from(limit.limit), span(limit.period));
+    let told = format!("{calls} calls in {period} for all together");
+    match environments(context) {
+        Some(most) if most > shares => Ok(Diagnosis::warning(
+            format!(
+                "{told}; but REQUEUE_MAX_ENVIRONMENTS is {shares}, and {most} batches run at a \
+                 time: while the table does not respond, up to {} calls in {period}",
+                (calls * u64::from(most)).div_ceil(u64::from(shares.max(1)))
+            ),
+            [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
+        )),
+        _ => Ok(Diagnosis::ok(format!(
+            "{told}; while the table does not respond, an environment without recent calls makes \
+             one in {}",
+            span(limit.interval().saturating_mul(shares))
+        ))),
+    }
+}
+
+/// The most execution environments at a time; `None` if nothing bounds them.
+fn environments(context: &Context<'_>) -> Option<u32> {
+    let by_mappings: Option<u32> =
+        context.mappings().map(|mapping| mapping.maximum_concurrency).sum();
+    let function = context.function().ok();
+    let reserved = function.and_then(|function| *function.reserved_concurrency.as_ref().ok()?);
+    by_mappings.into_iter().chain(reserved).filter(|most| *most > 0).min()
+}

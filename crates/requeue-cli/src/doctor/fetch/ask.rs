@@ -1,0 +1,137 @@
+//! Asks AWS: each call has a permission, and its failure is a reason for an unknown fact. The line of
+//! progress names the calls that wait for a response.
+
+use std::error::Error as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aws_sdk_sqs::config::Region;
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use requeue::aws::SdkConfig;
+use requeue::queue::CallError;
+use requeue_aws::{Service, call_json};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::super::arn::Arn;
+use super::super::calls::{self, TooManyPages, encoded};
+use super::super::endpoints;
+use super::super::facts::{Known, Unread};
+use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
+use crate::progress::{CommandProgress, NOTICEABLE};
+
+pub(crate) struct Clients {
+    pub(super) region: String,
+    pub(in super::super) sdk: SdkConfig,
+    pub(in super::super) sqs: aws_sdk_sqs::Client,
+    progress: CommandProgress,
+    /// The permissions that the waiting calls need, the oldest first.
+    open: Mutex<Vec<&'static str>>,
+}
+
+/// An operation of AWS's JSON protocol: its service, permission and name, and the field of its
+/// response that counts; empty for all fields.
+pub(super) type Operation = (Service, &'static str, &'static str, &'static str);
+
+impl Clients {
+    pub(crate) fn new(sdk: &SdkConfig, region: &str) -> Self {
+        let region = region.to_owned();
+        let sdk = sdk.to_builder().region(Region::new(region.clone())).build();
+        let progress = CommandProgress::shown_after(NOTICEABLE, "waiting for AWS's configuration");
+        let sqs = aws_sdk_sqs::Client::new(&sdk);
+        Self { region, sqs, sdk, progress, open: Mutex::default() }
+    }
+
+    /// For calls in the region of this ARN.
+    pub(super) fn at(&self, arn: &str) -> SdkConfig {
+        let of_arn = Some(Arn::of(arn).region).filter(|region| !region.is_empty());
+        let region = of_arn.unwrap_or(&self.region).to_owned();
+        self.sdk.to_builder().region(Region::new(region)).build()
+    }
+
+    /// The fact in the response to a call that needs this permission.
+    pub(in super::super) async fn ask<T, E>(
+        &self,
+        permission: &'static str,
+        resource: &str,
+        call: impl Future<Output = Result<T, SdkError<E>>>,
+    ) -> Known<T>
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+    {
+        self.change(|open| open.push(permission));
+        // A join of many calls would otherwise be a very large future.
+        let response = Box::pin(call).await;
+        self.change(|open| {
+            if let Some(at) = open.iter().position(|one| *one == permission) {
+                open.remove(at);
+            }
+        });
+        response.map_err(|error| {
+            let has_more = error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>);
+            let error = call_error(&error);
+            let error = if has_more { CallError::ambiguous(TOO_MANY_PAGES) } else { error };
+            Unread { permission, resource: resource.to_owned(), error }
+        })
+    }
+
+    /// Lambda's response about a resource, which replaces `{}` in the path.
+    pub(super) async fn get(
+        &self,
+        permission: &'static str,
+        resource: &str,
+        path: &str,
+    ) -> Known<Value> {
+        let path = path.replace("{}", &encoded(resource).to_string());
+        self.ask(permission, resource, calls::get(&self.sdk, &path)).await
+    }
+
+    /// The field of the response to an operation in the region of `sdk`.
+    pub(super) async fn ask_json(
+        &self,
+        sdk: &SdkConfig,
+        (service, permission, name, field): Operation,
+        resource: &str,
+        parameters: Value,
+    ) -> Known<Value> {
+        let call = call_json::<Value>(sdk, service, name, &parameters);
+        let mut response = self.ask(permission, resource, call).await?;
+        if field.is_empty() {
+            return Ok(response);
+        }
+        response.get_mut(field).map(Value::take).ok_or_else(|| Unread {
+            permission,
+            resource: resource.to_owned(),
+            error: CallError::ambiguous(UNREADABLE),
+        })
+    }
+
+    /// Changes the waiting calls, and names the oldest: it has waited for longest.
+    fn change(&self, change: impl FnOnce(&mut Vec<&'static str>)) {
+        let mut open: MutexGuard<'_, _> = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open);
+        self.progress.step(match open.as_slice() {
+            [] => return,
+            [only] => format!("waiting for {only}"),
+            [first, others @ ..] => format!("waiting for {first} and {} more", others.len()),
+        });
+    }
+
+    /// Begins a wait for something else than a response.
+    pub(in super::super) fn begin_wait(&self, step: &str, began: Instant, deadline: Instant) {
+        let longest = deadline.saturating_duration_since(began).as_secs();
+        self.progress.step(step);
+        self.progress.count("s", Some(longest));
+    }
+
+    pub(in super::super) fn tell_wait(&self, began: Instant) {
+        self.progress.done(began.elapsed().as_secs());
+    }
+
+    /// The error for a deployment that cannot be read.
+    pub(in super::super) fn told(&self, Unread { permission, resource, error }: &Unread) -> String {
+        let (prefix, operation) = permission.split_once(':').unwrap_or_default();
+        let service = endpoints::service(prefix);
+        let endpoint = &endpoints::shown_endpoint(service, &self.sdk);
+        FailedCall { service, operation, resource, endpoint, error }.to_string()
+    }
+}
