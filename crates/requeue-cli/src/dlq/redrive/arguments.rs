@@ -1,7 +1,7 @@
 //! The options of `requeue dlq redrive`.
 
-use crate::dlq::QueueArguments;
-use crate::dlq::letter::Filter;
+use crate::dlq::filter::Filter;
+use crate::dlq::queue::QueueArguments;
 use crate::queue_argument::QueueName;
 
 pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive policy moved here \

@@ -4,15 +4,17 @@
 use serde::Serialize;
 
 use super::arguments::Arguments;
-use super::dry_run::PlannedRoutes;
+use super::copy::copy_all;
+use super::plan::Plan;
 use super::result::{RedriveResult, id_options};
 use super::route::RedriveRoute;
 use crate::Error;
 use crate::dlq::letter::Letter;
-use crate::dlq::outcome::Outcomes;
-use crate::dlq::{DeadLetters, messages};
+use crate::dlq::outcome::JobEnd;
+use crate::dlq::queue::DeadLetters;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::messages;
 
 /// The coming action.
 #[derive(Serialize)]
@@ -22,23 +24,6 @@ pub(crate) struct ChosenPlan {
     pub(crate) lines: Vec<String>,
 }
 
-/// The end of a redrive. Without messages it is complete.
-pub(crate) struct RedriveEnd {
-    /// A line for each result.
-    pub(crate) lines: Vec<String>,
-    /// Whether all chosen messages were redriven.
-    pub(crate) is_complete: bool,
-    /// By the ids of the messages that the redrive received.
-    pub(crate) outcomes: Outcomes,
-    pub(crate) error: Option<Error>,
-}
-
-impl Default for RedriveEnd {
-    fn default() -> Self {
-        Self { lines: Vec::new(), is_complete: true, outcomes: Outcomes::new(), error: None }
-    }
-}
-
 /// The plan for messages that were received before.
 pub(crate) async fn plan(
     arguments: &Arguments,
@@ -46,11 +31,11 @@ pub(crate) async fn plan(
     letters: impl IntoIterator<Item = &Letter>,
 ) -> Result<ChosenPlan, Error> {
     let route = RedriveRoute::find(arguments, dead_letters).await?;
-    let mut routes = PlannedRoutes::default();
+    let mut plan = Plan::default();
     for letter in letters {
-        routes.add(&route, letter, &letter.read());
+        plan.add(&route, letter, &letter.read());
     }
-    Ok(ChosenPlan { count: routes.copies(), lines: routes.lines() })
+    Ok(ChosenPlan { count: plan.copies(), lines: plan.lines() })
 }
 
 /// Redrives the chosen messages.
@@ -59,21 +44,19 @@ pub(crate) async fn redrive(
     dead_letters: &DeadLetters,
     stop: &Stop,
     progress: &CommandProgress,
-) -> Result<RedriveEnd, Error> {
+) -> Result<JobEnd, Error> {
     let route = RedriveRoute::find(arguments, dead_letters).await?;
     let mut result = RedriveResult::default();
-    let ended = super::copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
-    let error = ended.err().or_else(|| result.copies.fatal.take());
-    let copies = &result.copies;
-    let count = copies.copied();
+    let ended = copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
+    result.outcomes.error = ended.err();
+    let count = result.copied();
     let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
-    let is_complete = error.is_none() && left == 0 && copies.not_deleted.is_empty();
-    let not_deleted = std::mem::take(&mut result.copies.not_deleted);
+    let not_deleted = std::mem::take(&mut result.not_deleted);
+    let is_complete = result.outcomes.error.is_none() && left == 0 && not_deleted.is_empty();
     // The messages that were not chosen are known to the page.
-    result.copies.not_chosen = 0;
-    result.copies.beyond_limit = 0;
-    let mut lines: Vec<String> =
-        result.text(dead_letters.name(), None, None).lines().map(str::to_owned).collect();
+    result.not_chosen = 0;
+    let text = result.text(dead_letters.name(), None, None);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if !not_deleted.is_empty() {
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
@@ -85,10 +68,9 @@ pub(crate) async fn redrive(
         ));
     }
     if left > 0 {
-        let copies = &result.copies;
-        let are_told = copies.left.count() > 0 || !copies.failed.is_empty();
+        let are_told = result.left.count() > 0 || !result.failed.is_empty();
         let above = if are_told { ", those above included" } else { "" };
         lines.push(format!("{} of the chosen ones not copied{above}", messages(left)));
     }
-    Ok(RedriveEnd { lines, is_complete, outcomes: result.copies.outcomes, error })
+    Ok(JobEnd { lines, is_complete, outcomes: result.outcomes })
 }
