@@ -12,8 +12,7 @@ use requeue::queue::MAX_BATCH_ENTRIES;
 use serde_json::{Value, json};
 
 use super::export::{Target, line};
-use super::filter::Filter;
-use super::letter::Letter;
+use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
 use super::outcome::{self, Outcomes};
 use super::queue::{DeadLetters, Purpose, QueueArguments, agreed, progress, require_terminal};

@@ -12,8 +12,7 @@ use requeue::printable;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::filter::Filter;
-use super::letter::{AttributeJson, DeadLetterJson, Letter};
+use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
 use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
 use crate::table::messages;

@@ -1,16 +1,20 @@
-//! One message of a dead-letter queue: its known facts, and its JSON.
+//! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use clap::builder::PossibleValuesParser;
+use jiff::Timestamp;
 use requeue::queue::{Attribute, AttributeValue, Outgoing};
-use requeue::{DeadLetter, FailureClass, Record};
+use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::table::moment;
+use crate::{duration_argument, message, output};
 
 /// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -62,6 +66,187 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
 /// SQS's own data count.
 pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
     dead.source().filter(|_| !letter.record.was_dead_lettered)
+}
+
+/// The filters. Without any, all messages are chosen.
+#[derive(Default, clap::Args)]
+pub(crate) struct Filter {
+    /// Only messages of this class. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
+    class: Vec<String>,
+    /// Only messages given up for this reason, as `list` shows it. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_parser = reasons())]
+    reason: Vec<String>,
+    /// Only messages whose failure has this text, as `list` shows it, upper and lower case included.
+    /// May be given several times.
+    #[arg(long, help_heading = "Which messages", value_name = "TEXT")]
+    detail: Vec<String>,
+    /// Only messages whose failure has this code of the downstream service, as in `status 422:
+    /// outdated-fare`. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_name = "CODE")]
+    code: Vec<String>,
+    /// Only messages given up since then: within the last 2h, or since a time as in
+    /// 2026-11-23T06:00:00Z. A message without that time counts by its first send.
+    #[arg(long, help_heading = "Which messages", value_name = "DURATION|TIME", value_parser = moment_given)]
+    since: Option<SystemTime>,
+    /// Only messages with this message attribute. If given several times, all must match.
+    #[arg(long, help_heading = "Which messages", value_name = "NAME=VALUE", value_parser = message::attribute)]
+    attribute: Vec<(String, String)>,
+    /// Only the message with this id, its own or that of its first delivery. May be given several
+    /// times.
+    #[arg(long, help_heading = "Which messages")]
+    id: Vec<String>,
+    /// Only messages of this source queue, by its name or ARN: SQS moved them here from it, or they
+    /// claim to come from it. May be given several times.
+    #[arg(long, help_heading = "Which messages", value_name = "QUEUE")]
+    source: Vec<String>,
+    /// Choose at most this many messages.
+    #[arg(long, help_heading = "Which messages", value_name = "COUNT", value_parser = message_count)]
+    pub(crate) limit: Option<u64>,
+    /// Exactly these messages, by their own ids.
+    #[arg(skip)]
+    chosen: Option<HashSet<String>>,
+    /// Those of `id` that a message had, and whether it was its own id.
+    #[arg(skip)]
+    found: Mutex<HashMap<String, bool>>,
+}
+
+impl Filter {
+    /// Chooses exactly these messages, by their own ids. A scan may end after the last of them.
+    pub(crate) fn of_ids(ids: HashSet<String>) -> Self {
+        let limit = u64::try_from(ids.len()).ok();
+        Self { limit, chosen: Some(ids), ..Self::default() }
+    }
+
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        !self.words().is_empty() || self.limit.is_some()
+    }
+
+    /// Whether the filters, apart from the limit, choose a message.
+    pub(crate) fn chooses(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let named = |wanted: &[String], is: &[&str]| {
+            wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()))
+        };
+        let ids = [Some(letter.id.as_str()), dead.original_message_id()];
+        let ids: Vec<&str> = ids.into_iter().flatten().collect();
+        self.note_found(&ids);
+        let detail = dead.detail().unwrap_or_default();
+        self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
+            && named(&self.class, &[class(dead)])
+            && named(&self.reason, &[reason(dead)])
+            && named(&self.code, &[code(detail).unwrap_or_default()])
+            && (self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text)))
+            && self.since.is_none_or(|since| given_up(letter, dead) >= Some(since))
+            && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
+            && named(&self.id, &ids)
+            && (self.source.is_empty() || self.names_source_of(letter, dead))
+    }
+
+    fn names_source_of(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let moved_from = letter.record.dead_letter_source.as_ref().map(ToString::to_string);
+        moved_from.as_deref().or(claimed_source(letter, dead)).is_some_and(|arn| {
+            let name = arn.rsplit(':').next().unwrap_or_default();
+            self.source.iter().any(|wanted| wanted == arn || wanted == name)
+        })
+    }
+
+    fn note_found(&self, ids: &[&str]) {
+        for (at, id) in ids.iter().enumerate() {
+            if self.id.iter().any(|wanted| wanted == id) {
+                *self.found().entry((*id).to_owned()).or_default() |= at == 0;
+            }
+        }
+    }
+
+    /// Whether each of the ids was a message's own, so that no message is missing.
+    pub(crate) fn has_found_ids(&self) -> bool {
+        let found = self.found();
+        !self.id.is_empty() && self.id.iter().all(|id| found.get(id) == Some(&true))
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
+    /// ids. Returns whether a message has each of the ids, as far as no limit ended the search.
+    pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
+        let found = self.found();
+        let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
+        let missing: Vec<&str> = missing.filter(|_| self.limit.is_none()).collect();
+        if !has_chosen_any {
+            output::remark(&format!("no message{} in {queue}", self.words()));
+        } else if !missing.is_empty() {
+            output::remark(&format!("no message with the id {} in {queue}", missing.join(" or ")));
+        }
+        missing.is_empty()
+    }
+
+    /// As [`finds_all`](Self::finds_all), for commands whose result says that there was no message.
+    pub(crate) fn finds_all_if_set(&self, queue: &str, has_chosen_any: bool) -> bool {
+        !self.is_set() || self.finds_all(queue, has_chosen_any)
+    }
+
+    /// In words, without the limit: ` of class quota, for the reason too-old`.
+    pub(crate) fn words(&self) -> String {
+        let mut words = Vec::new();
+        for (name, values) in [
+            ("of class", &self.class),
+            ("for the reason", &self.reason),
+            ("with the text", &self.detail),
+            ("with the code", &self.code),
+            ("with the id", &self.id),
+            ("from", &self.source),
+        ] {
+            if !values.is_empty() {
+                words.push(format!("{name} {}", values.join(" or ")));
+            }
+        }
+        words.extend(self.since.and_then(moment).map(|since| format!("given up since {since}")));
+        let attributes = self.attribute.iter();
+        words.extend(attributes.map(|(name, value)| format!("with {name}={value}")));
+        if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
+    }
+}
+
+/// The time at which a message was given up, or else of its first send.
+fn given_up(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
+    dead.failed_at().or_else(|| letter.first_sent(dead))
+}
+
+fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
+    let attribute = letter.record.attributes.as_ref().and_then(|all| all.get(name));
+    attribute.is_some_and(|attribute| match &attribute.value {
+        AttributeValue::Text(text) => text == value,
+        AttributeValue::Binary(bytes) => BASE64.encode(bytes) == *value,
+    })
+}
+
+fn reasons() -> PossibleValuesParser {
+    let known = DeadLetterReason::ALL.iter().map(|reason| reason.as_str());
+    known.chain([UNKNOWN]).collect::<Vec<_>>().into()
+}
+
+fn message_count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "give a number of messages, at least 1".to_owned())
+}
+
+/// Reads `2h`, or a time as in `2026-11-23T06:00:00Z`.
+fn moment_given(text: &str) -> Result<SystemTime, String> {
+    if let Ok(ago) = duration_argument::parse(text) {
+        let since = Clock::system().now().checked_sub(ago);
+        let since = since.filter(|since| *since >= SystemTime::UNIX_EPOCH);
+        return since.ok_or_else(|| "it is before 1970; choose a shorter time".to_owned());
+    }
+    let time: Option<Timestamp> = text.parse().ok();
+    time.map(SystemTime::from).ok_or_else(|| {
+        "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()
+    })
 }
 
 /// The code of the downstream service in the text of a failure: `no-seat` in `status 422: no-seat,
@@ -157,6 +342,21 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(code(detail), expected, "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_a_duration_before_now_or_a_moment() {
+        for (text, is_read) in [
+            ("2h", true),
+            ("90", true),
+            ("2026-11-23T06:00:00Z", true),
+            ("2026-11-23T06:00:00+01:00", true),
+            ("2026-11-23", false),
+            ("yesterday", false),
+            ("99999999999d", false),
+        ] {
+            assert_eq!(moment_given(text).is_ok(), is_read, "{text}");
         }
     }
 }

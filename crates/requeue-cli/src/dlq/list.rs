@@ -9,8 +9,7 @@ use requeue::DeadLetter;
 use requeue::queue::QueueArn;
 use serde::{Serialize, Serializer};
 
-use super::filter::Filter;
-use super::letter::{Letter, UNKNOWN, class, reason};
+use super::letter::{Filter, Letter, UNKNOWN, class, reason};
 use super::queue::{Purpose, QueueArguments, progress};
 use super::scan::{ScanEnd, ScanResult, Unseen};
 use super::sqs::Described;

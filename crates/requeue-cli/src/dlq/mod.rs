@@ -7,7 +7,6 @@ use crate::Error;
 
 pub(crate) mod discard;
 pub(crate) mod export;
-pub(crate) mod filter;
 mod import;
 pub(crate) mod letter;
 pub(crate) mod list;

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::filter::Filter;
-use super::letter::{DeadLetterJson, Letter, claimed_source, class, reason};
+use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason};
 use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
 use crate::table::{columns, hanging, moment};

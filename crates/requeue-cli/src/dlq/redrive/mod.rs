@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 mod arguments;
-mod chosen;
 mod route;
 mod copy;
 mod moving;
@@ -14,14 +13,15 @@ mod result;
 mod tests;
 
 pub(crate) use arguments::{Arguments, CopyOptions, HELP};
-pub(crate) use chosen::{ChosenPlan, plan, redrive};
 pub(crate) use copy::COPIES_IN_HAND;
 use copy::copy_all;
 use moving::MoveEnd;
 use plan::Plan;
-use result::RedriveResult;
+pub(crate) use plan::{ChosenPlan, plan};
+use result::{RedriveResult, id_options};
 use route::RedriveRoute;
 
+use super::outcome::JobEnd;
 use super::queue::{DeadLetters, Purpose, agreed, progress, require_terminal};
 use crate::progress::CommandProgress;
 use crate::stop::{HOLDS_MESSAGES, Stop};
@@ -230,4 +230,41 @@ async fn follow(
         }
         MoveEnd::Failed(why) => Err(moving::failed(&why)),
     }
+}
+
+/// Redrives exactly the messages that a person chose on the local page. Prints nothing.
+pub(crate) async fn redrive(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    stop: &Stop,
+    progress: &CommandProgress,
+) -> Result<JobEnd, Error> {
+    let route = RedriveRoute::find(arguments, dead_letters).await?;
+    let mut result = RedriveResult::default();
+    let ended = copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
+    result.outcomes.error = ended.err();
+    let count = result.copied();
+    let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
+    let not_deleted = std::mem::take(&mut result.not_deleted);
+    let is_complete = result.outcomes.error.is_none() && left == 0 && not_deleted.is_empty();
+    // The messages that were not chosen are known to the page.
+    result.not_chosen = 0;
+    let text = result.text(dead_letters.name(), None, None);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if !not_deleted.is_empty() {
+        lines.push(format!(
+            "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
+             of this page only deletes them. Once this command has ended, a redrive copies them \
+             twice: discard them first, on the page or with `requeue dlq discard FILE --queue {} {}`",
+            messages(not_deleted.len()),
+            dead_letters.name(),
+            id_options(&not_deleted)
+        ));
+    }
+    if left > 0 {
+        let are_told = result.left.count() > 0 || !result.failed.is_empty();
+        let above = if are_told { ", those above included" } else { "" };
+        lines.push(format!("{} of the chosen ones not copied{above}", messages(left)));
+    }
+    Ok(JobEnd { lines, is_complete, outcomes: result.outcomes })
 }

@@ -9,8 +9,7 @@ use serde::Serialize;
 
 use super::arguments::Arguments;
 use super::route::{LeftBehind, RedriveRoute};
-use crate::dlq::filter::Filter;
-use crate::dlq::letter::{Letter, claimed_source};
+use crate::dlq::letter::{Filter, Letter, claimed_source};
 use crate::dlq::list::DeadLetterGroups;
 use crate::dlq::queue::{DeadLetters, OfQueue};
 use crate::dlq::scan::{ScanEnd, Unseen};
@@ -62,6 +61,29 @@ pub(super) fn without_source(count: u64) -> Option<String> {
 /// A move task and messages that were sent here.
 const STOPS: &str = "it stops at the first message that was sent here";
 
+/// The coming action, for the page.
+#[derive(Serialize)]
+pub(crate) struct ChosenPlan {
+    /// The messages that would be copied.
+    pub(crate) count: u64,
+    pub(crate) lines: Vec<String>,
+}
+
+/// The plan for messages that were received before.
+pub(crate) async fn plan(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    letters: impl IntoIterator<Item = &Letter>,
+) -> Result<ChosenPlan, Error> {
+    let route = RedriveRoute::find(arguments, dead_letters).await?;
+    let mut plan = Plan::default();
+    for letter in letters {
+        plan.add(&route, letter, &letter.read());
+    }
+    Ok(ChosenPlan { count: plan.copies(), lines: plan.lines() })
+}
+
+/// Shows the plan.
 pub(super) async fn run(
     arguments: &Arguments,
     dead_letters: &DeadLetters,

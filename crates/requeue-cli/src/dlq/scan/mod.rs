@@ -18,8 +18,7 @@ pub(crate) use held::HeldMessages;
 pub(crate) use unseen::{Cause, Comparison, PAUSE, ScanEnd, ScanResult, Seen, Unseen};
 
 use self::held::CutGroups;
-use super::filter::Filter;
-use super::letter::Letter;
+use super::letter::{Filter, Letter};
 use super::sqs::{Described, Sqs};
 use crate::Error;
 use crate::progress::CommandProgress;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::outdated;
 use super::result::result_json;
-use crate::dlq::filter::Filter;
+use crate::dlq::letter::Filter;
 use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
 use crate::dlq::scan::{Scan, ScanEnd, Unseen, hidden_for};
