@@ -118,6 +118,11 @@ pub(crate) fn note(line: impl fmt::Display) {
     tell(&format!("{}\n", for_terminal(&line.to_string())));
 }
 
+/// A remark about the work of a command: such a line that begins with `note:`.
+pub(crate) fn remark(text: &str) {
+    note(format_args!("note: {text}"));
+}
+
 /// A question on the standard error, with the cursor behind it.
 pub(crate) fn question(question: &str) {
     tell(&for_terminal(question));

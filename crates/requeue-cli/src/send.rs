@@ -16,7 +16,6 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::dlq::messages;
 use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
 use crate::message::GivenMessage;
@@ -25,6 +24,7 @@ use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
+use crate::table::messages;
 use crate::{Error, serve};
 
 /// SQS on this machine responds in milliseconds.

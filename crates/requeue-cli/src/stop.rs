@@ -149,6 +149,11 @@ impl Stop {
         }
     }
 
+    /// The exit status of a shell after a signal; else whether all is done.
+    pub(crate) fn status(&self, is_done: bool) -> ExitCode {
+        self.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
     /// The exit status of a shell, such as 130 after Ctrl-C; `otherwise` without a signal.
     pub(crate) fn exit_code(&self, otherwise: ExitCode) -> ExitCode {
         self.number.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))

@@ -305,6 +305,14 @@ pub(crate) fn thousands(count: impl TryInto<u64>) -> String {
     grouped(&count.try_into().unwrap_or(u64::MAX).to_string())
 }
 
+/// `1 message`, `2,000 messages`.
+pub(crate) fn messages(count: impl TryInto<u64>) -> String {
+    match count.try_into().unwrap_or(u64::MAX) {
+        1 => "1 message".to_owned(),
+        count => format!("{} messages", thousands(count)),
+    }
+}
+
 /// `12,000.5`, with so many digits behind the point.
 pub(crate) fn decimal(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
@@ -345,6 +353,11 @@ pub(crate) fn span(time: Duration) -> String {
     text.strip_suffix(" 0 s")
         .or_else(|| text.strip_suffix(" 0 min"))
         .map_or(text.clone(), str::to_owned)
+}
+
+/// `2026-11-21T01:02:03Z`
+pub(crate) fn moment(time: SystemTime) -> Option<String> {
+    Timestamp::try_from(time).ok().map(|timestamp| format!("{timestamp:.0}"))
 }
 
 /// `14:03:22`, in UTC.

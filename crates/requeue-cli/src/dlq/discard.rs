@@ -8,18 +8,18 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use requeue::queue::{CallErrorKind, MAX_BATCH_ENTRIES};
+use requeue::queue::MAX_BATCH_ENTRIES;
 use serde_json::{Value, json};
 
 use super::export::{Target, line};
-use super::held::HeldMessages;
 use super::letter::{Filter, Letter};
 use super::list::DeadLetterGroups;
-use super::outcome::{Outcome, Outcomes};
-use super::scan_result::ScanEnd;
-use super::{DeadLetters, Purpose, QueueArguments, confirm, messages, note, progress};
+use super::outcome::{self, Outcomes};
+use super::queue::{DeadLetters, Purpose, QueueArguments, agreed, progress, require_terminal};
+use super::scan::ScanEnd;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::messages;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -56,39 +56,37 @@ pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, als
                                        discard the same messages after that, to another file";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    // Until the export, which has a progress of its own.
-    let (stop, asking) = (Stop::end_at_once()?, progress());
+    let (stop, looking) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find(Purpose::Delete).await?;
+    let name = dead_letters.name();
     if !arguments.yes && !arguments.dry_run {
-        let name = dead_letters.name();
-        confirm::require_terminal(&format!("messages of {name} would be deleted"))?;
+        require_terminal(&format!("messages of {name} would be deleted"))?;
     }
     dead_letters.warn();
     stop.defer_end();
-    drop(asking);
-    let Some(exported) = export(arguments, &dead_letters, &stop).await? else {
-        note("no file was written, and nothing was deleted");
-        return Ok(stop.exit_code(ExitCode::FAILURE));
+    let Some(exported) = export(arguments, &dead_letters, &stop, &looking).await? else {
+        output::remark("no file was written, and nothing was deleted");
+        return Ok(stop.status(false));
     };
-    let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
-    let name = dead_letters.name();
+    drop(looking);
+    let count = exported.ids.len();
     let finds_all = arguments.filter.finds_all(name, count > 0);
     let status = if finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.dry_run || count == 0 {
-        tell(arguments, &dead_letters, &exported, &Deleted::default(), false)?;
+        tell(arguments, &dead_letters, &exported, &Outcomes::default(), false)?;
         return Ok(status);
     }
     if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
         keep_gone(&arguments.file, &exported.ids, &HashSet::new())?;
-        note("nothing was deleted, and no file stays");
-        return Ok(stop.exit_code(ExitCode::FAILURE));
+        output::remark("nothing was deleted, and no file stays");
+        return Ok(stop.status(false));
     }
     stop.leaves(FILE_HAS_ALL);
-    let progress = progress();
+    let deleting = progress();
     let mut deleted =
-        delete(&arguments.place, &dead_letters, &exported.ids, &stop, &progress).await;
-    drop(progress);
-    let kept = keep_gone(&arguments.file, &exported.ids, &deleted.gone).map_err(|error| {
+        delete(&arguments.place, &dead_letters, &exported.ids, &stop, &deleting).await;
+    drop(deleting);
+    let kept = keep_gone(&arguments.file, &exported.ids, &deleted.gone()).map_err(|error| {
         let file = arguments.file.display();
         format!("{error}; import no message of {file}: those that were not deleted are in it too")
     });
@@ -97,13 +95,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match (deleted.error.take(), kept.err()) {
         (Some(error), Some(kept)) => Err(format!("{error}; {kept}").into()),
         (Some(error), None) if stop.is_told() => {
-            note(&error.to_string());
-            Ok(stop.exit_code(ExitCode::FAILURE))
+            output::remark(&error.to_string());
+            Ok(stop.status(false))
         }
         (Some(error), None) => Err(error),
         (None, Some(kept)) => Err(kept.into()),
-        (None, None) if deleted.count == count => Ok(status),
-        (None, None) => Ok(stop.exit_code(ExitCode::FAILURE)),
+        (None, None) if deleted.done() == count => Ok(status),
+        (None, None) => Ok(stop.status(false)),
     }
 }
 
@@ -120,7 +118,7 @@ async fn ask(
         exported.groups.by_class(),
         arguments.file.display()
     );
-    confirm::agreed(&question, stop).await
+    agreed(&question, stop).await
 }
 
 /// Writes the chosen messages to the file; `None` after a signal.
@@ -128,6 +126,7 @@ async fn export(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     stop: &Stop,
+    progress: &CommandProgress,
 ) -> Result<Option<Exported>, Error> {
     let path = &arguments.file;
     if path.is_file() {
@@ -141,34 +140,20 @@ async fn export(
     if let Some(file) = &file {
         file.tell(stop);
     }
-    let mut exported = Exported::default();
+    let (mut exported, mut unreadable) = (Exported::default(), 0);
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
-    let mut unreadable = 0;
-    let progress = progress();
-    let mut scan = dead_letters.scan(&arguments.place, stop, &progress);
-    let walked = scan
-        .walk(async |letters, _| {
-            for letter in &letters {
-                let dead = letter.read();
-                if !arguments.filter.chooses(letter, &dead) {
-                    continue;
-                }
-                if let Some(file) = &mut file {
-                    file.write(&line(letter, false)?)?;
-                }
-                unreadable += u64::from(letter.record.attributes.is_none());
-                exported.groups.add(letter, &dead);
-                exported.ids.insert(letter.id.clone());
-                if limit.is_some_and(|limit| exported.ids.len() == limit) {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await;
-    let is_released = scan.release().await;
-    let looked = walked?;
-    let is_complete = scan.tell(&looked) || arguments.filter.has_found_ids();
+    let scan = dead_letters.scan(&arguments.place, stop, progress);
+    let looked = scan.each(&arguments.filter, |letter, dead| {
+        if let Some(file) = &mut file {
+            file.write(&line(letter, false)?)?;
+        }
+        unreadable += u64::from(letter.record.attributes.is_none());
+        exported.groups.add(letter, dead);
+        exported.ids.insert(letter.id.clone());
+        let has_all = limit.is_some_and(|limit| exported.ids.len() == limit);
+        Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let looked = looked.await?;
     if looked.end == ScanEnd::Interrupted {
         return Ok(None);
     }
@@ -180,13 +165,14 @@ async fn export(
         )
         .into());
     }
-    if !arguments.dry_run && is_complete && !is_released {
+    let is_complete = looked.is_complete() || arguments.filter.has_found_ids();
+    if !arguments.dry_run && is_complete && !looked.is_released() {
         return Err("the messages could not be made visible again, which a discard needs before it \
                     deletes them, for the reason in the note above; nothing was written and nothing \
                     was deleted; remove the reason, and run this again when they are visible"
             .into());
     }
-    if !(arguments.dry_run || is_complete) {
+    if !arguments.dry_run && !is_complete {
         let remedy = if exported.ids.is_empty() {
             "run this again when they are visible"
         } else {
@@ -199,7 +185,7 @@ async fn export(
         .into());
     }
     if let Some(file) = file.filter(|_| !exported.ids.is_empty()) {
-        file.finish(false)?;
+        file.finish()?;
     }
     Ok(Some(exported))
 }
@@ -212,91 +198,38 @@ pub(crate) async fn delete(
     exported: &HashSet<String>,
     stop: &Stop,
     progress: &CommandProgress,
-) -> Deleted {
+) -> Outcomes {
     let scan = dead_letters.scan(place, stop, progress);
-    let mut scan = scan.one_by_one(None, true).without_count();
+    let scan = scan.one_by_one(None, true).without_count();
     progress.step(format!("deleting from {}", dead_letters.name()));
     progress.count("messages", u64::try_from(exported.len()).ok());
     progress.done(0_u64);
-    let mut deleted = Deleted::default();
-    let walked = scan
-        .walk(async |letters, held| {
-            let chosen: Vec<&Letter> =
-                letters.iter().filter(|letter| exported.contains(&letter.id)).collect();
-            for chunk in chosen.chunks(MAX_BATCH_ENTRIES) {
-                deleted.delete(dead_letters, chunk, held).await;
-                progress.done(deleted.count);
-                if deleted.error.is_some() {
-                    return Ok(ControlFlow::Break(()));
+    let (mut deleted, mut count) = (Outcomes::default(), 0);
+    let looked = scan.run(async |letters, held| {
+        let chosen: Vec<&Letter> =
+            letters.iter().filter(|letter| exported.contains(&letter.id)).collect();
+        for chunk in chosen.chunks(MAX_BATCH_ENTRIES) {
+            let (outcomes, error) = outcome::delete(dead_letters, chunk).await;
+            for (letter, outcome) in chunk.iter().zip(outcomes) {
+                if outcome.is_done {
+                    held.forget(&letter.id);
+                    count += 1;
                 }
+                deleted.by_id.insert(letter.id.clone(), outcome);
             }
-            let has_all = deleted.gone.len() == exported.len();
-            Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })
-        .await;
-    scan.ended_by(deleted.error.as_ref());
-    scan.release().await;
-    match walked {
+            progress.done(count);
+            error.map_or(Ok(()), Err)?;
+        }
+        let has_all = count == exported.len();
+        Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    match looked.await.into_result() {
         // The result says what is left.
         Ok(looked) if looked.end == ScanEnd::Interrupted => {}
-        Ok(looked) => {
-            scan.tell(&looked);
-        }
+        Ok(looked) => looked.tell(&dead_letters.queue.arn, progress),
         Err(error) => deleted.error = Some(error),
     }
     deleted
-}
-
-/// The messages that are deleted.
-#[derive(Default)]
-pub(crate) struct Deleted {
-    pub(crate) count: u64,
-    /// Their ids, and those of a request without a response, which may have deleted them.
-    pub(crate) gone: HashSet<String>,
-    /// The outcome of each message that the command tried to delete.
-    pub(crate) outcomes: Outcomes,
-    pub(crate) error: Option<Error>,
-}
-
-impl Deleted {
-    async fn delete(
-        &mut self,
-        dead_letters: &DeadLetters,
-        chunk: &[&Letter],
-        held: &mut HeldMessages,
-    ) {
-        let DeadLetters { sqs, queue, .. } = dead_letters;
-        let handles: Vec<&str> =
-            chunk.iter().map(|letter| letter.receipt_handle.as_str()).collect();
-        match sqs.delete(&queue.arn, &handles).await {
-            Ok(deletions) => {
-                for (letter, deletion) in chunk.iter().zip(deletions) {
-                    let outcome = match deletion {
-                        Ok(()) => {
-                            held.forget(&letter.id);
-                            self.count += 1;
-                            self.gone.insert(letter.id.clone());
-                            Outcome::done()
-                        }
-                        Err(error) => Outcome::left(error.code),
-                    };
-                    self.outcomes.insert(letter.id.clone(), outcome);
-                }
-            }
-            Err(error) => {
-                let outcome =
-                    if matches!(error.kind, CallErrorKind::Refused | CallErrorKind::Malformed) {
-                        Outcome::left(&error.code)
-                    } else {
-                        self.gone.extend(chunk.iter().map(|letter| letter.id.clone()));
-                        Outcome::in_doubt(format!("{}; it may be deleted", error.code))
-                    };
-                let left = |letter: &&Letter| (letter.id.clone(), outcome.clone());
-                self.outcomes.extend(chunk.iter().map(left));
-                self.error = Some(sqs.refusal("DeleteMessageBatch", &queue.arn, &error));
-            }
-        }
-    }
 }
 
 /// Leaves only those messages in the file that are gone, since an import would double the others.
@@ -321,62 +254,53 @@ pub(crate) fn keep_gone(
             kept.write(&format!("{text}\n"))?;
         }
     }
-    kept.finish(true)
+    kept.finish()
 }
 
 fn tell(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     exported: &Exported,
-    Deleted { count: deleted, gone, error, .. }: &Deleted,
+    outcomes: &Outcomes,
     is_interrupted: bool,
 ) -> Result<(), Error> {
-    let deleted = *deleted;
-    let count = u64::try_from(exported.ids.len()).unwrap_or(u64::MAX);
-    let left = exported.ids.len() - gone.len();
+    let (deleted, gone, count) = (outcomes.done(), outcomes.gone().len(), exported.ids.len());
+    let (left, doubts) = (count - gone, gone - deleted);
     let file = arguments.file.display().to_string();
     let json = arguments.json.then(|| {
         json!({
             "queue": dead_letters.queue.arn.to_string(),
             "dryRun": arguments.dry_run,
-            "file": (!gone.is_empty()).then_some(&file),
-            "exported": gone.len(),
+            "file": (gone > 0).then_some(&file),
+            "exported": gone,
             "chosen": count,
             "deleted": deleted,
             "left": left,
-            "groups": exported.groups.shapes(),
+            "groups": exported.groups,
         })
     });
-    let table = match &exported.groups {
-        groups if arguments.dry_run && count > 0 => format!("{}\n\n", groups.text()),
-        _ => String::new(),
-    };
-    let result = match count {
+    let mut text = match count {
         0 => "no message deleted\n".to_owned(),
-        _ if arguments.dry_run => format!("{} would be deleted\n", messages(count)),
-        _ if gone.is_empty() => "no message deleted\n".to_owned(),
+        _ if arguments.dry_run => {
+            format!("{}\n\n{} would be deleted\n", exported.groups.text(), messages(count))
+        }
+        _ if gone == 0 => "no message deleted\n".to_owned(),
         _ if deleted == 0 => "no message confirmed as deleted\n".to_owned(),
         _ => format!("{} deleted and kept in {file}\n", messages(deleted)),
     };
-    let doubt = match gone.len().saturating_sub(usize::try_from(deleted).unwrap_or(usize::MAX)) {
-        0 => String::new(),
-        doubt => format!("{} may be deleted, kept in {file} too\n", messages(doubt)),
-    };
-    let left = match left {
-        left if left > 0 && !arguments.dry_run => {
-            // If no message can be gone, no file stays.
-            let next =
-                if gone.is_empty() { "give the same command again" } else { "name a new file" };
-            let why = match error {
-                _ if is_interrupted => "interrupted",
-                Some(_) => "because of the error below",
-                None => "refused, held by another reader, or no longer there",
-            };
-            format!("{} not deleted: {why}; to go on, {next}\n", messages(left))
-        }
-        _ => String::new(),
-    };
-    let text = [table, result, doubt, left].concat();
+    if doubts > 0 {
+        text += &format!("{} may be deleted, kept in {file} too\n", messages(doubts));
+    }
+    if left > 0 && !arguments.dry_run {
+        // If no message can be gone, no file stays.
+        let next = if gone == 0 { "give the same command again" } else { "name a new file" };
+        let why = match outcomes.error {
+            _ if is_interrupted => "interrupted",
+            Some(_) => "because of the error below",
+            None => "refused, held by another reader, or no longer there",
+        };
+        text += &format!("{} not deleted: {why}; to go on, {next}\n", messages(left));
+    }
     output::result(&text, json.as_ref())
 }
 
@@ -388,8 +312,8 @@ mod tests {
     use requeue::aws::SdkConfig;
     use requeue::embedded::EmbeddedSqs;
 
-    use super::super::sqs::Sqs;
     use super::*;
+    use crate::dlq::sqs::Sqs;
 
     #[tokio::test(start_paused = true)]
     async fn the_progress_counts_the_messages_that_are_deleted() {
@@ -413,7 +337,7 @@ mod tests {
         let stop = Stop::listen().expect("signals");
         let progress = CommandProgress::silent("discard");
         let deleted = delete(&place, &dead_letters, &chosen, &stop, &progress).await;
-        assert_eq!((deleted.count, sqs.message_count(&queue).expect("it is there")), (15, 15));
+        assert_eq!((deleted.done(), sqs.message_count(&queue).expect("it is there")), (15, 15));
         let state = progress.watch().borrow().clone();
         assert_eq!((state.unit, state.done, state.total), ("messages", 15, Some(15)));
     }

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use requeue::printable;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
-use super::{Purpose, QueueArguments, messages, note, progress};
+use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
+use crate::table::messages;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -51,49 +53,38 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut target = Target::open(&arguments.file, arguments.force)?;
     stop.defer_end();
     target.tell(&stop);
-    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);
-    let walked = scan
-        .walk(async |letters, _| {
-            for letter in
-                letters.iter().filter(|letter| arguments.filter.chooses(letter, &letter.read()))
-            {
-                target.write(&line(letter, arguments.unwrap)?)?;
-                written += 1;
-                unreadable += u64::from(letter.record.attributes.is_none());
-                if written == limit {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await;
-    let is_released = scan.release().await;
-    let told = walked.map(|result| scan.tell(&result));
+    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let looked = scan.each(&arguments.filter, |letter, _| {
+        target.write(&line(letter, arguments.unwrap)?)?;
+        written += 1;
+        unreadable += u64::from(letter.record.attributes.is_none());
+        Ok(if written == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let looked = looked.await;
+    let is_file = matches!(target, Target::Beside { .. });
     if stop.is_told() {
-        let _ = told.inspect_err(|error| note(&error.to_string()));
-        if matches!(target, Target::Beside { .. }) {
-            note("no file was written, and nothing was deleted");
+        let _ = looked.inspect_err(|error| output::remark(&error.to_string()));
+        if is_file {
+            output::remark("no file was written, and nothing was deleted");
         }
-        return Ok(stop.exit_code(ExitCode::FAILURE));
+        return Ok(stop.status(false));
     }
-    let is_complete = told? || arguments.filter.has_found_ids();
-    if written == 0 && !is_complete && matches!(target, Target::Beside { .. }) {
+    let looked = looked?;
+    let is_complete = looked.is_complete() || arguments.filter.has_found_ids();
+    if written == 0 && !is_complete && is_file {
         return Err("no message was reached, so no file was written".into());
     }
-    target.finish(arguments.force)?;
-    note(&format!("{} written; nothing was deleted", messages(written)));
+    target.finish()?;
+    output::remark(&format!("{} written; nothing was deleted", messages(written)));
     let finds_all =
         !is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), written > 0);
     if unreadable > 0 {
-        note(&format!("{} without attributes, because these cannot be read", messages(unreadable)));
+        let unreadable = messages(unreadable);
+        output::remark(&format!("{unreadable} without attributes, because these cannot be read"));
     }
-    Ok(if is_complete && finds_all && is_released && unreadable == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(stop.status(is_complete && finds_all && looked.is_released() && unreadable == 0))
 }
 
 /// A message as a line of the file.
@@ -117,7 +108,7 @@ pub(crate) fn write_file<'a>(
     for letter in letters {
         file.write(&line(letter, false)?)?;
     }
-    file.finish(false)
+    file.finish()
 }
 
 /// The destination of the lines.
@@ -129,23 +120,13 @@ pub(super) enum Target {
         file: BufWriter<File>,
         to: PathBuf,
     },
-    /// A temporary file beside the final one, until all lines are written.
+    /// A temporary file beside the final one, until all lines are written. If this value is dropped
+    /// before, the file is removed.
     Beside {
-        partial: Partial,
+        file: BufWriter<NamedTempFile>,
         to: PathBuf,
+        force: bool,
     },
-}
-
-/// The temporary file; dropping this value removes it, unless it was renamed to the final name.
-pub(super) struct Partial {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 impl Target {
@@ -158,22 +139,24 @@ impl Target {
             let file = OpenOptions::new().append(true).open(to).map_err(failed)?;
             return Ok(Self::Into { file: BufWriter::new(file), to: to.to_owned() });
         }
-        refuse_to_overwrite(to, force)?;
+        if to.exists() && !force {
+            return Err(exists(to));
+        }
         // A rename over the link would replace the link, and not the file that it leads to.
         let to =
             if to.is_symlink() { fs::canonicalize(to).map_err(failed)? } else { to.to_owned() };
         let name = to
             .file_name()
             .ok_or_else(|| format!("{} is not a file name; name a file", to.display()))?;
-        let path = to.with_file_name(format!(".{}.{}.partial", name.display(), std::process::id()));
-        // Bodies may be confidential, so only the owner can read the file.
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
-        Ok(Self::Beside { partial: Partial { path, file: BufWriter::new(file) }, to })
+        let prefix = format!(".{}.", name.display());
+        let directory = to.parent().filter(|directory| !directory.as_os_str().is_empty());
+        // Bodies may be confidential, so only the owner can read the file: this is the default.
+        let file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".partial")
+            .tempfile_in(directory.unwrap_or(Path::new(".")))
+            .map_err(|error| cannot_be_written(&to, &error))?;
+        Ok(Self::Beside { file: BufWriter::new(file), to, force })
     }
 
     /// A file that keeps the lines.
@@ -191,48 +174,61 @@ impl Target {
 
     /// Names the temporary file, if there is one: a second signal leaves it.
     pub(super) fn tell(&self, stop: &Stop) {
-        if let Self::Beside { partial, .. } = self {
+        if let Self::Beside { file, .. } = self {
             stop.leaves(format!(
                 "messages in hand stay hidden {{until}}, and the file {} has bodies; delete it",
-                partial.path.display()
+                file.get_ref().path().display()
             ));
         }
     }
 
     pub(super) fn write(&mut self, line: &str) -> Result<(), Error> {
-        match self {
-            Self::StandardOutput => Ok(output::write(line)?),
-            Self::Into { file, to } | Self::Beside { partial: Partial { file, .. }, to } => {
-                Ok(file
-                    .write_all(line.as_bytes())
-                    .map_err(|error| cannot_be_written(to, &error))?)
-            }
-        }
+        let (written, to) = match self {
+            Self::StandardOutput => return Ok(output::write(line)?),
+            Self::Into { file, to } => (file.write_all(line.as_bytes()), to),
+            Self::Beside { file, to, .. } => (file.write_all(line.as_bytes()), to),
+        };
+        Ok(written.map_err(|error| cannot_be_written(to, &error))?)
     }
 
-    pub(super) fn finish(self, force: bool) -> Result<(), Error> {
+    pub(super) fn finish(self) -> Result<(), Error> {
         match self {
             Self::StandardOutput => Ok(()),
             Self::Into { mut file, to } => {
                 Ok(file.flush().map_err(|error| cannot_be_written(&to, &error))?)
             }
-            Self::Beside { mut partial, to } => {
-                let kept = partial.file.flush().and_then(|()| partial.file.get_ref().sync_all());
-                kept.map_err(|error| cannot_be_written(&to, &error))?;
-                // Another process may have created it meanwhile.
-                if is_written_into(&to)? || to.is_symlink() {
-                    return Err(format!(
-                        "{} was replaced meanwhile, so nothing was written; run the command again",
-                        to.display()
-                    )
-                    .into());
-                }
-                refuse_to_overwrite(&to, force)?;
-                let renamed = fs::rename(&partial.path, &to);
-                Ok(renamed.map_err(|error| cannot_be_written(&to, &error))?)
-            }
+            Self::Beside { file, to, force } => keep(file, &to, force),
         }
     }
+}
+
+/// Gives the complete file its name. Another process may have created a file there meanwhile.
+fn keep(mut file: BufWriter<NamedTempFile>, to: &Path, force: bool) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::from(cannot_be_written(to, &error));
+    file.flush().and_then(|()| file.get_ref().as_file().sync_all()).map_err(failed)?;
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    let kept = if force {
+        if is_written_into(to)? || to.is_symlink() {
+            return Err(format!(
+                "{} was replaced meanwhile, so nothing was written; run the command again",
+                to.display()
+            )
+            .into());
+        }
+        file.persist(to)
+    } else {
+        file.persist_noclobber(to)
+    };
+    match kept {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists(to)),
+        Err(error) => Err(failed(error.error)),
+    }
+}
+
+fn exists(file: &Path) -> Error {
+    let file = file.display();
+    format!("{file} exists already; name another file, or replace it with --force").into()
 }
 
 fn cannot_be_written(file: &Path, error: &io::Error) -> String {
@@ -285,15 +281,4 @@ fn is_descriptor(path: &Path) -> bool {
         path = directory.join(target);
     }
     false
-}
-
-fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), Error> {
-    if file.exists() && !force {
-        return Err(format!(
-            "{} exists already; name another file, or replace it with --force",
-            file.display()
-        )
-        .into());
-    }
-    Ok(())
 }

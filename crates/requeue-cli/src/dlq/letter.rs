@@ -13,8 +13,8 @@ use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::dlq::note;
-use crate::{duration_argument, message};
+use crate::table::moment;
+use crate::{duration_argument, message, output};
 
 /// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -66,16 +66,6 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
 /// SQS's own data count.
 pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
     dead.source().filter(|_| !letter.record.was_dead_lettered)
-}
-
-/// `2026-11-21T01:02:03Z`
-pub(crate) fn moment(time: SystemTime) -> Option<String> {
-    Timestamp::try_from(time).ok().map(|timestamp| format!("{timestamp:.0}"))
-}
-
-fn reasons() -> PossibleValuesParser {
-    let known = DeadLetterReason::ALL.iter().map(|reason| reason.as_str());
-    known.chain([UNKNOWN]).collect::<Vec<_>>().into()
 }
 
 /// The filters. Without any, all messages are chosen.
@@ -133,11 +123,7 @@ impl Filter {
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        let lists = [&self.class, &self.reason, &self.detail, &self.code, &self.id, &self.source];
-        lists.iter().any(|list| !list.is_empty())
-            || self.since.is_some()
-            || !self.attribute.is_empty()
-            || self.limit.is_some()
+        !self.words().is_empty() || self.limit.is_some()
     }
 
     /// Whether the filters, apart from the limit, choose a message.
@@ -148,20 +134,16 @@ impl Filter {
         let ids = [Some(letter.id.as_str()), dead.original_message_id()];
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
         self.note_found(&ids);
+        let detail = dead.detail().unwrap_or_default();
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
             && named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
-            && named(&self.code, &[dead.detail().and_then(code).unwrap_or_default()])
-            && self.matches_detail(dead)
+            && named(&self.code, &[code(detail).unwrap_or_default()])
+            && (self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text)))
             && self.since.is_none_or(|since| given_up(letter, dead) >= Some(since))
             && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
             && named(&self.id, &ids)
             && (self.source.is_empty() || self.names_source_of(letter, dead))
-    }
-
-    fn matches_detail(&self, dead: &DeadLetter<'_>) -> bool {
-        let detail = dead.detail().unwrap_or_default();
-        self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text))
     }
 
     fn names_source_of(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
@@ -197,9 +179,9 @@ impl Filter {
         let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
         let missing: Vec<&str> = missing.filter(|_| self.limit.is_none()).collect();
         if !has_chosen_any {
-            note(&format!("no message{} in {queue}", self.words()));
+            output::remark(&format!("no message{} in {queue}", self.words()));
         } else if !missing.is_empty() {
-            note(&format!("no message with the id {} in {queue}", missing.join(" or ")));
+            output::remark(&format!("no message with the id {} in {queue}", missing.join(" or ")));
         }
         missing.is_empty()
     }
@@ -231,16 +213,6 @@ impl Filter {
     }
 }
 
-/// The code of the downstream service in the text of a failure: `no-seat` in `status 422: no-seat,
-/// by rules[0]`. A text of one word is a code itself.
-pub(crate) fn code(detail: &str) -> Option<&str> {
-    let own = match detail.strip_prefix("status ") {
-        Some(rest) => rest.split_once(": ")?.1.split(", ").next()?,
-        None => detail,
-    };
-    (!own.is_empty() && !own.contains(' ')).then_some(own)
-}
-
 /// The time at which a message was given up, or else of its first send.
 fn given_up(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
     dead.failed_at().or_else(|| letter.first_sent(dead))
@@ -252,6 +224,11 @@ fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
         AttributeValue::Text(text) => text == value,
         AttributeValue::Binary(bytes) => BASE64.encode(bytes) == *value,
     })
+}
+
+fn reasons() -> PossibleValuesParser {
+    let known = DeadLetterReason::ALL.iter().map(|reason| reason.as_str());
+    known.chain([UNKNOWN]).collect::<Vec<_>>().into()
 }
 
 fn message_count(text: &str) -> Result<u64, String> {
@@ -270,6 +247,16 @@ fn moment_given(text: &str) -> Result<SystemTime, String> {
     time.map(SystemTime::from).ok_or_else(|| {
         "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()
     })
+}
+
+/// The code of the downstream service in the text of a failure: `no-seat` in `status 422: no-seat,
+/// by rules[0]`. A text of one word is a code itself.
+pub(crate) fn code(detail: &str) -> Option<&str> {
+    let own = match detail.strip_prefix("status ") {
+        Some(rest) => rest.split_once(": ")?.1.split(", ").next()?,
+        None => detail,
+    };
+    (!own.is_empty() && !own.contains(' ')).then_some(own)
 }
 
 /// The known facts of a message, as JSON.

@@ -7,17 +7,15 @@ use std::time::SystemTime;
 
 use requeue::DeadLetter;
 use requeue::queue::QueueArn;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::letter::{Letter, UNKNOWN, class, moment, reason};
-use super::scan::Scan;
-use super::scan_result::{ScanEnd, ScanResult};
+use super::letter::{Filter, Letter, UNKNOWN, class, reason};
+use super::queue::{Purpose, QueueArguments, progress};
+use super::scan::{ScanEnd, ScanResult, Unseen};
 use super::sqs::Described;
-use super::unseen::Unseen;
-use super::{Purpose, QueueArguments, messages, note, progress};
 use crate::stop::Stop;
 use crate::table::Head::{Breakable, Number, Text};
-use crate::table::{Rows, thousands};
+use crate::table::{Rows, messages, moment, thousands};
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -67,7 +65,7 @@ struct DeadLetterGroup {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct GroupJson<'a> {
+struct GroupJson<'a> {
     class: &'a str,
     reason: &'a str,
     count: u64,
@@ -86,7 +84,7 @@ struct Listing<'a> {
     complete: bool,
     not_reached: &'a Unseen,
     sent_directly: u64,
-    groups: Vec<GroupJson<'a>>,
+    groups: &'a DeadLetterGroups,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -94,61 +92,47 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find(Purpose::Look).await?;
     dead_letters.warn();
     stop.defer_end();
-    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let mut groups = DeadLetterGroups::default();
-    let walked = scan
-        .walk(async |letters, _| {
-            for letter in &letters {
-                groups.add(letter, &letter.read());
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await;
-    let is_released = scan.release().await;
-    let looked = walked?;
-    scan.tell(&looked);
+    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let visit = |letter: &Letter, dead: &DeadLetter<'_>| {
+        groups.add(letter, dead);
+        Ok(ControlFlow::Continue(()))
+    };
+    let looked = scan.each(&Filter::default(), visit).await?;
     if looked.end != ScanEnd::Interrupted {
-        show(arguments, &groups, &scan, &dead_letters.queue, &looked)?;
+        show(arguments, &groups, &dead_letters.queue, &looked)?;
     }
-    Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    Ok(stop.status(looked.is_released()))
 }
 
 fn show(
     arguments: &Arguments,
     groups: &DeadLetterGroups,
-    scan: &Scan<'_>,
     queue: &Described,
     looked: &ScanResult,
 ) -> Result<(), Error> {
-    let (complete, seen) = (looked.is_complete(), scan.looked_at());
+    let (complete, seen) = (looked.is_complete(), looked.looked_at);
     if arguments.json {
-        let listing = Listing {
-            queue: scan.queue().to_string(),
+        return output::json(&Listing {
+            queue: queue.arn.to_string(),
             approximate_number_of_messages: queue.visible,
             approximate_number_of_messages_not_visible: queue.in_flight,
             looked_at: seen,
             complete,
             not_reached: &looked.unseen,
             sent_directly: groups.sent_here,
-            groups: groups.shapes(),
-        };
-        return output::json(&listing);
+            groups,
+        });
     }
-    let name = scan.queue().name();
+    let name = queue.arn.name();
     let all = u64::try_from(seen).unwrap_or(u64::MAX).saturating_add(looked.unseen.count());
-    match (seen, complete) {
-        (0, true) => output::line(format_args!("{name}: no message")),
-        (0, false) => output::line(format_args!("{name}: 0 of about {}", messages(all))),
-        (seen, true) => {
-            output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.text()))
-        }
-        (seen, false) => output::line(format_args!(
-            "{name}: {} of about {}\n\n{}",
-            thousands(seen),
-            messages(all),
-            groups.text()
-        )),
-    }?;
+    let count = match (seen, complete) {
+        (0, true) => "no message".to_owned(),
+        (seen, true) => messages(seen),
+        (seen, false) => format!("{} of about {}", thousands(seen), messages(all)),
+    };
+    let table = if seen == 0 { String::new() } else { format!("\n\n{}", groups.text()) };
+    output::line(format_args!("{name}: {count}{table}"))?;
     groups.tell(&queue.arn);
     Ok(())
 }
@@ -239,20 +223,6 @@ impl DeadLetterGroups {
         rows.text()
     }
 
-    pub(crate) fn shapes(&self) -> Vec<GroupJson<'_>> {
-        self.sorted()
-            .into_iter()
-            .map(|((class, reason, _), group)| GroupJson {
-                class,
-                reason,
-                count: group.count,
-                oldest_first_sent: group.oldest.and_then(moment),
-                example_message_id: &group.example,
-                example_detail: group.detail.as_deref(),
-            })
-            .collect()
-    }
-
     /// Notes about messages without a known reason.
     pub(crate) fn tell(&self, queue: &QueueArn) {
         let silent = self
@@ -265,7 +235,7 @@ impl DeadLetterGroups {
             // On a FIFO queue Requeue sends no annotated copies, because a copy would lose its
             // place.
             let mode = if queue.is_fifo() { "not direct" } else { "redrive" };
-            note(&format!(
+            output::remark(&format!(
                 "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, SQS moved the messages before \
                  Requeue could note one, another program sent them, or they are done and could not be \
                  deleted",
@@ -273,11 +243,26 @@ impl DeadLetterGroups {
             ));
         }
         if self.later_version > 0 {
-            note(&format!(
+            output::remark(&format!(
                 "a later version of Requeue wrote {}; this version cannot read their state",
                 messages(self.later_version)
             ));
         }
+    }
+}
+
+impl Serialize for DeadLetterGroups {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.sorted().into_iter().map(|((class, reason, _), group)| {
+            GroupJson {
+                class,
+                reason,
+                count: group.count,
+                oldest_first_sent: group.oldest.and_then(moment),
+                example_message_id: &group.example,
+                example_detail: group.detail.as_deref(),
+            }
+        }))
     }
 }
 

@@ -3,35 +3,23 @@
 
 use std::process::ExitCode;
 
-use requeue::aws::SdkConfig;
-use requeue::queue::QueueArn;
+use crate::Error;
 
-use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
-use crate::{Error, output};
-
-mod confirm;
 pub(crate) mod discard;
 pub(crate) mod export;
-mod held;
 mod import;
 pub(crate) mod letter;
 pub(crate) mod list;
 pub(crate) mod outcome;
-mod pace;
+
 mod peek;
+pub(crate) mod queue;
 pub(crate) mod redrive;
 pub(crate) mod scan;
-pub(crate) mod scan_result;
+mod sender;
 pub(crate) mod sqs;
-mod standing;
-pub(crate) mod unseen;
 
-use self::scan::Scan;
-use self::sqs::{Described, Sqs};
-pub(crate) use self::standing::Purpose;
-use crate::progress::CommandProgress;
-use crate::stop::Stop;
-use crate::table::thousands;
+pub(crate) use self::queue::{DeadLetters, Purpose, QueueArguments};
 
 /// clap's own usage line shows an option as required even if a variable has set it.
 macro_rules! usage {
@@ -141,48 +129,6 @@ fn needed(queue: clap::Arg) -> clap::Arg {
     queue.required_unless_present("source_queue")
 }
 
-/// The queue, and how many of its messages.
-#[derive(Default, clap::Args)]
-pub(crate) struct QueueArguments {
-    /// The dead-letter queue: its name, URL or ARN.
-    #[arg(
-        long,
-        help_heading = "Queue",
-        alias = "queue-url",
-        value_name = "QUEUE",
-        conflicts_with = "source_queue"
-    )]
-    queue: Option<QueueName>,
-    /// A source queue, instead: its redrive policy names the dead-letter queue.
-    #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
-    source_queue: Option<QueueName>,
-    /// Take the queue even if no redrive policy names it as a dead-letter queue.
-    #[arg(long, help_heading = "Queue", conflicts_with = "source_queue")]
-    any_queue: bool,
-    #[command(flatten)]
-    region: RegionArgument,
-    /// Most messages to look at.
-    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = 10_000,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
-    pub(crate) max_messages: u32,
-}
-
-/// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
-/// quotas".
-const MAX_IN_FLIGHT: i64 = 120_000;
-
-/// A dead-letter queue.
-#[derive(Clone)]
-pub(crate) struct DeadLetters {
-    sdk: SdkConfig,
-    pub(crate) sqs: Sqs,
-    pub(crate) queue: Described,
-    /// The source queue whose redrive policy named it.
-    pub(crate) source: Option<QueueArn>,
-    /// The reason to doubt that it is one.
-    pub(crate) doubt: Option<String>,
-}
-
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -196,141 +142,4 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
             Command::Redrive(arguments) => redrive::run(arguments).await,
         }
     })
-}
-
-impl QueueArguments {
-    /// The dead-letter queue, or that of the source queue.
-    pub(crate) fn new(
-        queue: Option<QueueName>,
-        source_queue: Option<QueueName>,
-        region: Option<&str>,
-        max_messages: u32,
-    ) -> Self {
-        let region = RegionArgument::of(region);
-        Self { queue, source_queue, region, max_messages, any_queue: false }
-    }
-
-    pub(crate) fn region(&self) -> &RegionArgument {
-        &self.region
-    }
-
-    pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {
-        let (option, name) = match (&self.queue, &self.source_queue) {
-            (None, Some(name)) => ("--source-queue", name),
-            (Some(name), _) => ("--queue", name),
-            (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
-        };
-        let sdk = crate::sdk::config().await;
-        let found = self.named(option, name, &sdk).await?;
-        let sqs = Sqs::of(&sdk, found.endpoint);
-        let described = sqs.describe(&found.arn).await?;
-        if self.source_queue.is_none() {
-            let doubt = standing::check(&sqs, &described, purpose, self.any_queue).await?;
-            return Ok(DeadLetters { sdk, sqs, queue: described, source: None, doubt });
-        }
-        let Some((dead_letters, _)) = &described.redrive else {
-            let name = described.arn.name();
-            return Err(format!(
-                "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
-                 queue with --queue"
-            )
-            .into());
-        };
-        let queue = sqs.describe(dead_letters).await?;
-        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn), doubt: None })
-    }
-
-    /// The queue that was given as this option.
-    async fn named(
-        &self,
-        option: &str,
-        name: &QueueName,
-        sdk: &SdkConfig,
-    ) -> Result<FoundQueue, Error> {
-        let found = name.find(option, &self.region, sdk).await?;
-        if let Some(text) = &found.note {
-            note(text);
-        }
-        Ok(found)
-    }
-
-    pub(crate) fn is_given(&self) -> bool {
-        self.queue.is_some() || self.source_queue.is_some()
-    }
-
-    fn max_messages(&self) -> usize {
-        usize::try_from(self.max_messages).unwrap_or(usize::MAX)
-    }
-}
-
-impl DeadLetters {
-    fn name(&self) -> &str {
-        self.queue.arn.name()
-    }
-
-    /// The dead-letter queue of this source queue.
-    pub(crate) async fn of(sqs: Sqs, queue: &QueueArn, source: &QueueArn) -> Result<Self, Error> {
-        let (sdk, source) = (SdkConfig::builder().build(), Some(source.clone()));
-        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source, doubt: None })
-    }
-
-    /// With the counts of now.
-    pub(crate) async fn refreshed(&self) -> Result<Self, Error> {
-        let queue = self.sqs.describe(&self.queue.arn).await?;
-        Ok(Self { queue, ..self.clone() })
-    }
-
-    /// Notes the side effects of looking into this queue.
-    pub(crate) fn warn(&self) {
-        self.warnings().iter().for_each(|text| note(text));
-    }
-
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.doubt.iter().cloned().collect();
-        if let Some((next, receives)) = &self.queue.redrive {
-            warnings.push(format!(
-                "{} has a redrive policy itself: each look at a message counts as a receive, and \
-                 after {receives} receive{} SQS moves it to {}",
-                self.name(),
-                if *receives == 1 { "" } else { "s" },
-                next.name(),
-            ));
-        }
-        if self.queue.arn.is_fifo() {
-            warnings.push(format!(
-                "{} is a FIFO queue: at most the first ten messages of each group can be looked at",
-                self.name()
-            ));
-        }
-        warnings
-    }
-
-    fn scan<'a>(
-        &'a self,
-        place: &QueueArguments,
-        stop: &'a Stop,
-        progress: &'a CommandProgress,
-    ) -> Scan<'a> {
-        progress.step(format!("looking at {}", self.name()));
-        progress.count("messages", Some(self.queue.visible));
-        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop, progress)
-    }
-}
-
-/// The progress of a command, which first asks SQS for the queue.
-fn progress() -> CommandProgress {
-    CommandProgress::shown("asking SQS for the queue")
-}
-
-/// A line for the user on the standard error.
-fn note(text: &str) {
-    output::note(format_args!("note: {text}"));
-}
-
-/// `1 message`, `2,000 messages`.
-pub(crate) fn messages(count: impl TryInto<u64>) -> String {
-    match count.try_into().unwrap_or(u64::MAX) {
-        1 => "1 message".to_owned(),
-        count => format!("{} messages", thousands(count)),
-    }
 }

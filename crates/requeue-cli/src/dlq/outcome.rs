@@ -1,9 +1,12 @@
-//! The outcome of each message that a person chose on the local page.
+//! The outcome of each message that a command tried to redrive or to delete, and of the whole job.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// By the ids of the messages.
-pub(crate) type Outcomes = HashMap<String, Outcome>;
+use requeue::queue::CallErrorKind;
+
+use super::letter::Letter;
+use super::queue::DeadLetters;
+use crate::Error;
 
 /// The outcome of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,23 @@ pub(crate) struct Outcome {
     pub(crate) is_copy: bool,
     /// The reason for which it stays, or a doubt about its end.
     pub(crate) note: Option<String>,
+}
+
+/// The outcomes of the messages that were received, by their ids.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    pub(crate) by_id: HashMap<String, Outcome>,
+    /// The error that ended the work, if one did.
+    pub(crate) error: Option<Error>,
+}
+
+/// The end of a redrive or a discard of chosen messages.
+pub(crate) struct JobEnd {
+    /// A line for each result.
+    pub(crate) lines: Vec<String>,
+    /// Whether all chosen messages were redriven or deleted.
+    pub(crate) is_complete: bool,
+    pub(crate) outcomes: Outcomes,
 }
 
 impl Outcome {
@@ -34,4 +54,44 @@ impl Outcome {
     pub(crate) fn in_doubt(why: impl Into<String>) -> Self {
         Self { is_in_doubt: true, ..Self::left(why) }
     }
+}
+
+impl Outcomes {
+    /// The messages that are done for sure.
+    pub(crate) fn done(&self) -> usize {
+        self.by_id.values().filter(|outcome| outcome.is_done).count()
+    }
+
+    /// The messages that are done, or may be.
+    pub(crate) fn gone(&self) -> HashSet<String> {
+        let is_gone = |outcome: &Outcome| outcome.is_done || outcome.is_in_doubt;
+        let gone = self.by_id.iter().filter(|(_, outcome)| is_gone(outcome));
+        gone.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+/// Deletes at most ten received messages. Returns the outcome of each, and the error of the request.
+pub(super) async fn delete(
+    DeadLetters { sqs, queue, .. }: &DeadLetters,
+    letters: &[&Letter],
+) -> (Vec<Outcome>, Option<Error>) {
+    let handles: Vec<&str> = letters.iter().map(|letter| letter.receipt_handle.as_str()).collect();
+    let error = match sqs.delete(&queue.arn, &handles).await {
+        Ok(deletions) => {
+            let outcome = |deletion: requeue::queue::Confirmation| match deletion {
+                Ok(()) => Outcome::done(),
+                Err(error) => Outcome::left(error.code),
+            };
+            return (deletions.into_iter().map(outcome).collect(), None);
+        }
+        Err(error) => error,
+    };
+    let outcome = match error.kind {
+        CallErrorKind::Refused | CallErrorKind::Malformed => Outcome::left(&error.code),
+        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+            Outcome::in_doubt(format!("{}; it may be deleted", error.code))
+        }
+    };
+    let refusal = sqs.refusal("DeleteMessageBatch", &queue.arn, &error);
+    (vec![outcome; letters.len()], Some(refusal))
 }

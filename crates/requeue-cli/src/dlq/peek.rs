@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, moment, reason};
-use super::{Purpose, QueueArguments, note, progress};
+use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason};
+use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
-use crate::table::{columns, hanging};
+use crate::table::{columns, hanging, moment};
 use crate::{Error, output};
 
 /// Messages shown without --limit.
@@ -46,36 +46,26 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find(Purpose::Look).await?;
     dead_letters.warn();
     stop.defer_end();
-    let mut scan = dead_letters.scan(&arguments.place, &stop, &progress);
     let limit = arguments.filter.limit.unwrap_or(SHOWN);
     let (mut shown, mut more) = (0, false);
-    let walked = scan
-        .walk(async |letters, _| {
-            for letter in &letters {
-                let dead = letter.read();
-                if !arguments.filter.chooses(letter, &dead) {
-                    continue;
-                }
-                if shown == limit {
-                    more = true;
-                    return Ok(ControlFlow::Break(()));
-                }
-                shown += 1;
-                arguments.show(letter, &dead)?;
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await;
-    let is_released = scan.release().await;
-    let is_complete = scan.tell(&walked?);
+    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let looked = scan.each(&arguments.filter, |letter, dead| {
+        if shown == limit {
+            more = true;
+            return Ok(ControlFlow::Break(()));
+        }
+        shown += 1;
+        arguments.show(letter, dead)?;
+        Ok(ControlFlow::Continue(()))
+    });
+    let looked = looked.await?;
     let mut finds_all = true;
     if more {
-        note(&format!("{shown} shown; --limit shows more"));
-    } else if is_complete {
+        output::remark(&format!("{shown} shown; --limit shows more"));
+    } else if looked.is_complete() {
         finds_all = arguments.filter.finds_all(dead_letters.name(), shown > 0);
     }
-    let is_done = is_released && finds_all;
-    Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+    Ok(stop.status(looked.is_released() && finds_all))
 }
 
 impl Arguments {

@@ -107,18 +107,11 @@ impl Sqs {
     }
 
     pub(crate) async fn describe(&self, queue: &QueueArn) -> Result<Described, Error> {
-        let request = self
-            .client(queue)
-            .get_queue_attributes()
-            .queue_url(queue.url())
-            .attribute_names(QueueAttributeName::All);
+        let request = self.client(queue).get_queue_attributes().queue_url(queue.url());
+        let request = request.attribute_names(QueueAttributeName::All);
         let response = ask!(self, "GetQueueAttributes", queue, request)?;
-        let attribute = |name: &str| {
-            response
-                .attributes()
-                .and_then(|all| all.get(&QueueAttributeName::from(name)))
-                .map(String::as_str)
-        };
+        let attributes = response.attributes.unwrap_or_default();
+        let attribute = |name: &str| attributes.get(&QueueAttributeName::from(name));
         let count = |name| attribute(name).and_then(|count| count.parse().ok()).unwrap_or_default();
         Ok(Described {
             // The queue's own ARN counts, since it has the partition.
@@ -128,16 +121,15 @@ impl Sqs {
             visible: count("ApproximateNumberOfMessages"),
             in_flight: count("ApproximateNumberOfMessagesNotVisible"),
             delayed: count("ApproximateNumberOfMessagesDelayed"),
-            redrive: attribute("RedrivePolicy").and_then(redrive),
+            redrive: attribute("RedrivePolicy").and_then(|text| redrive(text)),
         })
     }
 
     /// SQS's time, to the second.
     pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
-        let told = with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || {
-            self.port.describe(queue).await
-        })
-        .await;
+        let told =
+            with_retries(is_passing, Duration::ZERO, async || self.port.describe(queue).await);
+        let told = told.await;
         let told = told.map_err(|error| self.refusal("GetQueueAttributes", queue, &error))?;
         Ok(told.date.unwrap_or_else(|| Clock::system().now()))
     }
@@ -185,11 +177,8 @@ impl Sqs {
 
     /// The latest task of this queue.
     pub(crate) async fn latest_move(&self, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
-        let request = self
-            .client(queue)
-            .list_message_move_tasks()
-            .source_arn(queue.to_string())
-            .max_results(10);
+        let request = self.client(queue).list_message_move_tasks();
+        let request = request.source_arn(queue.to_string()).max_results(10);
         let response = ask!(self, "ListMessageMoveTasks", queue, request)?;
         let latest = response.results().iter().max_by_key(|task| task.started_timestamp());
         Ok(latest.map(move_task))
@@ -209,7 +198,7 @@ impl Sqs {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<(Vec<Record>, Instant), Error> {
-        let received = with_retries(RetryWhen::WithoutAnswer, ask.wait, async || {
+        let received = with_retries(is_passing, ask.wait, async || {
             let asked = Instant::now();
             Ok((self.port.receive(queue, ask).await?, asked))
         });
@@ -223,10 +212,9 @@ impl Sqs {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        with_retries(RetryWhen::Refused, Duration::ZERO, async || {
-            self.port.send(queue, entries).await
-        })
-        .await
+        let is_refused = |kind| kind == CallErrorKind::Unavailable;
+        with_retries(is_refused, Duration::ZERO, async || self.port.send(queue, entries).await)
+            .await
     }
 
     pub(crate) async fn delete(
@@ -243,47 +231,34 @@ impl Sqs {
         queue: &QueueArn,
         handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        each(handles, async |handles| {
-            let entries: Vec<(&str, Duration)> =
-                handles.iter().map(|handle| (*handle, Duration::ZERO)).collect();
+        let show = async |handles: &[&str]| {
+            let entries: Vec<_> = handles.iter().map(|handle| (*handle, Duration::ZERO)).collect();
             self.port.change_visibility(queue, &entries).await
-        })
-        .await
+        };
+        each(handles, show).await
     }
 }
 
-/// The errors after which a call is tried again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RetryWhen {
-    /// SQS reports that it did nothing, and may accept the call later.
-    Refused,
-    /// Also errors with an unknown effect, for calls that may run twice.
-    WithoutAnswer,
+/// Whether SQS may accept a call later that may run twice: it did nothing, or its effect is unknown.
+fn is_passing(kind: CallErrorKind) -> bool {
+    matches!(kind, CallErrorKind::Unavailable | CallErrorKind::Ambiguous)
 }
 
 async fn with_retries<T>(
-    again: RetryWhen,
+    is_retried: impl Fn(CallErrorKind) -> bool,
     wait: Duration,
     call: impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     let mut pause = PAUSE;
     for _ in 1..MAX_ATTEMPTS {
         match once(wait, &call).await {
-            Err(error) if is_worth_retrying(again, error.kind) => {}
+            Err(error) if is_retried(error.kind) => {}
             ended => return ended,
         }
         sleep(pause).await;
         pause *= 2;
     }
     once(wait, &call).await
-}
-
-fn is_worth_retrying(again: RetryWhen, kind: CallErrorKind) -> bool {
-    match kind {
-        CallErrorKind::Unavailable => true,
-        CallErrorKind::Ambiguous => again == RetryWhen::WithoutAnswer,
-        CallErrorKind::Refused | CallErrorKind::Malformed => false,
-    }
 }
 
 async fn once<T>(
@@ -301,19 +276,18 @@ async fn each(
     call: impl AsyncFn(&[&str]) -> Result<Vec<Confirmation>, CallError>,
 ) -> Result<Vec<Confirmation>, CallError> {
     debug_assert!(handles.len() <= MAX_BATCH_ENTRIES);
-    let mut results =
-        with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || call(handles).await)
-            .await?;
-    for _ in 1..MAX_ATTEMPTS {
+    let mut results = vec![Err(EntryError::unconfirmed()); handles.len()];
+    for attempt in 0..MAX_ATTEMPTS {
         let open: Vec<usize> = (0..handles.len()).filter(|at| !is_settled(&results[*at])).collect();
         if open.is_empty() {
             break;
         }
-        sleep(PAUSE).await;
+        if attempt > 0 {
+            sleep(PAUSE).await;
+        }
         let some: Vec<&str> = open.iter().map(|at| handles[*at]).collect();
         let responses =
-            with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || call(&some).await)
-                .await?;
+            with_retries(is_passing, Duration::ZERO, async || call(&some).await).await?;
         for (at, response) in open.into_iter().zip(responses) {
             results[at] = response;
         }

@@ -13,10 +13,9 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::server::{self, FailedRequest};
-use crate::dlq::letter::moment;
 use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
-use crate::table::{clock_time, thousands};
+use crate::table::{clock_time, moment, thousands};
 
 /// Results that a place keeps.
 const MAX_RESULTS: usize = 20;

@@ -9,9 +9,10 @@ use requeue::{DeadLetter, FailureClass, JsonPointer};
 use serde::Serialize;
 
 use super::server;
-use crate::dlq::letter::{DeadLetterJson, Letter, moment};
+use crate::dlq::letter::{DeadLetterJson, Letter};
 use crate::dlq::list::{DeadLetterGroups, GroupKey};
-use crate::dlq::unseen::Unseen;
+use crate::dlq::scan::Unseen;
+use crate::table::moment;
 
 /// Characters of a body that the page shows.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;

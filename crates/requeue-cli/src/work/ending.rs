@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::line::seconds;
 use super::trouble::fitting;
-use crate::dlq::messages;
+use crate::table::messages;
 
 /// The messages that a worker has received and not yet settled.
 #[derive(Clone, Copy)]

@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::Error;
 use crate::address;
-use crate::dlq::{Purpose, QueueArguments, messages};
+use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::table::thousands;
+use crate::table::{messages, thousands};
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 
 mod banner;

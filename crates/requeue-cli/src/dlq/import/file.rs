@@ -11,14 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use requeue::FailureClass;
 use requeue::printable;
-use requeue::queue::{
-    Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
-};
+use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use serde::Deserialize;
 
 use super::report::Sent;
 use crate::Error;
 use crate::dlq::letter::UNKNOWN;
+use crate::dlq::sender::Sendable;
 use crate::table::thousands;
 
 /// The longest id of a message. Source: SQS API reference, `MessageId` has at most 100 characters.
@@ -46,7 +45,7 @@ pub(super) struct Line {
     class: &'static str,
     moved_from: Option<String>,
     fingerprint: u64,
-    pub(super) group_id: Option<String>,
+    group_id: Option<String>,
     attributes: BTreeMap<String, Attribute>,
     body: String,
     /// Its deduplication id in a FIFO queue.
@@ -163,11 +162,11 @@ impl ImportFile {
             let line = line?;
             summary.lines += 1;
             summary.fingerprints.push(line.fingerprint);
-            if sent.has(&line)? {
+            if sent.has(line.number, &line.message_id)? {
                 continue;
             }
             summary.left += 1;
-            summary.in_doubt += u64::from(sent.may_have(&line));
+            summary.in_doubt += u64::from(sent.may_have(line.number));
             summary.moved_from.extend(line.moved_from);
             *summary.classes.entry(line.class).or_default() += 1;
         }
@@ -200,42 +199,14 @@ impl ImportFile {
         }))
     }
 
-    /// The lines that no earlier run has sent, in batches that SQS accepts. In a FIFO queue a batch
-    /// has one message of each group, because later messages must not overtake one that fails.
-    pub(super) fn batches(
+    /// The lines that no earlier run has sent.
+    pub(super) fn unsent(
         &self,
         sent: &Sent,
         checked: &Summary,
-        is_fifo: bool,
-    ) -> Result<impl Iterator<Item = Result<Vec<Line>, Error>>, Error> {
-        let mut lines = self
-            .lines_of(checked)?
-            .filter(|line| match line {
-                Ok(line) => !sent.has(line).unwrap_or(true),
-                Err(_) => true,
-            })
-            .peekable();
-        Ok(std::iter::from_fn(move || {
-            let mut batch: Vec<Line> = Vec::new();
-            let mut bytes = 0;
-            while let Some(line) = lines.next_if(|line| match line {
-                Ok(line) => {
-                    batch.len() < MAX_BATCH_ENTRIES
-                        && bytes + line.size() <= MAX_BATCH_BYTES
-                        && !(is_fifo && batch.iter().any(|other| other.group() == line.group()))
-                }
-                Err(_) => batch.is_empty(),
-            }) {
-                match line {
-                    Ok(line) => {
-                        bytes += line.size();
-                        batch.push(line);
-                    }
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            (!batch.is_empty()).then_some(Ok(batch))
-        }))
+    ) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
+        let was_sent = |line: &Line| sent.has(line.number, &line.message_id).unwrap_or(true);
+        Ok(self.lines_of(checked)?.filter(move |line| !line.as_ref().is_ok_and(was_sent)))
     }
 
     fn lines(&self) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
@@ -328,12 +299,10 @@ impl Line {
     fn size(&self) -> usize {
         Outgoing::new(&self.body, &self.attributes).size()
     }
+}
 
-    pub(super) fn is_behind(&self, blocked: &BTreeSet<String>, to: &QueueArn) -> bool {
-        to.is_fifo() && blocked.contains(self.group())
-    }
-
-    pub(super) fn outgoing(&self, to: &QueueArn) -> Outgoing<'_> {
+impl Sendable for Line {
+    fn outgoing(&self, to: &QueueArn) -> Outgoing<'_> {
         let mut outgoing = Outgoing::new(&self.body, &self.attributes);
         if to.is_fifo() {
             outgoing.group_id = Some(self.group());
@@ -393,15 +362,15 @@ mod tests {
         write(&["a", "b", "c"]);
         let (file, sent) = (ImportFile::at(&path, None).expect("a file"), Sent::default());
         let checked = file.check(&sent).expect("lines");
-        let batches = || file.batches(&sent, &checked, false).expect("a file");
+        let lines = || file.unsent(&sent, &checked).expect("a file");
         file.check_unchanged(&checked).expect("it is the same");
-        assert_eq!(batches().flatten().map(|batch| batch.len()).sum::<usize>(), 3);
+        assert_eq!(lines().flatten().count(), 3);
         for ids in [&["a", "b"][..], &["a", "b", "c", "d"], &["a", "x", "c"], &["b", "a", "c"], &[]]
         {
             write(ids);
             let error = file.check_unchanged(&checked).expect_err("it has changed").to_string();
             assert!(error.contains("has changed since the plan"), "{ids:?}: {error}");
-            assert!(batches().any(|batch| batch.is_err()), "{ids:?}");
+            assert!(lines().any(|line| line.is_err()), "{ids:?}");
         }
         fs::remove_file(path).expect("it is there");
     }

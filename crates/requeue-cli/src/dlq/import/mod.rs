@@ -1,12 +1,11 @@
 //! `requeue dlq import`: sends the messages of an export to a queue, each as its line has it. A
 //! report beside the file says which lines were sent, so that a second run sends only the others.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use requeue::printable;
-use requeue::queue::{CallErrorKind, EntryError, QueueArn};
+use requeue::queue::QueueArn;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -14,16 +13,15 @@ mod file;
 mod report;
 
 use file::{ImportFile, Line, Summary};
-use report::{Report, Sent, may_exist};
+use report::{Report, Sent};
 
-use super::pace::{CopyPace, MAX_UNCONFIRMED};
+use super::queue::{agreed, progress, require_terminal};
+use super::sender::{BEHIND, Batch, ConfirmedSender, MAY_EXIST};
 use super::sqs::Sqs;
-use super::{confirm, messages, note, progress};
-use crate::failed_call::may_be_carried_out;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::table::thousands;
+use crate::table::{messages, thousands};
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -55,14 +53,10 @@ pub(crate) struct Arguments {
 
 /// The destination, and the counts of messages by result.
 struct Importer<'a> {
-    sqs: &'a Sqs,
     to: &'a QueueArn,
+    sender: ConfirmedSender<'a>,
     report: Report,
-    pace: CopyPace,
     counts: Counts,
-    /// The sends in a row of which SQS confirmed nothing.
-    unconfirmed: usize,
-    fatal: Option<Error>,
 }
 
 /// The messages of this run.
@@ -72,13 +66,6 @@ struct Counts {
     failed: u64,
     /// Of those that failed: SQS may have stored them.
     in_doubt: u64,
-}
-
-impl Counts {
-    /// The messages that SQS has stored or may have stored.
-    fn stored(&self) -> u64 {
-        self.sent + self.in_doubt
-    }
 }
 
 /// All that is known before the first message is sent.
@@ -97,7 +84,7 @@ impl Prepared {
         let asking = progress();
         let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
         if let Some(text) = &found.note {
-            note(text);
+            output::remark(text);
         }
         let sqs = Sqs::of(&sdk, found.endpoint);
         let to = sqs.describe(&found.arn).await?.arn;
@@ -118,7 +105,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let prepared = Prepared::of(arguments).await?;
     let Prepared { file, sqs, to, sent, summary } = &prepared;
     if let Some(text) = summary.lost_source(to) {
-        note(&text);
+        output::remark(&text);
     }
     if arguments.dry_run || summary.left == 0 {
         tell(arguments, to, summary, &Counts::default())?;
@@ -126,21 +113,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     let plan = plan(arguments, summary, to);
     if !arguments.yes {
-        confirm::require_terminal(&plan)?;
+        require_terminal(&plan)?;
     }
     stop.defer_end();
-    if !arguments.yes && !confirm::agreed(&plan, &stop).await? {
-        note("nothing was sent");
-        return Ok(stop.exit_code(ExitCode::FAILURE));
+    if !arguments.yes && !agreed(&plan, &stop).await? {
+        output::remark("nothing was sent");
+        return Ok(stop.status(false));
     }
     let unchanged = file.check_unchanged(summary);
     unchanged.map_err(|error| format!("{error}; nothing was sent"))?;
     stop.leaves(CAN_GO_ON);
     let report = Report::append_to(&file.report, to, sent)?;
-    let pace = CopyPace::new(arguments.rate, Instant::now());
-    let mut importer =
-        Importer { sqs, to, report, pace, counts: Counts::default(), unconfirmed: 0, fatal: None };
-    let walked = importer.send_all(file, sent, summary, &stop).await;
+    let sender = ConfirmedSender::new(sqs, &stop, "import", arguments.rate, Instant::now());
+    let mut importer = Importer { to, sender, report, counts: Counts::default() };
+    let ended = importer.send_all(file, sent, summary, &stop).await;
     let counts = &importer.counts;
     tell(arguments, to, summary, counts)?;
     let has_all = counts.sent == summary.left;
@@ -154,17 +140,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 to.name()
             )
         };
-        note(&format!(
+        output::remark(&format!(
             "the report {} has each message that was sent; {next}",
             file.report.display()
         ));
     }
-    walked?;
-    match importer.fatal {
-        Some(error) => Err(error),
-        None if has_all => Ok(ExitCode::SUCCESS),
-        None => Ok(stop.exit_code(ExitCode::FAILURE)),
-    }
+    ended?;
+    Ok(if has_all { ExitCode::SUCCESS } else { stop.status(false) })
 }
 
 fn plan(arguments: &Arguments, summary: &Summary, to: &QueueArn) -> String {
@@ -190,88 +172,51 @@ impl Importer<'_> {
         summary: &Summary,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let sending = CommandProgress::shown("sending");
-        sending.count("messages", Some(summary.left));
-        let mut blocked = BTreeSet::new();
-        for batch in file.batches(sent, summary, self.to.is_fifo())? {
-            let mut batch = batch?;
-            // In a FIFO queue, later messages of a group must not overtake one that failed.
-            let held = batch.extract_if(.., |line| line.is_behind(&blocked, self.to));
-            let held: Vec<Line> = held.collect();
-            self.note_failed(&held, "behind one of its group that failed")?;
-            let failed_before = self.counts.failed;
-            let groups: Vec<_> = batch.iter().filter_map(|line| line.group_id.clone()).collect();
-            let (began, before) = (Instant::now(), self.counts.stored());
-            self.send(&batch).await?;
-            self.pace.sent(began, self.counts.stored() - before);
-            if self.counts.failed > failed_before && self.to.is_fifo() {
-                blocked.extend(groups);
-            }
-            sending.done(self.counts.sent);
-            self.pace.wait(stop).await;
-            if stop.is_told() || self.fatal.is_some() {
+        let progress = CommandProgress::shown("sending");
+        progress.count("messages", Some(summary.left));
+        let mut batch = Batch::default();
+        // Nothing follows the last line, so the rest is a batch too.
+        let lines = file.unsent(sent, summary)?.map(Some).chain([None]);
+        for line in lines {
+            let full = match line {
+                Some(line) => batch.add(line?, self.to),
+                None => batch.take(),
+            };
+            let Some(full) = full else { continue };
+            self.send(full).await?;
+            progress.done(self.counts.sent);
+            self.sender.wait().await;
+            if stop.is_told() {
                 break;
             }
         }
         Ok(())
     }
 
-    async fn send(&mut self, batch: &[Line]) -> Result<(), Error> {
+    async fn send(&mut self, mut batch: Vec<Line>) -> Result<(), Error> {
+        for line in self.sender.take_blocked(self.to, &mut batch) {
+            self.note(&line, &Err(BEHIND.to_owned()))?;
+        }
         if batch.is_empty() {
-            return Ok(());
+            return self.report.flush();
         }
-        let entries: Vec<_> = batch.iter().map(|line| line.outgoing(self.to)).collect();
-        let confirmations = match self.sqs.send(self.to, &entries).await {
-            Ok(confirmations) => confirmations,
-            Err(error) => {
-                if error.kind == CallErrorKind::Refused {
-                    self.fatal = Some(self.sqs.refusal("SendMessageBatch", self.to, &error));
-                }
-                self.unconfirmed += 1;
-                if self.unconfirmed >= MAX_UNCONFIRMED && self.fatal.is_none() {
-                    let error = self.sqs.refusal("SendMessageBatch", self.to, &error);
-                    self.fatal = Some(
-                        format!("{error}; the import ends after {MAX_UNCONFIRMED} sends in a row without a confirmation")
-                            .into(),
-                    );
-                }
-                let code = if may_be_carried_out(&error) {
-                    self.counts.in_doubt += u64::try_from(batch.len()).unwrap_or_default();
-                    may_exist(&error.code)
-                } else {
-                    error.code
-                };
-                return self.note_failed(batch, &code);
-            }
-        };
-        self.unconfirmed = 0;
-        for (line, confirmation) in batch.iter().zip(confirmations) {
-            match confirmation {
-                Ok(()) => {
-                    self.counts.sent += 1;
-                    self.report.sent(line)?;
-                }
-                Err(error) => {
-                    let code = if error == EntryError::unconfirmed() {
-                        self.counts.in_doubt += 1;
-                        may_exist(&error.code)
-                    } else {
-                        error.code
-                    };
-                    self.counts.failed += 1;
-                    self.report.failed(line, &code)?;
-                }
-            }
+        let sent = self.sender.send(self.to, &batch).await;
+        for (line, sent) in batch.iter().zip(&sent.each) {
+            self.note(line, sent)?;
         }
-        self.report.flush()
+        self.report.flush()?;
+        self.sender.note(self.to, &batch, &sent)
     }
 
-    fn note_failed(&mut self, lines: &[Line], code: &str) -> Result<(), Error> {
-        for line in lines {
-            self.counts.failed += 1;
-            self.report.failed(line, code)?;
+    fn note(&mut self, line: &Line, sent: &Result<(), String>) -> Result<(), Error> {
+        match sent {
+            Ok(()) => self.counts.sent += 1,
+            Err(code) => {
+                self.counts.failed += 1;
+                self.counts.in_doubt += u64::from(code.ends_with(MAY_EXIST));
+            }
         }
-        self.report.flush()
+        self.report.add(line.number, &line.message_id, sent)
     }
 }
 

@@ -11,8 +11,8 @@ use requeue::printable;
 use requeue::queue::QueueArn;
 use serde::{Deserialize, Serialize};
 
-use super::file::Line;
-use crate::Error;
+use crate::dlq::sender::MAY_EXIST;
+use crate::{Error, output};
 
 /// A line of the report.
 #[derive(Deserialize, Serialize)]
@@ -42,13 +42,6 @@ pub(super) struct Sent {
     /// The bytes of the report.
     length: u64,
     path: String,
-}
-
-/// The end of a code, if SQS did not confirm the message.
-const MAY_EXIST: &str = "; the message may be in the queue";
-
-pub(super) fn may_exist(code: &str) -> String {
-    format!("{code}{MAY_EXIST}")
 }
 
 /// The beginning of each line, as serde writes it.
@@ -85,7 +78,7 @@ impl Sent {
                     )
                     .into());
                 }
-                crate::dlq::note(&format!(
+                output::remark(&format!(
                     "line {at} of the report {shown} is incomplete, and does not count"
                 ));
                 continue;
@@ -111,19 +104,19 @@ impl Sent {
     }
 
     /// Whether SQS may have stored this line in an earlier run.
-    pub(super) fn may_have(&self, line: &Line) -> bool {
-        self.in_doubt.contains(&line.number)
+    pub(super) fn may_have(&self, line: u64) -> bool {
+        self.in_doubt.contains(&line)
     }
 
-    /// Whether this line was sent.
-    pub(super) fn has(&self, line: &Line) -> Result<bool, Error> {
-        match self.ids.get(&line.number) {
+    /// Whether this line, which has this message, was sent.
+    pub(super) fn has(&self, line: u64, message_id: &str) -> Result<bool, Error> {
+        match self.ids.get(&line) {
             None => Ok(false),
-            Some(id) if *id == line.message_id => Ok(true),
+            Some(id) if id == message_id => Ok(true),
             Some(_) => Err(format!(
-                "the report {} belongs to another export: line {} has another message id; name \
+                "the report {} belongs to another export: line {line} has another message id; name \
                  another report with --report",
-                self.path, line.number
+                self.path
             )
             .into()),
         }
@@ -172,17 +165,16 @@ impl Report {
         Ok(Self { queue: to.to_string(), lines, path: shown, file })
     }
 
-    pub(super) fn sent(&mut self, line: &Line) -> Result<(), Error> {
-        self.add(line, Status::Sent, None)
-    }
-
-    pub(super) fn failed(&mut self, line: &Line, code: &str) -> Result<(), Error> {
-        self.add(line, Status::Failed, Some(code.to_owned()))
-    }
-
-    fn add(&mut self, line: &Line, status: Status, code: Option<String>) -> Result<(), Error> {
-        let (queue, message_id) = (self.queue.clone(), line.message_id.clone());
-        let line = ReportLine { line: line.number, message_id, queue, status, code };
+    /// Adds a line of the export, which has this message: sent, or the code of the failure.
+    pub(super) fn add(
+        &mut self,
+        line: u64,
+        message_id: &str,
+        sent: &Result<(), String>,
+    ) -> Result<(), Error> {
+        let (queue, message_id) = (self.queue.clone(), message_id.to_owned());
+        let status = if sent.is_ok() { Status::Sent } else { Status::Failed };
+        let line = ReportLine { line, message_id, queue, status, code: sent.clone().err() };
         serde_json::to_writer(&mut self.lines, &line)?;
         self.lines.push(b'\n');
         Ok(())

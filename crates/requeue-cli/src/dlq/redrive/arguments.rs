@@ -1,57 +1,45 @@
 //! The options of `requeue dlq redrive`.
 
-use crate::dlq::QueueArguments;
 use crate::dlq::letter::Filter;
+use crate::dlq::queue::QueueArguments;
 use crate::queue_argument::QueueName;
 
-pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive policy moved here \
-                               (StartMessageMoveTask), to the queue it came from. Ctrl-C cancels \
-                               that. SQS cannot move messages that were sent here \
-                               (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also \
-                               copies all messages that the options choose. With --source-queue it \
-                               copies each message of that queue, since a move task would also \
-                               move those of other queues.\n\n\
-                               A message stays here if SQS moved it here from another queue than \
-                               that of --source-queue. The same holds for a message that \
-                               claims to come from another queue than that one, or, without \
-                               --source-queue, than its destination. Anybody who may send to the \
-                               queue can write such a claim, so a claim never chooses a \
-                               destination. --to without --source-queue sends all chosen messages \
-                               to one queue, whatever they claim.\n\n\
-                               The command sends at most ten copies in a request, waits until SQS \
-                               confirms each one, and only then deletes its message here. An \
-                               unconfirmed message stays and becomes visible again. No \
-                               interruption loses a message. If the command is killed between a \
-                               confirmation and the deletion, the message is in both queues. Both \
-                               bodies then have the same originalMessageId, which is the handler's \
-                               idempotency key.\n\n\
-                               A redriven message starts afresh in Requeue, with all its retries \
-                               and all its time, up to its tenth redrive. A message that SQS \
-                               moves within three minutes of its last attempt may do so only in the \
-                               mode annotate, if it is received less than 9 s after that; a copy \
-                               does so at any time. \
-                               With --fresh-budget it always starts afresh: the copy is the \
-                               message as first delivered, with its originalMessageId. Messages \
-                               that arrive here during the copying stay here.\n\n\
-                               At the end the command compares SQS's counts with the messages that \
-                               it saw. It names the number of messages not reached, the reason and \
-                               the remedy; with --json they are in notReached, and complete is \
-                               false. After an error complete is false too, and brokenOff in \
-                               notReached counts the messages that it did not look at. Another \
-                               reader may hold messages. In a FIFO group SQS hands out at most the \
-                               first ten messages; behind ten that stay, the command reaches \
-                               none.\n\n\
-                               Permissions here: sqs:GetQueueAttributes, \
-                               sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
-                               sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at \
-                               the destination: sqs:SendMessage, and with --to \
-                               sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl too. Unless the command only copies, it also \
-                               needs sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and \
-                               sqs:CancelMessageMoveTask here.\n\n\
-                               Exit status: 0; 1 on an error, if you decline the question, if a \
-                               chosen message is, or may be, still here, or if an --id is not \
-                               found; 130 after Ctrl-C. \
-                               --dry-run ends with 0 even if its plan is incomplete.";
+pub(crate) const HELP: &str = "\
+    SQS itself moves back each message that a redrive policy moved here (StartMessageMoveTask), \
+    to the queue it came from. Ctrl-C cancels that. SQS cannot move messages that were sent here \
+    (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also copies all messages that \
+    the options choose. With --source-queue it copies each message of that queue, since a move \
+    task would also move those of other queues.\n\n\
+    A message stays here if SQS moved it here from another queue than that of --source-queue. The \
+    same holds for a message that claims to come from another queue than that one, or, without \
+    --source-queue, than its destination. Anybody who may send to the queue can write such a \
+    claim, so a claim never chooses a destination. --to without --source-queue sends all chosen \
+    messages to one queue, whatever they claim.\n\n\
+    The command sends at most ten copies in a request, waits until SQS confirms each one, and \
+    only then deletes its message here. An unconfirmed message stays and becomes visible again. \
+    No interruption loses a message. If the command is killed between a confirmation and the \
+    deletion, the message is in both queues. Both bodies then have the same originalMessageId, \
+    which is the handler's idempotency key.\n\n\
+    A redriven message starts afresh in Requeue, with all its retries and all its time, up to its \
+    tenth redrive. A message that SQS moves within three minutes of its last attempt may do so \
+    only in the mode annotate, if it is received less than 9 s after that; a copy does so at any \
+    time. With --fresh-budget it always starts afresh: the copy is the message as first \
+    delivered, with its originalMessageId. Messages that arrive here during the copying stay \
+    here.\n\n\
+    At the end the command compares SQS's counts with the messages that it saw. It names the \
+    number of messages not reached, the reason and the remedy; with --json they are in \
+    notReached, and complete is false. After an error complete is false too, and brokenOff in \
+    notReached counts the messages that it did not look at. Another reader may hold messages. In \
+    a FIFO group SQS hands out at most the first ten messages; behind ten that stay, the command \
+    reaches none.\n\n\
+    Permissions here: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
+    sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at the destination: \
+    sqs:SendMessage, and with --to sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl \
+    too. Unless the command only copies, it also needs sqs:StartMessageMoveTask, \
+    sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
+    Exit status: 0; 1 on an error, if you decline the question, if a chosen message is, or may \
+    be, still here, or if an --id is not found; 130 after Ctrl-C. --dry-run ends with 0 even if \
+    its plan is incomplete.";
 
 #[derive(Default, clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]

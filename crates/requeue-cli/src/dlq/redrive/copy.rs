@@ -2,173 +2,162 @@
 //! the original. An unconfirmed message stays.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use requeue::queue::{
-    CallErrorKind, EntryError, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
-};
+use requeue::queue::{Attribute, Outgoing, QueueArn};
 use requeue::{Clock, DeadLetter};
 use tokio::time::Instant;
 
-use super::route::{LeftBehind, RedriveRoute};
+use super::arguments::Arguments;
+use super::result::RedriveResult;
+use super::route::RedriveRoute;
 use crate::Error;
-use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
-use crate::dlq::outcome::{Outcome, Outcomes};
-use crate::dlq::pace::{CopyPace, MAX_UNCONFIRMED};
-use crate::dlq::sqs::Sqs;
-use crate::failed_call::may_be_carried_out;
+use crate::dlq::outcome::{Outcome, delete};
+use crate::dlq::queue::DeadLetters;
+use crate::dlq::scan::{HeldMessages, ScanEnd, Visited};
+use crate::dlq::sender::{BEHIND, ConfirmedSender, MAY_EXIST, Sendable, Sent, batches};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::thousands;
 
-/// The results so far.
-#[derive(Default)]
-pub(crate) struct Tally {
-    /// Their number, by the name of the queue.
-    pub(crate) copied: BTreeMap<String, u64>,
-    pub(crate) not_chosen: u64,
-    /// The approximate number of messages that the limit left unseen.
-    pub(crate) beyond_limit: u64,
-    /// Messages of other queues than their destination, by their sources.
-    pub(crate) left: LeftBehind,
-    /// Messages sent after the start: perhaps the same ones again.
-    pub(crate) newcomers: u64,
-    /// Copied messages that are still here: a further redrive would copy them again.
-    pub(crate) not_deleted: Vec<String>,
-    /// The ids of the first deliveries of messages whose copy may exist.
-    pub(crate) in_doubt: Vec<String>,
-    /// Messages without a known source that were to be copied to the chosen queue.
-    pub(crate) without_source: u64,
-    /// Messages that were not copied, by the code of SQS or of this command.
-    pub(crate) failed: BTreeMap<String, u64>,
-    /// The outcome of each message that was chosen by its id. Empty if the options choose messages,
-    /// because their number has no bound.
-    pub(crate) outcomes: Outcomes,
-    /// An error that makes it pointless to continue.
-    pub(crate) fatal: Option<Error>,
+/// SQS's times have whole seconds.
+pub(super) const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+/// The greatest difference between the clocks of SQS's hosts.
+pub(super) const CLOCK_SKEW: Duration = Duration::from_millis(500);
+/// Batches that are sent at the same time.
+const AT_ONCE: usize = 4;
+/// What a second signal leaves during copies.
+pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden {until}, and those of the \
+                                         last requests may be in both queues";
+/// The note of a message that may be in both queues.
+const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
+                           here, another redrive of this page only deletes it";
+/// The code of this command for a message that may soon be visible again.
+const LAPSED: &str = "visibility timeout over";
+
+/// Copies the chosen messages, and adds the counts to this result.
+pub(super) async fn copy_all(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    route: &RedriveRoute,
+    stop: &Stop,
+    progress: &CommandProgress,
+    result: &mut RedriveResult,
+) -> Result<(), Error> {
+    stop.leaves(COPIES_IN_HAND);
+    let Arguments { place, filter, rate, .. } = arguments;
+    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
+    let scan = dead_letters.scan(place, stop, progress);
+    let mut scan = scan.one_by_one(*rate, filter.is_set()).after(result.moved);
+    let to_copy = result.planned.map(|all| all.saturating_sub(result.moved)).or(filter.limit);
+    let counts_copies = to_copy.is_some() || !filter.is_set();
+    if counts_copies {
+        scan = scan.without_count();
+    }
+    if to_copy.is_some() {
+        progress.count("messages", to_copy);
+    }
+    progress.step(format!("copying from {}", dead_letters.name()));
+    // Messages since `until` are new: a copy that failed at once would otherwise count as old, and
+    // circulate.
+    let first = Instant::now() + CLOCK_GRAIN + CLOCK_SKEW;
+    let mut copier = Copier {
+        dead_letters,
+        route,
+        filter,
+        stop,
+        until: began + CLOCK_GRAIN,
+        time_in_hand: scan.time_in_hand(),
+        sender: ConfirmedSender::new(&dead_letters.sqs, stop, "redrive", *rate, first),
+        progress,
+        counts_copies,
+        result,
+    };
+    let looked = scan.run(async |letters, held| copier.copy(letters, held).await).await;
+    result.unseen = looked.unseen.clone();
+    let looked = looked.into_result()?;
+    looked.tell(&dead_letters.queue.arn, progress);
+    if looked.end == ScanEnd::Enough {
+        result.not_chosen += looked.not_seen;
+        result.is_cut_by_limit = looked.not_seen > 0;
+    }
+    result.is_complete = looked.is_complete() && looked.is_released();
+    Ok(())
 }
 
-impl Tally {
-    pub(crate) fn copied(&self) -> u64 {
-        self.copied.values().sum()
-    }
-
-    /// The copies that SQS has stored or may have stored.
-    fn stored(&self) -> u64 {
-        self.copied() + u64::try_from(self.in_doubt.len()).unwrap_or(u64::MAX)
-    }
-
-    /// The chosen messages that were copied or failed.
-    pub(crate) fn taken(&self) -> u64 {
-        self.copied() + self.failed.values().sum::<u64>()
-    }
-
-    /// The messages that stay because they were not chosen, or because the limit left them unseen.
-    pub(crate) fn left_unchosen(&self) -> u64 {
-        self.not_chosen.saturating_add(self.beyond_limit)
-    }
-}
-
-pub(crate) struct Copier<'a> {
-    pub(crate) sqs: &'a Sqs,
-    pub(crate) from: &'a QueueArn,
-    pub(crate) route: &'a RedriveRoute,
-    pub(crate) filter: &'a Filter,
-    pub(crate) fresh_budget: bool,
-    pub(crate) stop: &'a Stop,
+struct Copier<'a> {
+    dead_letters: &'a DeadLetters,
+    route: &'a RedriveRoute,
+    filter: &'a Filter,
+    stop: &'a Stop,
     /// Messages that were sent here later stay. Otherwise a copy that fails at once would circulate
     /// forever.
-    pub(crate) until: SystemTime,
-    pub(crate) time_in_hand: Duration,
-    pub(crate) pace: CopyPace,
-    /// Groups with a message that stayed: later messages must not overtake it.
-    pub(crate) blocked: BTreeSet<String>,
-    pub(crate) progress: &'a CommandProgress,
+    until: SystemTime,
+    time_in_hand: Duration,
+    sender: ConfirmedSender<'a>,
+    progress: &'a CommandProgress,
     /// Whether the progress counts the copies. Otherwise the scan counts the messages seen, because
     /// the number of chosen ones is not known.
-    pub(crate) counts_copies: bool,
-    /// The sends in a row of which SQS confirmed nothing.
-    pub(crate) unconfirmed: usize,
-    pub(crate) tally: Tally,
+    counts_copies: bool,
+    result: &'a mut RedriveResult,
 }
 
 /// A copy that is ready to be sent.
 struct CopyDraft<'a> {
     letter: &'a Letter,
+    attributes: &'a BTreeMap<String, Attribute>,
     body: Cow<'a, str>,
 }
 
-impl CopyDraft<'_> {
-    /// `None` if the attributes of the message cannot be read.
-    fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
+impl Sendable for CopyDraft<'_> {
+    fn outgoing(&self, to: &QueueArn) -> Outgoing<'_> {
         let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
-        let mut outgoing = Outgoing::new(&self.body, self.letter.record.attributes.as_ref()?);
+        let mut outgoing = Outgoing::new(&self.body, self.attributes);
         outgoing.group_id = self.letter.record.group_id.as_deref().or(id);
         // SQS stores a message once if it is sent twice within five minutes.
         outgoing.deduplication_id = id;
-        Some(outgoing)
+        outgoing
     }
 }
 
-/// The result of one chunk.
-#[derive(Default)]
-struct ChunkResult {
-    done: Vec<String>,
-    not_deleted: Vec<String>,
-    /// The position in the chunk, and the code.
-    failed: Vec<(usize, String)>,
-    fatal: Option<Error>,
-    /// The error of a send of which nothing is confirmed.
-    unconfirmed: Option<Error>,
-}
-
-/// Chunks that are sent at the same time.
-const AT_ONCE: usize = 4;
-/// The note of a message that may be in both queues.
-const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
-                           here, another redrive of this page only deletes it";
-/// The end of a code for a message whose copy SQS did not confirm.
-pub(super) const MAY_EXIST: &str = "; the copy may exist";
-/// The code of this command for a message that may soon be visible again.
-const LAPSED: &str = "visibility timeout over";
-
 impl<'a> Copier<'a> {
     /// Copies the chosen ones of these messages.
-    pub(crate) async fn copy(
-        &mut self,
-        letters: Vec<Letter>,
-        held: &mut HeldMessages,
-    ) -> ControlFlow<()> {
+    async fn copy(&mut self, letters: Vec<Letter>, held: &mut HeldMessages) -> Visited {
         let mut by_destination: BTreeMap<&QueueArn, Vec<CopyDraft<'_>>> = BTreeMap::new();
-        for (to, draft) in self.drafts(&letters) {
-            by_destination.entry(to).or_default().push(draft);
+        let mut drafted = 0;
+        for letter in &letters {
+            if let Some((to, draft)) = self.draft(letter, drafted) {
+                by_destination.entry(to).or_default().push(draft);
+                drafted += 1;
+            }
         }
         if by_destination.is_empty() {
             self.tell_others();
         } else {
             self.tell();
-            self.pace.wait(self.stop).await;
+            self.sender.wait().await;
             if self.stop.is_told() {
-                return ControlFlow::Continue(());
+                return Ok(ControlFlow::Continue(()));
             }
         }
-        let (began, before) = (Instant::now(), self.tally.stored());
+        let before = self.result.stored();
         for (to, drafts) in by_destination {
-            if self.copy_to(to, drafts, held).await.is_break() {
-                return ControlFlow::Break(());
-            }
+            self.copy_to(to, drafts, held).await?;
         }
-        let stored = self.tally.stored() - before;
-        if stored > 0 {
-            self.pace.sent(began, stored);
-            self.pace.wait(self.stop).await;
+        if self.result.stored() > before {
+            self.sender.wait().await;
         }
-        let has_all = self.tally.taken() >= self.filter.limit.unwrap_or(u64::MAX);
-        if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        Ok(if self.room() == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// The messages that the limit still allows.
+    fn room(&self) -> u64 {
+        let limit = self.filter.limit.unwrap_or(u64::MAX);
+        limit.saturating_sub(self.result.taken())
     }
 
     async fn copy_to(
@@ -176,76 +165,66 @@ impl<'a> Copier<'a> {
         to: &QueueArn,
         drafts: Vec<CopyDraft<'_>>,
         held: &mut HeldMessages,
-    ) -> ControlFlow<()> {
-        let mut chunks = chunks(drafts, to.is_fifo());
+    ) -> Result<(), Error> {
         let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
-        while !chunks.is_empty() {
-            let some = chunks.drain(..chunks.len().min(at_once));
-            let some: Vec<Vec<CopyDraft<'_>>> =
-                some.map(|chunk| self.unblocked(to, chunk)).collect();
-            let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk))).await;
-            let ends = some
-                .iter()
-                .zip(carried)
-                .map(|(chunk, carried)| self.settle(to, chunk, carried, held));
-            // Each chunk has taken effect, even if others failed.
-            if ends.fold(false, |ended, end| ended | end.is_break()) {
-                return ControlFlow::Break(());
+        for some in batches(to, drafts).chunks_mut(at_once) {
+            for batch in &mut *some {
+                for draft in self.sender.take_blocked(to, batch) {
+                    self.fail(draft.letter, BEHIND);
+                }
             }
+            let carried = join_all(some.iter().map(|batch| self.carry(to, batch))).await;
+            // Each batch has taken effect, even if others failed.
+            let mut ended = Ok(());
+            for (batch, carried) in some.iter().zip(carried) {
+                ended = ended.and(self.settle(to, batch, carried, held));
+            }
+            ended?;
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
 
-    /// The messages to copy, with their destinations.
-    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, CopyDraft<'l>)>
+    /// The copy of a message and its destination, after so many others; `None` if it stays.
+    fn draft<'l>(
+        &mut self,
+        letter: &'l Letter,
+        drafted: u64,
+    ) -> Option<(&'l QueueArn, CopyDraft<'l>)>
     where
         'a: 'l,
     {
-        let route = self.route;
-        let mut room =
-            self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.tally.taken()));
-        let mut drafts = Vec::new();
-        for letter in letters {
-            let dead = letter.read();
-            if letter.record.sent.is_some_and(|sent| sent > self.until) {
-                self.tally.newcomers += 1;
-                continue;
-            }
-            if room == 0 || !self.filter.chooses(letter, &dead) {
-                self.tally.not_chosen += 1;
-                continue;
-            }
-            let to = match route.of(letter, &dead) {
-                Ok(_) if letter.record.attributes.is_none() => {
-                    Err("unreadable attributes".to_owned())
-                }
-                Ok(_) if self.fresh_budget && dead.is_of_later_version() => {
-                    Err("written by a later version".to_owned())
-                }
-                Ok(to) => Ok(to),
-                Err(reason_to_stay) => {
-                    self.note(&letter.id, || Outcome::left(reason_to_stay.words()));
-                    match self.tally.left.add(reason_to_stay) {
-                        Some(why) => Err(why),
-                        // A message of another queue is no failure: it does not count for --limit,
-                        // and in its FIFO group the chosen queue's messages may pass it.
-                        None => continue,
-                    }
-                }
-            };
-            room -= 1;
-            let to = match to {
-                Ok(to) => to,
-                Err(why) => {
-                    self.fail(letter, &why);
-                    continue;
-                }
-            };
-            self.tally.without_source += u64::from(route.decides_for(letter, &dead));
-            let body = self.body(letter, &dead);
-            drafts.push((to, CopyDraft { letter, body }));
+        let (route, dead) = (self.route, letter.read());
+        if letter.record.sent.is_some_and(|sent| sent > self.until) {
+            self.result.newcomers += 1;
+            return None;
         }
-        drafts
+        if self.room() <= drafted || !self.filter.chooses(letter, &dead) {
+            self.result.not_chosen += 1;
+            return None;
+        }
+        let to = match route.of(letter, &dead) {
+            Ok(to) => to,
+            Err(reason_to_stay) => {
+                self.note(&letter.id, || Outcome::left(reason_to_stay.words()));
+                // A message of another queue is no failure: it does not count for --limit, and in
+                // its FIFO group the chosen queue's messages may pass it.
+                if let Some(why) = self.result.left.add(reason_to_stay) {
+                    self.fail(letter, &why);
+                }
+                return None;
+            }
+        };
+        let Some(attributes) = &letter.record.attributes else {
+            self.fail(letter, "unreadable attributes");
+            return None;
+        };
+        if route.fresh_budget && dead.is_of_later_version() {
+            self.fail(letter, "written by a later version");
+            return None;
+        }
+        self.result.without_source += u64::from(route.decides_for(letter, &dead));
+        let body = self.body(letter, &dead);
+        Some((to, CopyDraft { letter, attributes, body }))
     }
 
     /// The body of the copy. Requeue recognises a redrive by the time since its last send, so a copy
@@ -253,169 +232,107 @@ impl<'a> Copier<'a> {
     fn body<'l>(&self, letter: &'l Letter, dead: &DeadLetter<'_>) -> Cow<'l, str> {
         let now = Clock::system().now();
         let is_too_soon = dead.was_sent_lately(now) && dead.redrives() < DeadLetter::MAX_REDRIVES;
-        let afresh = (self.fresh_budget || is_too_soon).then(|| dead.afresh(now)).flatten();
+        let afresh = (self.route.fresh_budget || is_too_soon).then(|| dead.afresh(now)).flatten();
         afresh.map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned)
     }
 
     fn note(&mut self, id: &str, outcome: impl FnOnce() -> Outcome) {
         if self.filter.is_by_id() {
-            self.tally.outcomes.insert(id.to_owned(), outcome());
+            self.result.outcomes.by_id.insert(id.to_owned(), outcome());
         }
     }
 
     fn fail(&mut self, letter: &Letter, code: &str) {
-        *self.tally.failed.entry(code.to_owned()).or_default() += 1;
-        if code.ends_with(MAY_EXIST) {
+        let may_exist = code.ends_with(MAY_EXIST);
+        *self.result.failed.entry(code.to_owned()).or_default() += 1;
+        if may_exist {
             // A copy has another id of its own.
             let dead = letter.read();
             let id = dead.original_message_id().unwrap_or(&letter.id);
-            self.tally.in_doubt.push(id.to_owned());
+            self.result.in_doubt.push(id.to_owned());
         }
         self.note(&letter.id, || {
-            if code.ends_with(MAY_EXIST) { Outcome::in_doubt(code) } else { Outcome::left(code) }
+            if may_exist { Outcome::in_doubt(code) } else { Outcome::left(code) }
         });
-        self.blocked.extend(letter.record.group_id.clone());
-    }
-
-    /// The messages without those of a FIFO group that has to wait.
-    fn unblocked<'l>(
-        &mut self,
-        to: &QueueArn,
-        mut chunk: Vec<CopyDraft<'l>>,
-    ) -> Vec<CopyDraft<'l>> {
-        if to.is_fifo() {
-            chunk.retain(|draft| {
-                let is_blocked = draft
-                    .letter
-                    .record
-                    .group_id
-                    .as_ref()
-                    .is_some_and(|group| self.blocked.contains(group));
-                if is_blocked {
-                    self.fail(draft.letter, "behind one that failed");
-                }
-                !is_blocked
-            });
-        }
-        chunk
+        self.sender.block(letter.record.group_id.as_deref());
     }
 
     /// Sends, waits for the confirmation of each entry by its id, and only then deletes.
-    async fn carry(&self, to: &QueueArn, chunk: &[CopyDraft<'_>]) -> ChunkResult {
-        let mut carried = ChunkResult::default();
-        let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else {
-            return carried;
-        };
-        if asked.elapsed() > self.time_in_hand {
-            carried.failed = (0..chunk.len()).map(|at| (at, LAPSED.to_owned())).collect();
-            return carried;
+    async fn carry(&self, to: &QueueArn, batch: &[CopyDraft<'_>]) -> Carried {
+        let asked = batch.iter().map(|draft| draft.letter.asked).min();
+        if asked.is_none_or(|asked| asked.elapsed() > self.time_in_hand) {
+            return Carried { sent: Sent::nothing(LAPSED, batch), deleted: (Vec::new(), None) };
         }
-        let entries: Vec<Outgoing<'_>> =
-            chunk.iter().filter_map(|draft| draft.outgoing(to)).collect();
-        debug_assert_eq!(entries.len(), chunk.len());
-        let confirmations = match self.sqs.send(to, &entries).await {
-            Ok(confirmations) => confirmations,
-            Err(error) => {
-                let code = if may_be_carried_out(&error) {
-                    may_exist(&error.code)
-                } else {
-                    error.code.clone()
-                };
-                carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
-                let refusal = self.sqs.refusal("SendMessageBatch", to, &error);
-                match error.kind {
-                    CallErrorKind::Refused => carried.fatal = Some(refusal),
-                    _ => carried.unconfirmed = Some(refusal),
-                }
-                return carried;
-            }
+        let sent = self.sender.send(to, batch).await;
+        let confirmed = batch.iter().zip(&sent.each).filter(|(_, sent)| sent.is_ok());
+        let confirmed: Vec<&Letter> = confirmed.map(|(draft, _)| draft.letter).collect();
+        let deleted = match &confirmed[..] {
+            [] => (Vec::new(), None),
+            confirmed => delete(self.dead_letters, confirmed).await,
         };
-        let mut confirmed = Vec::new();
-        for (at, (confirmation, draft)) in confirmations.into_iter().zip(chunk).enumerate() {
-            match confirmation {
-                Ok(()) => confirmed.push(draft.letter),
-                Err(error) if error == EntryError::unconfirmed() => {
-                    carried.failed.push((at, may_exist(&error.code)));
-                }
-                Err(error) => carried.failed.push((at, error.code)),
-            }
-        }
-        self.delete(&confirmed, &mut carried).await;
-        carried
+        Carried { sent, deleted }
     }
 
-    async fn delete(&self, confirmed: &[&Letter], carried: &mut ChunkResult) {
-        if confirmed.is_empty() {
-            return;
-        }
-        let ids = confirmed.iter().map(|letter| letter.id.clone());
-        let handles: Vec<&str> =
-            confirmed.iter().map(|letter| letter.receipt_handle.as_str()).collect();
-        match self.sqs.delete(self.from, &handles).await {
-            Ok(deletions) => {
-                for (id, deletion) in ids.zip(deletions) {
-                    if deletion.is_ok() {
-                        carried.done.push(id);
-                    } else {
-                        carried.not_deleted.push(id);
-                    }
-                }
-            }
-            Err(error) => {
-                carried.not_deleted = ids.collect();
-                carried.fatal = Some(self.sqs.refusal("DeleteMessageBatch", self.from, &error));
-            }
-        }
-    }
-
+    /// Counts the results of a batch. An error makes it pointless to continue.
     fn settle(
         &mut self,
         to: &QueueArn,
-        chunk: &[CopyDraft<'_>],
-        carried: ChunkResult,
+        batch: &[CopyDraft<'_>],
+        Carried { sent, deleted: (deleted, not_deleted) }: Carried,
         held: &mut HeldMessages,
-    ) -> ControlFlow<()> {
-        let copied =
-            u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
-        if copied > 0 {
-            *self.tally.copied.entry(to.name().to_owned()).or_default() += copied;
-        }
-        for id in &carried.done {
-            held.forget(id);
-            self.note(id, Outcome::done);
-        }
-        for id in &carried.not_deleted {
-            self.note(id, || Outcome::copied(NOT_DELETED));
-        }
-        self.tally.not_deleted.extend(carried.not_deleted);
-        for (at, code) in carried.failed {
-            self.fail(chunk[at].letter, &code);
+    ) -> Result<(), Error> {
+        let noted = self.sender.note(to, batch, &sent);
+        let mut deleted = deleted.into_iter();
+        for (CopyDraft { letter, .. }, sent) in batch.iter().zip(sent.each) {
+            if let Err(code) = sent {
+                self.fail(letter, &code);
+                continue;
+            }
+            *self.result.copied.entry(to.name().to_owned()).or_default() += 1;
+            if deleted.next().is_some_and(|deleted| deleted.is_done) {
+                held.forget(&letter.id);
+                self.note(&letter.id, Outcome::done);
+            } else {
+                self.note(&letter.id, || Outcome::copied(NOT_DELETED));
+                self.result.not_deleted.push(letter.id.clone());
+            }
         }
         self.tell();
-        self.unconfirmed = match (copied, &carried.unconfirmed) {
-            (0, Some(_)) => self.unconfirmed + 1,
-            (0, None) => self.unconfirmed,
-            _ => 0,
-        };
-        // Each further send would put more messages into both queues.
-        let unconfirmed = carried.unconfirmed.filter(|_| self.unconfirmed >= MAX_UNCONFIRMED);
-        let has_doubts = !self.tally.in_doubt.is_empty();
-        let unconfirmed = unconfirmed.map(|error| after_unconfirmed(&error, to, has_doubts));
-        self.tally.fatal = self.tally.fatal.take().or(carried.fatal).or(unconfirmed);
-        if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        not_deleted.map_or(Ok(()), Err)?;
+        noted.map_err(|error| self.advised(error, to))
+    }
+
+    /// The error of a send, with the next step if too many were not confirmed.
+    fn advised(&self, error: Error, to: &QueueArn) -> Error {
+        let to = to.name();
+        if !self.sender.has_given_up() {
+            return error;
+        }
+        if self.result.in_doubt.is_empty() {
+            return format!(
+                "{error}: the messages are still here; redrive them when SQS accepts them again"
+            )
+            .into();
+        }
+        format!(
+            "{error}: some copies may be in {to}, so before you redrive these messages again, look \
+             for their original ids in the log of what handles {to}, or with `requeue dlq peek \
+             --queue {to} --id ID`, which counts as a receive"
+        )
+        .into()
     }
 
     /// Tells that the copier looks past messages, of which none was chosen.
     fn tell_others(&self) {
         if self.counts_copies {
-            let others = thousands(self.tally.not_chosen);
-            self.progress.step(format!("looking at {}, {others} not chosen", self.from.name()));
+            let (from, others) = (self.dead_letters.name(), thousands(self.result.not_chosen));
+            self.progress.step(format!("looking at {from}, {others} not chosen"));
         }
     }
 
     /// Tells the counts.
     fn tell(&self) {
-        let (copied, from) = (self.tally.copied(), self.from.name());
+        let (copied, from) = (self.result.copied(), self.dead_letters.name());
         if self.counts_copies {
             self.progress.step(format!("copying from {from}"));
             self.progress.done(copied);
@@ -423,51 +340,12 @@ impl<'a> Copier<'a> {
             self.progress.step(format!("looking at {from}"));
             self.progress.detail(format!("{} copied", thousands(copied)));
         }
-        self.progress.failed(self.tally.failed.values().sum());
+        self.progress.failed(self.result.failed.values().sum());
     }
 }
 
-fn after_unconfirmed(error: &Error, to: &QueueArn, has_doubts: bool) -> Error {
-    let to = to.name();
-    let next = if has_doubts {
-        format!(
-            "some copies may be in {to}, so before you redrive these messages again, look for their \
-             original ids in the log of what handles {to}, or with `requeue dlq peek --queue {to} --id \
-             ID`, which counts as a receive"
-        )
-    } else {
-        "the messages are still here; redrive them when SQS accepts them again".to_owned()
-    };
-    format!(
-        "{error}; the redrive ends after {MAX_UNCONFIRMED} sends in a row without a confirmation: {next}"
-    )
-    .into()
-}
-
-fn may_exist(code: &str) -> String {
-    format!("{code}{MAY_EXIST}")
-}
-
-/// Chunks of at most ten messages and 1 MiB, in the given order. For a FIFO queue a chunk has one
-/// message of a group, because later messages must not overtake one that fails.
-fn chunks(drafts: Vec<CopyDraft<'_>>, is_fifo: bool) -> Vec<Vec<CopyDraft<'_>>> {
-    let mut chunks: Vec<Vec<CopyDraft<'_>>> = Vec::new();
-    let mut bytes = 0;
-    for draft in drafts {
-        let size = draft.letter.size() - draft.letter.body.len() + draft.body.len();
-        let group = draft.letter.record.group_id.as_deref();
-        let has_room = chunks.last().is_some_and(|chunk| {
-            let precedes = |other: &CopyDraft<'_>| other.letter.record.group_id.as_deref() == group;
-            let follows = is_fifo && group.is_some() && chunk.iter().any(precedes);
-            chunk.len() < MAX_BATCH_ENTRIES && bytes + size <= MAX_BATCH_BYTES && !follows
-        });
-        if let Some(chunk) = chunks.last_mut().filter(|_| has_room) {
-            bytes += size;
-            chunk.push(draft);
-        } else {
-            bytes = size;
-            chunks.push(vec![draft]);
-        }
-    }
-    chunks
+/// A batch that was sent, and the deletes of its confirmed messages.
+struct Carried {
+    sent: Sent,
+    deleted: (Vec<Outcome>, Option<Error>),
 }

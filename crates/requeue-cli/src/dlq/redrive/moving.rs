@@ -7,11 +7,11 @@ use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
 use crate::Error;
-use crate::dlq::messages;
+use crate::dlq::scan::{Comparison, PAUSE, Seen, Unseen};
 use crate::dlq::sqs::{Described, MoveTask, Sqs};
-use crate::dlq::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
+use crate::table::messages;
 
 /// The interval between two looks at a task.
 const LOOK: Duration = Duration::from_secs(1);
@@ -144,6 +144,11 @@ pub(crate) async fn left(
     Ok(Unseen::default())
 }
 
+/// The error of a task that SQS could not complete.
+pub(super) fn failed(why: &str) -> Error {
+    format!("SQS's move task failed: {why}").into()
+}
+
 fn end(task: &MoveTask) -> MoveEnd {
     match (task.status.as_str(), task.failure.as_deref().unwrap_or_default()) {
         ("COMPLETED", _) => MoveEnd::Completed,
@@ -163,7 +168,7 @@ mod tests {
     use requeue::embedded::EmbeddedSqs;
 
     use super::*;
-    use crate::dlq::unseen::Cause;
+    use crate::dlq::scan::Cause;
 
     #[tokio::test(start_paused = true)]
     async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {

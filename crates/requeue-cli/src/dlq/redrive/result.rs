@@ -5,55 +5,90 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arguments::Arguments;
-use super::copy::{MAY_EXIST, Tally};
-use super::dry_run::without_source;
+use super::plan::without_source;
 use super::route::{LeftBehind, RedriveRoute};
-use crate::dlq::unseen::Unseen;
-use crate::dlq::{DeadLetters, messages, note};
-use crate::table::thousands;
+use crate::dlq::outcome::Outcomes;
+use crate::dlq::queue::{DeadLetters, OfQueue};
+use crate::dlq::scan::Unseen;
+use crate::dlq::sender::MAY_EXIST;
+use crate::table::{messages, thousands};
 use crate::{Error, output};
 
 /// The counts of messages, by result.
-#[derive(Default)]
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct RedriveResult {
     /// The messages to move or copy, by the plan; `None` without a plan.
+    #[serde(skip)]
     pub(super) planned: Option<u64>,
     pub(super) moved: u64,
-    pub(super) copies: Tally,
-    /// Set only after SQS's counts were compared with the messages seen.
-    pub(super) is_complete: bool,
-    pub(super) unseen: Unseen,
-    /// By SQS's approximate counts, after a signal ended the redrive.
-    pub(super) remaining: Option<u64>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RedriveJson<'a> {
-    queue: String,
-    moved: u64,
-    copied: &'a BTreeMap<String, u64>,
-    copied_not_deleted: &'a [String],
-    in_doubt: &'a [String],
+    /// The copies, by the name of the queue.
+    pub(super) copied: BTreeMap<String, u64>,
+    /// Copied messages that are still here: a further redrive would copy them again.
+    #[serde(rename = "copiedNotDeleted")]
+    pub(super) not_deleted: Vec<String>,
+    /// The ids of the first deliveries of messages whose copy may exist.
+    pub(super) in_doubt: Vec<String>,
+    /// Messages of other queues than their destination, by their sources.
     #[serde(flatten)]
-    left: &'a LeftBehind,
-    failed: &'a BTreeMap<String, u64>,
-    not_chosen: u64,
-    arrived_meanwhile: u64,
-    complete: bool,
-    not_reached: &'a Unseen,
-    remaining: Option<u64>,
-    remaining_chosen: Option<u64>,
+    pub(super) left: LeftBehind,
+    /// Messages that were not copied, by the code of SQS or of this command.
+    pub(super) failed: BTreeMap<String, u64>,
+    /// With the approximate number that the limit left unseen.
+    pub(super) not_chosen: u64,
+    #[serde(skip)]
+    pub(super) is_cut_by_limit: bool,
+    /// Messages sent after the start: perhaps the same ones again.
+    #[serde(rename = "arrivedMeanwhile")]
+    pub(super) newcomers: u64,
+    /// Messages without a known source that were to be copied to the chosen queue.
+    #[serde(skip)]
+    pub(super) without_source: u64,
+    /// Set only after SQS's counts were compared with the messages seen.
+    #[serde(rename = "complete")]
+    pub(super) is_complete: bool,
+    #[serde(rename = "notReached")]
+    pub(super) unseen: Unseen,
+    /// By SQS's approximate counts, after a signal or another command ended the redrive.
+    pub(super) remaining: Option<u64>,
+    /// Of these: the messages of the plan that are neither copied nor failed.
+    pub(super) remaining_chosen: Option<u64>,
+    /// The outcome of each message that was chosen by its id. Empty if the options choose messages,
+    /// because their number has no bound.
+    #[serde(skip)]
+    pub(super) outcomes: Outcomes,
 }
 
 impl RedriveResult {
-    pub(super) fn has_chosen_any(&self) -> bool {
-        self.moved > 0 || self.copies.taken() > 0 || self.copies.left.count() > 0
+    pub(super) fn copied(&self) -> u64 {
+        self.copied.values().sum()
     }
 
-    /// The messages of the plan that are neither copied nor failed.
-    fn remaining_chosen(&self) -> Option<u64> {
-        Some(self.planned?.saturating_sub(self.moved + self.copies.taken()))
+    /// The copies that SQS has stored or may have stored.
+    pub(super) fn stored(&self) -> u64 {
+        self.copied() + u64::try_from(self.in_doubt.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The chosen messages that were copied or failed.
+    pub(super) fn taken(&self) -> u64 {
+        self.copied() + self.failed.values().sum::<u64>()
+    }
+
+    pub(super) fn has_chosen_any(&self) -> bool {
+        self.moved > 0 || self.taken() > 0 || self.left.count() > 0
+    }
+
+    /// Whether each chosen message left this queue.
+    pub(super) fn is_done(&self) -> bool {
+        let nothing_stays = self.failed.is_empty() && self.not_deleted.is_empty();
+        nothing_stays && self.left.count() == 0 && self.is_complete
+    }
+
+    /// Notes the messages that a signal or another command left in the queue.
+    pub(super) fn cut_off(&mut self, remaining: Option<u64>) {
+        let taken = self.moved + self.taken();
+        self.remaining = remaining;
+        self.remaining_chosen = remaining.and(self.planned).map(|all| all.saturating_sub(taken));
     }
 
     /// `moved` is the route of SQS's move task, if there was one. The messages are already moved,
@@ -64,36 +99,21 @@ impl RedriveResult {
         dead_letters: &DeadLetters,
         moved: Option<&RedriveRoute>,
     ) -> Result<(), Error> {
-        let Self { copies, .. } = self;
         let text = self.text(dead_letters.name(), moved, arguments.filter.limit);
-        let json = arguments.json.then(|| RedriveJson {
-            queue: dead_letters.queue.arn.to_string(),
-            moved: self.moved,
-            copied: &copies.copied,
-            copied_not_deleted: &copies.not_deleted,
-            in_doubt: &copies.in_doubt,
-            left: &copies.left,
-            failed: &copies.failed,
-            not_chosen: copies.left_unchosen(),
-            arrived_meanwhile: copies.newcomers,
-            complete: self.is_complete,
-            not_reached: &self.unseen,
-            remaining: self.remaining,
-            remaining_chosen: self.remaining.and(self.remaining_chosen()),
-        });
-        if json.is_some() && !copies.not_deleted.is_empty() {
-            note(&self.not_deleted(dead_letters.name(), "--id ID"));
+        let json = arguments.json.then(|| OfQueue::new(dead_letters, self));
+        if json.is_some() && !self.not_deleted.is_empty() {
+            output::remark(&self.not_deleted_line(dead_letters.name(), "--id ID"));
         }
         output::result(&text, json.as_ref())
     }
 
     /// What to do with messages that are in both queues, which these options choose.
-    fn not_deleted(&self, queue: &str, ids: &str) -> String {
+    fn not_deleted_line(&self, queue: &str, ids: &str) -> String {
         format!(
             "{} copied, but SQS did not confirm the deletes; before another redrive, which copies \
              twice what is still here, delete it as soon as it is visible, with `requeue dlq discard \
              FILE --queue {queue} {ids}`",
-            messages(self.copies.not_deleted.len())
+            messages(self.not_deleted.len())
         )
     }
 
@@ -103,36 +123,33 @@ impl RedriveResult {
         moved: Option<&RedriveRoute>,
         limit: Option<u64>,
     ) -> String {
-        let Self { copies, .. } = self;
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
         match moved {
             Some(route) if self.moved > 0 => {
                 line(format!("{} moved to {route}", messages(self.moved)));
             }
-            Some(_) if copies.copied.is_empty() => line("no message moved".to_owned()),
-            None if copies.copied.is_empty() => line("no message copied".to_owned()),
+            Some(_) if self.copied.is_empty() => line("no message moved".to_owned()),
+            None if self.copied.is_empty() => line("no message copied".to_owned()),
             _ => {}
         }
-        for (to, count) in &copies.copied {
+        for (to, count) in &self.copied {
             line(format!("{} copied to {to}", messages(*count)));
         }
-        without_source(copies.without_source).into_iter().for_each(&mut line);
-        match copies.left_unchosen() {
-            0 => {}
-            left => {
-                let about = if copies.beyond_limit > 0 { "about " } else { "" };
-                let so_far = if self.remaining.is_some() { "so far " } else { "" };
-                line(format!("{about}{} {so_far}left here, not chosen", messages(left)));
-            }
+        without_source(self.without_source).into_iter().for_each(&mut line);
+        if self.not_chosen > 0 {
+            let about = if self.is_cut_by_limit { "about " } else { "" };
+            let so_far = if self.remaining.is_some() { "so far " } else { "" };
+            let count = messages(self.not_chosen);
+            line(format!("{about}{count} {so_far}left here, not chosen"));
         }
-        if copies.newcomers > 0 {
-            line(format!("{} left here, arrived meanwhile", messages(copies.newcomers)));
+        if self.newcomers > 0 {
+            line(format!("{} left here, arrived meanwhile", messages(self.newcomers)));
         }
         if !self.unseen.is_empty() {
             line(format!("about {} not reached, and still here", messages(self.unseen.count())));
         }
-        for (code, count) in &copies.failed {
+        for (code, count) in &self.failed {
             let (count, unconfirmed) = (messages(*count), code.strip_suffix(MAY_EXIST));
             line(match unconfirmed {
                 Some(code) => {
@@ -141,32 +158,32 @@ impl RedriveResult {
                 None => format!("{count} not copied, and still here: {code}"),
             });
         }
-        if !copies.in_doubt.is_empty() {
-            let count = messages(copies.in_doubt.len());
+        if !self.in_doubt.is_empty() {
+            let count = messages(self.in_doubt.len());
             line(format!(
                 "the copies that may exist are of {count}; another redrive copies these again, so \
                  first look in the log of what handles them for the original ids: {}",
-                copies.in_doubt.join(", ")
+                self.in_doubt.join(", ")
             ));
         }
-        if !copies.not_deleted.is_empty() {
+        if !self.not_deleted.is_empty() {
             // A later command cannot name them.
-            line(self.not_deleted(queue, &id_options(&copies.not_deleted)));
+            line(self.not_deleted_line(queue, &id_options(&self.not_deleted)));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
-            let chosen = self.remaining_chosen().filter(|_| moved.is_none());
+            let chosen = self.remaining_chosen.filter(|_| moved.is_none());
             let chosen = chosen.map(|chosen| format!(", {} of them chosen", thousands(chosen)));
             let chosen = chosen.unwrap_or_default();
             line(format!("about {remaining} remain here after the interruption{chosen}"));
-            let limit = limit.map(|limit| limit.saturating_sub(copies.taken()));
+            let limit = limit.map(|limit| limit.saturating_sub(self.taken()));
             line(match limit {
                 Some(0) => "all messages that --limit allows were redriven".to_owned(),
                 Some(left) => format!("to go on, give the same command with --limit {left}"),
                 None => "to go on, give the same command again".to_owned(),
             });
         }
-        text + &copies.left.lines("left here")
+        text + &self.left.lines("left here")
     }
 }
 

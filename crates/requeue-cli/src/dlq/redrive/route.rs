@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::arguments::Arguments;
 use crate::Error;
 use crate::dlq::letter::{Letter, claimed_source};
-use crate::dlq::{DeadLetters, messages};
+use crate::dlq::queue::DeadLetters;
+use crate::table::messages;
 
 /// The destinations of a redrive.
 pub(crate) struct RedriveRoute {

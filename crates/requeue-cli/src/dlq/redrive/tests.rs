@@ -1,16 +1,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use requeue::Clock;
 use requeue::aws::SdkConfig;
 use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::queue::QueueArn;
 
+use tokio::time::Instant;
+
+use super::copy::{CLOCK_GRAIN, CLOCK_SKEW};
 use super::*;
-use crate::dlq::scan::Scan;
+use crate::dlq::scan::{Cause, Scan};
 use crate::dlq::sqs::Sqs;
-use crate::dlq::unseen::Cause;
 
 #[derive(clap::Parser)]
 struct CommandLine {
@@ -62,7 +64,7 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
         let described = asked.describe(&queue).await.expect("it is there");
         let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
         let progress = CommandProgress::silent("looking");
-        let mut scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
+        let scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
         let arrivals = async {
             loop {
                 send().await;
@@ -70,14 +72,12 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
             }
         };
         let looked = tokio::select! {
-            looked = scan.walk(async |_, _| Ok(ControlFlow::Continue(()))) => {
-                looked.expect("no error")
-            }
+            looked = scan.run(async |_, _| Ok(ControlFlow::Continue(()))) => looked,
             () = arrivals => unreachable!("they go on"),
         };
         assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
         assert!(!looked.is_complete() && looked.unseen.of(Cause::AnotherReader) >= 1);
-        assert!(scan.release().await);
+        assert!(looked.is_released());
     }
 }
 
@@ -99,12 +99,15 @@ async fn messages_are_not_made_visible_one_by_one_if_sqs_does_not_respond() {
     let described = asked.describe(&queue).await.expect("it is there");
     let stop = Stop::listen().expect("signals");
     let progress = CommandProgress::silent("looking");
-    let mut scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
-    scan.walk(async |_, _| Ok(ControlFlow::Continue(()))).await.expect("no error");
-    let began = Instant::now();
-    assert!(!scan.release().await);
-    assert_eq!((described.count(), scan.left_hidden()), (200, 200));
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    let scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
+    let mut last = Instant::now();
+    let looked = scan.run(async |_, _| {
+        last = Instant::now();
+        Ok(ControlFlow::Continue(()))
+    });
+    let looked = looked.await.into_result().expect("no error");
+    assert_eq!((described.count(), looked.left_hidden), (200, 200));
+    assert!(last.elapsed() < Duration::from_secs(120), "{:?}", last.elapsed());
 }
 
 /// One of four concurrent receives gets a response only at its fifth attempt.
@@ -129,8 +132,8 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     let redrive = copied(&sqs, &dead_letters, &line).await;
 
     // The first message alone, and messages whose own request got a late response.
-    assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
-    assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
+    assert_eq!(redrive.copied, BTreeMap::from([("orders".to_owned(), 11)]));
+    assert_eq!(redrive.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
     assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
 }
 
@@ -149,7 +152,7 @@ async fn only_a_first_copy_is_waited_for() {
         let line = ["redrive", "--queue", &from, "--to", &to, "--reason", reason];
         let began = Instant::now();
         let redrive = copied(&sqs, &dead_letters, &line).await;
-        took.push((redrive.copies.copied.len(), began.elapsed()));
+        took.push((redrive.copied.len(), began.elapsed()));
     }
     let [(0, without), (1, with)] = took[..] else { panic!("{took:?}") };
     assert_eq!(with, without + CLOCK_GRAIN + CLOCK_SKEW, "{took:?}");

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Error;
-use crate::dlq::outcome::{Outcome, Outcomes};
+use crate::dlq::outcome::{JobEnd, Outcome};
 use crate::ui::snapshot::Snapshot;
 
 /// Messages that a result lists one by one. The server keeps several results in memory.
@@ -23,7 +22,7 @@ const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's respons
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResultJson<'a> {
-    lines: Vec<String>,
+    lines: &'a [String],
     is_complete: bool,
     is_stopped: bool,
     error: Option<String>,
@@ -72,72 +71,64 @@ struct ListedJson<'a> {
     why: &'a str,
 }
 
-/// The end of a job, before it is counted.
-pub(super) struct JobEnd {
-    pub(super) lines: Vec<String>,
-    pub(super) is_complete: bool,
-    pub(super) outcomes: Outcomes,
-    pub(super) error: Option<Error>,
-    /// Whether somebody stopped the job.
-    pub(super) is_stopped: bool,
-}
-
-impl JobEnd {
-    /// The result for these messages, which the user chose.
-    pub(super) fn json(self, snapshot: &Snapshot, messages: &[usize]) -> Value {
-        let outcome_of = |at: usize| self.outcomes.get(&snapshot.letters[at].id);
-        let mut kinds: BTreeMap<(&'static str, Option<&str>), KindCounts> = BTreeMap::new();
-        for at in messages {
-            let counts = kinds.entry(snapshot.kind(*at)).or_default();
-            let outcome = outcome_of(*at);
-            let is_done = outcome.is_some_and(|outcome| outcome.is_done);
-            *(if is_done { &mut counts.done } else { &mut counts.left }) += 1;
-            let was_copied = |outcome: &Outcome| outcome.is_copy && outcome.note.is_none();
-            counts.copied_before += usize::from(outcome.is_some_and(was_copied));
-            counts.in_doubt += usize::from(outcome.is_some_and(|outcome| outcome.is_in_doubt));
-        }
-        let (mut listed, unreached): (Vec<&usize>, Vec<&usize>) =
-            messages.iter().partition(|at| outcome_of(**at).is_some());
-        // The reasons of SQS come first: they differ, and the others are all the same.
-        listed.retain(|at| outcome_of(**at).is_some_and(|outcome| outcome.note.is_some()));
-        // Those that a stop or an error spared are counted with the others that stayed.
-        if !self.is_stopped && self.error.is_none() {
-            listed.extend(unreached);
-        }
-        let why = |at: usize| {
-            outcome_of(at).and_then(|outcome| outcome.note.as_deref()).unwrap_or(NOT_RECEIVED)
-        };
-        let line = |at: &&usize| {
-            let (class, code) = snapshot.kind(**at);
-            ListedJson { message_id: &snapshot.letters[**at].id, class, code, why: why(**at) }
-        };
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-        for at in &listed {
-            *reasons.entry(why(**at)).or_default() += 1;
-        }
-        let mut reasons: Vec<_> =
-            reasons.into_iter().map(|(why, count)| ReasonJson { why, count }).collect();
-        reasons.sort_by_key(|reason| Reverse(reason.count));
-        reasons.truncate(MAX_REASONS);
-        let result = ResultJson {
-            is_complete: self.is_complete,
-            is_stopped: self.is_stopped,
-            error: self.error.as_ref().map(ToString::to_string),
-            done: kinds.values().map(|counts| counts.done).sum(),
-            left: kinds.values().map(|counts| counts.left).sum(),
-            reasons,
-            listed: listed.iter().take(MAX_LISTED).map(line).collect(),
-            not_listed: listed.len().saturating_sub(MAX_LISTED),
-            kinds: kinds
-                .into_iter()
-                .map(|((class, code), counts)| KindJson { class, code, counts })
-                .collect(),
-            lines: self.lines.clone(),
-        };
-        serde_json::to_value(result).unwrap_or_default()
+/// The result for these messages, which the user chose. `is_stopped`: somebody stopped the job.
+pub(super) fn result_json(
+    end: &JobEnd,
+    snapshot: &Snapshot,
+    messages: &[usize],
+    is_stopped: bool,
+) -> Value {
+    let outcome_of = |at: usize| end.outcomes.by_id.get(&snapshot.letters[at].id);
+    let mut kinds: BTreeMap<(&'static str, Option<&str>), KindCounts> = BTreeMap::new();
+    for at in messages {
+        let counts = kinds.entry(snapshot.kind(*at)).or_default();
+        let outcome = outcome_of(*at);
+        let is_done = outcome.is_some_and(|outcome| outcome.is_done);
+        *(if is_done { &mut counts.done } else { &mut counts.left }) += 1;
+        let was_copied = |outcome: &Outcome| outcome.is_copy && outcome.note.is_none();
+        counts.copied_before += usize::from(outcome.is_some_and(was_copied));
+        counts.in_doubt += usize::from(outcome.is_some_and(|outcome| outcome.is_in_doubt));
     }
+    let (mut listed, unreached): (Vec<&usize>, Vec<&usize>) =
+        messages.iter().partition(|at| outcome_of(**at).is_some());
+    // The reasons of SQS come first: they differ, and the others are all the same.
+    listed.retain(|at| outcome_of(**at).is_some_and(|outcome| outcome.note.is_some()));
+    // Those that a stop or an error spared are counted with the others that stayed.
+    if !is_stopped && end.outcomes.error.is_none() {
+        listed.extend(unreached);
+    }
+    let why = |at: usize| {
+        outcome_of(at).and_then(|outcome| outcome.note.as_deref()).unwrap_or(NOT_RECEIVED)
+    };
+    let line = |at: &&usize| {
+        let (class, code) = snapshot.kind(**at);
+        ListedJson { message_id: &snapshot.letters[**at].id, class, code, why: why(**at) }
+    };
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for at in &listed {
+        *reasons.entry(why(**at)).or_default() += 1;
+    }
+    let mut reasons: Vec<_> =
+        reasons.into_iter().map(|(why, count)| ReasonJson { why, count }).collect();
+    reasons.sort_by_key(|reason| Reverse(reason.count));
+    reasons.truncate(MAX_REASONS);
+    let result = ResultJson {
+        is_complete: end.is_complete,
+        is_stopped,
+        error: end.outcomes.error.as_ref().map(ToString::to_string),
+        done: kinds.values().map(|counts| counts.done).sum(),
+        left: kinds.values().map(|counts| counts.left).sum(),
+        reasons,
+        listed: listed.iter().take(MAX_LISTED).map(line).collect(),
+        not_listed: listed.len().saturating_sub(MAX_LISTED),
+        kinds: kinds
+            .into_iter()
+            .map(|((class, code), counts)| KindJson { class, code, counts })
+            .collect(),
+        lines: &end.lines,
+    };
+    serde_json::to_value(result).unwrap_or_default()
 }
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -148,6 +139,7 @@ mod tests {
 
     use super::*;
     use crate::dlq::letter::Letter;
+    use crate::dlq::outcome::Outcomes;
 
     #[test]
     fn what_may_be_in_both_queues_is_told_apart_from_what_stayed() {
@@ -165,10 +157,10 @@ mod tests {
                 ("lost", Outcome::in_doubt("NoConnection; the copy may exist")),
                 ("refused", Outcome::left("InternalError")),
             ];
-            let outcomes = outcomes.map(|(id, outcome)| (id.to_owned(), outcome)).into();
-            let (error, is_stopped) = (error.map(Into::into), false);
-            let end = JobEnd { lines: Vec::new(), is_complete: false, outcomes, error, is_stopped };
-            end.json(&snapshot, &[0, 1, 2, 3])
+            let by_id = outcomes.map(|(id, outcome)| (id.to_owned(), outcome)).into();
+            let outcomes = Outcomes { by_id, error: error.map(Into::into) };
+            let end = JobEnd { lines: Vec::new(), is_complete: false, outcomes };
+            result_json(&end, &snapshot, &[0, 1, 2, 3], false)
         };
         let kind = json!({ "class": "unknown", "code": null, "done": 1, "left": 3, "copiedBefore": 0, "inDoubt": 1 });
         for (error, listed) in [(None, 3), (Some("SQS is gone"), 2)] {

@@ -11,17 +11,15 @@ use requeue::Clock;
 use serde_json::Value;
 
 use super::outdated;
-use super::result::JobEnd;
-use crate::dlq::discard::Deleted;
+use super::result::result_json;
 use crate::dlq::letter::Filter;
-use crate::dlq::outcome::Outcome;
-use crate::dlq::redrive::{self, ChosenPlan, CopyOptions, RedriveEnd};
-use crate::dlq::scan::{Scan, hidden_for};
-use crate::dlq::scan_result::ScanEnd;
-use crate::dlq::{self, DeadLetters, QueueArguments, discard, export, messages};
+use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
+use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
+use crate::dlq::scan::{Scan, ScanEnd, Unseen, hidden_for};
+use crate::dlq::{DeadLetters, QueueArguments, discard, export};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::span;
+use crate::table::{messages, span};
 use crate::ui::MAX_MESSAGES;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
@@ -165,25 +163,23 @@ impl Screen {
                 return Err(format!("{error}; nothing was deleted").into());
             }
         };
-        let Deleted { count: deleted, gone, outcomes, error } =
-            discard::delete(&self.place(), &now, &ids, stop, progress).await;
-        let error = error.or(discard::keep_gone(kept, &ids, &gone).err());
+        let mut outcomes = discard::delete(&self.place(), &now, &ids, stop, progress).await;
+        let (deleted, gone) = (outcomes.done(), outcomes.gone());
+        let kept_gone = discard::keep_gone(kept, &ids, &gone);
+        outcomes.error = outcomes.error.or(kept_gone.err());
         let mut lines = vec![format!("{} deleted", messages(deleted))];
         if !gone.is_empty() {
             lines.push(format!("the messages are in {}", kept.display()));
         }
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let doubts = number(gone.len()) - deleted;
+        let (doubts, left) = (gone.len() - deleted, ids.len() - gone.len());
         if doubts > 0 {
             lines.push(format!("{} in doubt: they may be deleted", messages(doubts)));
         }
-        let left = number(ids.len()) - number(gone.len());
         if left > 0 {
             lines.push(format!("{} not deleted", messages(left)));
         }
-        let (is_complete, is_stopped) = (left + doubts == 0, stop.is_told());
-        let end = JobEnd { lines, is_complete, outcomes, error, is_stopped };
-        Ok(end.json(snapshot, chosen))
+        let end = JobEnd { lines, is_complete: left + doubts == 0, outcomes };
+        Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
 
     fn max_messages(&self) -> usize {
@@ -204,34 +200,30 @@ impl Screen {
         // Two lists would need twice the memory.
         self.forget();
         progress.count("messages", Some(now.queue.count()));
-        let mut scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
+        let scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
         let (mut seen, mut bytes, mut beyond) = (Vec::new(), 0, 0);
-        let walked = scan
-            .walk(async |letters, _| {
-                for letter in letters {
-                    bytes += letter.size() + letter.receipt_handle.len() + PER_MESSAGE;
-                    if bytes > MAX_BYTES {
-                        beyond += 1;
-                    } else {
-                        seen.push(letter);
-                    }
+        let looked = scan.run(async |letters, _| {
+            for letter in letters {
+                bytes += letter.size() + letter.receipt_handle.len() + PER_MESSAGE;
+                if bytes > MAX_BYTES {
+                    beyond += 1;
+                } else {
+                    seen.push(letter);
                 }
-                Ok(if beyond > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })
-            .await;
-        progress.step("making the messages visible again");
-        let is_released = scan.release().await;
-        let broken_off = scan.broken_off().and_broken_off(beyond);
-        let looked = walked?;
+            }
+            Ok(if beyond > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        let looked = looked.await.into_result()?;
         let mut state = self.state();
         state.looks += 1;
         let taken = Clock::system().now();
         let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
         snapshot.is_complete = looked.is_complete() && beyond == 0;
         snapshot.is_stopped = looked.end == ScanEnd::Interrupted;
-        snapshot.is_released = is_released;
+        snapshot.is_released = looked.is_released();
         let is_cut = snapshot.is_stopped || beyond > 0;
-        snapshot.not_reached = if is_cut { broken_off } else { looked.unseen };
+        snapshot.not_reached =
+            if is_cut { Unseen::broken_off(looked.not_seen + beyond) } else { looked.unseen };
         state.snapshot = Some(Arc::new(snapshot));
         state.selection = None;
         Ok(Value::Null)
@@ -240,10 +232,10 @@ impl Screen {
     pub(super) async fn plan(
         &self,
         snapshot: &Snapshot,
-        messages: &[usize],
+        chosen: &[usize],
         options: CopyOptions,
     ) -> Result<ChosenPlan, Error> {
-        let (others, copied) = self.apart(snapshot, messages);
+        let (others, copied) = self.apart(snapshot, chosen);
         let arguments = self.arguments(snapshot, &others, options);
         let letters = others.iter().map(|at| &snapshot.letters[*at]);
         let mut plan = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
@@ -251,7 +243,7 @@ impl Screen {
             plan.count += u64::try_from(copied.len()).unwrap_or_default();
             plan.lines.push(format!(
                 "{} would only be deleted here: an earlier redrive of this page copied them",
-                dlq::messages(copied.len())
+                messages(copied.len())
             ));
         }
         let in_doubt = &self.earlier().in_doubt;
@@ -261,7 +253,7 @@ impl Screen {
             plan.lines.push(format!(
                 "of those to copy, {} may have been copied by an earlier redrive without a \
                  confirmation, and would be copied again",
-                dlq::messages(doubts)
+                messages(doubts)
             ));
         }
         let hidden = span(hidden_for(self.max_messages(), options.rate));
@@ -275,20 +267,21 @@ impl Screen {
     pub(super) async fn redrive(
         &self,
         snapshot: &Snapshot,
-        messages: &[usize],
+        chosen: &[usize],
         options: CopyOptions,
         progress: &CommandProgress,
         stop: &Stop,
     ) -> Result<Value, Error> {
-        let (others, copied) = self.apart(snapshot, messages);
+        let (others, copied) = self.apart(snapshot, chosen);
         progress.step(ASKING);
         let now = self.queue.dead_letters.refreshed().await?;
-        let mut end = RedriveEnd::default();
+        let mut end =
+            JobEnd { lines: Vec::new(), is_complete: true, outcomes: Outcomes::default() };
         if !others.is_empty() {
             let arguments = self.arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
             let mut earlier = self.earlier();
-            for (id, outcome) in &end.outcomes {
+            for (id, outcome) in &end.outcomes.by_id {
                 if outcome.is_copy {
                     earlier.copied.insert(id.clone());
                 } else if outcome.is_in_doubt {
@@ -296,20 +289,19 @@ impl Screen {
                 }
             }
         }
-        if !copied.is_empty() && end.error.is_none() && !stop.is_told() {
+        if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
             let deleted = discard::delete(&self.place(), &now, &copied, stop, progress).await;
-            let is_gone = |id: &String| deleted.outcomes.get(id).is_some_and(|end| end.is_done);
+            let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
             self.earlier().copied.retain(|id| !is_gone(id));
-            let count = dlq::messages(deleted.count);
+            let count = messages(deleted.done());
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
-            end.is_complete &= deleted.gone.len() == copied.len() && deleted.error.is_none();
-            let outcomes = deleted.outcomes.into_iter();
-            end.outcomes.extend(outcomes.map(|(id, end)| (id, Outcome { is_copy: true, ..end })));
-            end.error = deleted.error;
+            end.is_complete &= deleted.gone().len() == copied.len() && deleted.error.is_none();
+            let outcomes = deleted.by_id.into_iter();
+            let outcomes = outcomes.map(|(id, end)| (id, Outcome { is_copy: true, ..end }));
+            end.outcomes.by_id.extend(outcomes);
+            end.outcomes.error = deleted.error;
         }
-        let RedriveEnd { lines, is_complete, outcomes, error } = end;
-        let end = JobEnd { lines, is_complete, outcomes, error, is_stopped: stop.is_told() };
-        Ok(end.json(snapshot, messages))
+        Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
 
     fn arguments(

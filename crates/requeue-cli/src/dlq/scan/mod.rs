@@ -6,22 +6,23 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use requeue::Clock;
-use requeue::queue::{
-    CallError, CallErrorKind, MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest,
-};
+use requeue::DeadLetter;
+use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
 use tokio::time::{Instant, sleep};
 
-use super::held::{CutGroups, HeldMessages};
-use super::letter::Letter;
-use super::messages;
-use super::scan_result::{ScanEnd, ScanResult};
+mod held;
+mod release;
+mod unseen;
+
+pub(crate) use held::HeldMessages;
+pub(crate) use unseen::{Cause, Comparison, PAUSE, ScanEnd, ScanResult, Seen, Unseen};
+
+use self::held::CutGroups;
+use super::letter::{Filter, Letter};
 use super::sqs::{Described, Sqs};
-use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::clock_time;
 
 /// Concurrent calls.
 const AT_ONCE: usize = 4;
@@ -57,8 +58,6 @@ pub(crate) struct Scan<'a> {
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
-    /// The messages that stay hidden at the end.
-    left_hidden: usize,
     /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden messages.
     was_late: bool,
     /// Messages that were made visible again, to receive them together with their successors.
@@ -66,8 +65,6 @@ pub(crate) struct Scan<'a> {
     progress: &'a CommandProgress,
     /// Whether the progress counts the messages seen. Otherwise the caller counts.
     counts_seen: bool,
-    /// The error that ended the work. Making messages visible may take minutes after it.
-    error: Option<String>,
 }
 
 impl<'a> Scan<'a> {
@@ -93,12 +90,10 @@ impl<'a> Scan<'a> {
             looked_at: 0,
             held: HeldMessages::default(),
             cut: CutGroups::default(),
-            left_hidden: 0,
             was_late: false,
             given_back: 0,
             progress,
             counts_seen: true,
-            error: None,
         };
         scan.visibility = scan.time_for(LEAST_RATE);
         scan
@@ -142,33 +137,50 @@ impl<'a> Scan<'a> {
         visibility(self.max_messages, rate)
     }
 
-    /// Hands over every message once. The caller must call [`release`](Self::release) afterwards in
-    /// any case.
-    pub(crate) async fn walk(
-        &mut self,
-        visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
-    ) -> Result<ScanResult, Error> {
-        self.stop.hides_for(self.visibility);
-        let walked = self.walk_all(visit).await;
-        self.ended_by(walked.as_ref().err());
-        walked
-    }
-
-    /// Notes the error that ended the work, if one did.
-    pub(crate) fn ended_by(&mut self, error: Option<&Error>) {
-        if let Some(error) = error {
-            self.error = Some(error.to_string());
-        }
-    }
-
-    async fn walk_all(
-        &mut self,
+    /// Hands over every message once, and then makes all held messages visible again.
+    pub(crate) async fn run(
+        mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
+    ) -> ScanResult {
+        self.stop.hides_for(self.visibility);
+        let (end, unseen, error) = match self.walk(&mut visit).await {
+            Ok((end, unseen)) => (end, unseen, None),
+            Err(error) => (ScanEnd::Error, Unseen::broken_off(self.not_seen()), Some(error)),
+        };
+        let left_hidden = self.release(error.as_ref()).await;
+        let (looked_at, not_seen) = (self.looked_at, self.not_seen());
+        ScanResult { end, unseen, looked_at, not_seen, left_hidden, error }
+    }
+
+    /// Hands over each message that the filter chooses, and notes those that were not reached.
+    pub(crate) async fn each(
+        self,
+        filter: &Filter,
+        mut visit: impl FnMut(&Letter, &DeadLetter<'_>) -> Visited,
     ) -> Result<ScanResult, Error> {
+        let (queue, progress) = (&self.queue.arn, self.progress);
+        let looked = self.run(async |letters, _| {
+            for letter in &letters {
+                let dead = letter.read();
+                if filter.chooses(letter, &dead) && visit(letter, &dead)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        let looked = looked.await.into_result()?;
+        looked.tell(queue, progress);
+        Ok(looked)
+    }
+
+    async fn walk(
+        &mut self,
+        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
+    ) -> Result<(ScanEnd, Unseen), Error> {
         let (mut comparison, mut is_drained) = (Comparison::default(), false);
-        let looked = loop {
+        loop {
             if let Some(end) = self.has_to_end() {
-                break self.ended(end).await?;
+                return self.ended(end).await;
             }
             let letters = self.receive().await?;
             let is_empty = letters.is_empty();
@@ -177,8 +189,8 @@ impl<'a> Scan<'a> {
             if !new.is_empty() {
                 comparison.again();
             }
-            if self.hand_over(new, &mut visit).await?.is_break() {
-                break ScanResult { end: ScanEnd::Enough, unseen: Unseen::default() };
+            if self.hand_over(new, visit).await?.is_break() {
+                return Ok((ScanEnd::Enough, Unseen::default()));
             }
             let is_overdue = comparison.is_overdue(self.queue, self.seen());
             if is_drained && !is_overdue && self.give_back_a_cut_group().await {
@@ -187,12 +199,11 @@ impl<'a> Scan<'a> {
             if is_empty || is_overdue {
                 self.progress.step("comparing the messages with SQS's counts");
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                    break ScanResult { end: ScanEnd::Empty, unseen };
+                    return Ok((ScanEnd::Empty, unseen));
                 }
                 self.pause().await;
             }
-        };
-        Ok(looked)
+        }
     }
 
     /// The reason to receive no more, even if there are messages.
@@ -209,23 +220,21 @@ impl<'a> Scan<'a> {
             .then_some(ScanEnd::TimeUp)
     }
 
-    /// The result, with the messages that were not reached.
-    async fn ended(&mut self, end: ScanEnd) -> Result<ScanResult, Error> {
-        let cause = match end {
-            ScanEnd::MaxMessages => Cause::MaxMessages,
-            ScanEnd::TimeUp => Cause::TimeUp,
-            ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted => {
-                return Ok(ScanResult { end, unseen: Unseen::default() });
+    /// The end, with the messages that were not reached.
+    async fn ended(&mut self, end: ScanEnd) -> Result<(ScanEnd, Unseen), Error> {
+        let (cause, mut comparison) = match end {
+            ScanEnd::MaxMessages => (Cause::MaxMessages, Comparison::asking_once()),
+            ScanEnd::TimeUp => (Cause::TimeUp, Comparison::at_once()),
+            ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted | ScanEnd::Error => {
+                return Ok((end, Unseen::default()));
             }
         };
-        let mut comparison =
-            if end == ScanEnd::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
         loop {
             if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                return Ok(ScanResult { end, unseen: unseen.because(cause) });
+                return Ok((end, unseen.because(cause)));
             }
             if self.stop.is_told() {
-                return Ok(ScanResult { end: ScanEnd::Interrupted, unseen: Unseen::default() });
+                return Ok((ScanEnd::Interrupted, Unseen::default()));
             }
             self.pause().await;
         }
@@ -346,109 +355,14 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// The counted messages that an error left unseen.
-    pub(crate) fn broken_off(&self) -> Unseen {
-        Unseen::broken_off(self.queue, self.seen())
-    }
-
-    /// The counted messages that were not looked at.
-    pub(crate) fn unseen_count(&self) -> u64 {
-        self.broken_off().count()
-    }
-
-    pub(crate) fn looked_at(&self) -> usize {
-        self.looked_at
+    /// The counted messages that were not seen.
+    fn not_seen(&self) -> u64 {
+        self.queue.count().saturating_sub(self.seen().all)
     }
 
     /// The time for which a received message is surely hidden.
     pub(crate) fn time_in_hand(&self) -> Duration {
         self.visibility.saturating_sub(RESERVE)
-    }
-
-    /// Makes all held messages visible again. If that fails for some, notes them and returns
-    /// `false`.
-    pub(crate) async fn release(&mut self) -> bool {
-        let held = self.held.take();
-        let error = self.error.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
-        self.progress.step(format!("{error}making {} visible again", messages(held.len())));
-        let handles: Vec<&str> = held.iter().map(String::as_str).collect();
-        let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
-        let (mut hidden, mut why) = (0, None);
-        let mut rest = chunks.chunks(AT_ONCE);
-        while let Some(some) = rest.next() {
-            let responses =
-                join_all(some.iter().map(|chunk| self.sqs.release(&self.queue.arn, chunk))).await;
-            if responses.iter().all(|response| response.as_ref().is_err_and(is_lost)) {
-                // Further requests would last longer than the messages are hidden.
-                hidden += rest.by_ref().flatten().map(|chunk| chunk.len()).sum::<usize>();
-            }
-            for (response, chunk) in responses.into_iter().zip(some) {
-                match response {
-                    Ok(each) => {
-                        let refused = each.into_iter().filter_map(Result::err);
-                        for error in refused.filter(|error| !is_visible_or_gone(&error.code)) {
-                            hidden += 1;
-                            why = Some(format!(
-                                "SQS refuses ChangeMessageVisibility: {}",
-                                error.code
-                            ));
-                        }
-                    }
-                    Err(error) => {
-                        hidden += chunk.len();
-                        why = Some(
-                            self.sqs
-                                .refusal("ChangeMessageVisibilityBatch", &self.queue.arn, &error)
-                                .to_string(),
-                        );
-                    }
-                }
-            }
-        }
-        if let Some(why) = why {
-            // The error of the command is told by itself.
-            let why =
-                if self.error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
-            self.progress.note(format!(
-                "{} {} hidden until {} at the latest, then visible again{why}",
-                messages(hidden),
-                if hidden == 1 { "stays" } else { "stay" },
-                self.visible_again()
-            ));
-        }
-        if self.was_late && self.unseen_count() > 0 {
-            self.progress.note(format!(
-                "SQS responded late, so it may hide messages that are missing here, until {} at \
-                 the latest",
-                self.visible_again()
-            ));
-        }
-        self.left_hidden = hidden;
-        hidden == 0
-    }
-
-    /// The messages that [`release`](Self::release) could not make visible.
-    #[cfg(test)]
-    pub(crate) fn left_hidden(&self) -> usize {
-        self.left_hidden
-    }
-
-    /// The time at which each message that was received so far is visible again.
-    fn visible_again(&self) -> String {
-        format!("{} UTC", clock_time(Clock::system().now() + self.visibility))
-    }
-
-    /// Notes the messages that were not seen; `false` if there are any. The page has a list of them
-    /// instead.
-    pub(crate) fn tell(&self, result: &ScanResult) -> bool {
-        if self.progress.tells_notes() {
-            result.tell(self.looked_at(), self.queue.arn.name(), self.left_hidden > 0);
-        }
-        result.is_complete()
-    }
-
-    pub(crate) fn queue(&self) -> &QueueArn {
-        &self.queue.arn
     }
 }
 
@@ -461,15 +375,4 @@ pub(crate) fn hidden_for(max_messages: usize, rate: Option<u16>) -> Duration {
 fn visibility(max_messages: usize, rate: usize) -> Duration {
     let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
     VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
-}
-
-/// Whether a request had no response.
-fn is_lost(error: &CallError) -> bool {
-    error.kind == CallErrorKind::Ambiguous
-}
-
-/// Codes for a message that is no longer hidden. Source: SQS API reference,
-/// `ChangeMessageVisibility`.
-fn is_visible_or_gone(code: &str) -> bool {
-    ["MessageNotInflight", "InvalidParameterValue", "ReceiptHandleIsInvalid"].contains(&code)
 }

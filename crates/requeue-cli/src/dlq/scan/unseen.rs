@@ -1,14 +1,17 @@
-//! The messages that a scan did not reach: SQS's count beyond the seen ones, and the reasons.
+//! The end of a scan, and the messages that it did not reach: SQS's count beyond the seen ones, and
+//! the reasons.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use requeue::queue::QueueArn;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::sqs::{Described, Sqs};
-use super::{messages, note};
-use crate::Error;
+use crate::dlq::sqs::{Described, Sqs};
+use crate::progress::CommandProgress;
+use crate::table::{messages, thousands};
+use crate::{Error, output};
 
 /// The interval between two reads of the counts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
@@ -20,6 +23,85 @@ const MAX_ASKS: u32 = 10;
 /// "Available CloudWatch metrics for Amazon SQS": they are consistent a minute after the last
 /// change.
 const SETTLES: Duration = Duration::from_mins(1);
+
+/// The reason for the end of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanEnd {
+    /// There were no more messages.
+    Empty,
+    /// The caller had seen enough.
+    Enough,
+    /// `--max-messages`.
+    MaxMessages,
+    /// The first messages were about to become visible.
+    TimeUp,
+    Interrupted,
+    /// An error of the scan or of its caller.
+    Error,
+}
+
+/// The result of a scan.
+pub(crate) struct ScanResult {
+    pub(crate) end: ScanEnd,
+    /// Empty if the caller had seen enough, or if the scan was interrupted.
+    pub(crate) unseen: Unseen,
+    /// The messages that the caller was given.
+    pub(crate) looked_at: usize,
+    /// The counted messages that were not seen, whatever the end.
+    pub(crate) not_seen: u64,
+    /// The messages that could not be made visible again.
+    pub(crate) left_hidden: usize,
+    pub(super) error: Option<Error>,
+}
+
+impl ScanResult {
+    /// The error that ended the scan, if one did.
+    pub(crate) fn into_result(mut self) -> Result<Self, Error> {
+        self.error.take().map_or(Ok(self), Err)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        match self.end {
+            ScanEnd::Enough => true,
+            ScanEnd::Empty | ScanEnd::MaxMessages => self.unseen.is_empty(),
+            ScanEnd::TimeUp | ScanEnd::Interrupted | ScanEnd::Error => false,
+        }
+    }
+
+    /// Whether all held messages are visible again.
+    pub(crate) fn is_released(&self) -> bool {
+        self.left_hidden == 0
+    }
+
+    /// Notes the messages of this queue that were not seen. The page has a list of them instead.
+    pub(crate) fn tell(&self, queue: &QueueArn, progress: &CommandProgress) {
+        if !progress.tells_notes() {
+            return;
+        }
+        let (seen, queue) = (messages(self.looked_at), queue.name());
+        let more = |cause| thousands(self.unseen.of(cause));
+        match self.end {
+            ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => {
+                output::remark(&format!(
+                    "partial: {seen} looked at, about {} more in {queue}; raise --max-messages",
+                    more(Cause::MaxMessages)
+                ));
+            }
+            ScanEnd::TimeUp => output::remark(&format!(
+                "partial: {seen} looked at, about {} more; run it again for the rest",
+                more(Cause::TimeUp)
+            )),
+            ScanEnd::Interrupted => {
+                // Another note tells of those that stay hidden.
+                let visible =
+                    if self.is_released() { "; those in the queue are visible again" } else { "" };
+                output::remark(&format!("interrupted: {seen} looked at{visible}"));
+            }
+            ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Error => {}
+        }
+        self.unseen.tell(queue);
+    }
+}
 
 /// The reason for which a message was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,16 +129,10 @@ pub(crate) struct Unseen {
 
 impl Unseen {
     /// After an error, the counts at the start stand, since the command does not read them again.
-    pub(crate) fn broken_off(before: &Described, seen: Seen) -> Self {
+    pub(crate) fn broken_off(count: u64) -> Self {
         let mut unseen = Self::default();
-        unseen.add(Cause::BrokenOff, before.count().saturating_sub(seen.all));
+        unseen.add(Cause::BrokenOff, count);
         unseen
-    }
-
-    /// With messages that were received and not kept.
-    pub(crate) fn and_broken_off(mut self, count: u64) -> Self {
-        self.add(Cause::BrokenOff, count);
-        self
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,7 +165,8 @@ impl Unseen {
     pub(crate) fn tell(&self, queue: &str) {
         for (cause, count) in &self.by_cause {
             if let Some(words) = cause.words() {
-                note(&format!("about {} of {queue} not reached: {words}", messages(*count)));
+                let count = messages(*count);
+                output::remark(&format!("about {count} of {queue} not reached: {words}"));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use requeue::queue::MAX_BATCH_ENTRIES;
 use tokio::time::Instant;
 
-use super::letter::Letter;
+use crate::dlq::letter::Letter;
 
 /// The messages that this scan hides, by their ids.
 #[derive(Default)]

@@ -1,0 +1,274 @@
+//! The dead-letter queue of a command: finds it, and makes sure that it is one. And the question
+//! before a command changes something there.
+
+use std::io::{IsTerminal, stdin};
+use std::thread;
+
+use requeue::aws::SdkConfig;
+use requeue::queue::QueueArn;
+use rustix::termios::{QueueSelector, tcflush};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::scan::Scan;
+use super::sqs::{Described, Sqs};
+use crate::progress::CommandProgress;
+use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
+use crate::stop::Stop;
+use crate::{Error, output};
+
+/// The queue, and how many of its messages.
+#[derive(Default, clap::Args)]
+pub(crate) struct QueueArguments {
+    /// The dead-letter queue: its name, URL or ARN.
+    #[arg(
+        long,
+        help_heading = "Queue",
+        alias = "queue-url",
+        value_name = "QUEUE",
+        conflicts_with = "source_queue"
+    )]
+    queue: Option<QueueName>,
+    /// A source queue, instead: its redrive policy names the dead-letter queue.
+    #[arg(long, help_heading = "Queue", alias = "source-queue-url", value_name = "QUEUE")]
+    source_queue: Option<QueueName>,
+    /// Take the queue even if no redrive policy names it as a dead-letter queue.
+    #[arg(long, help_heading = "Queue", conflicts_with = "source_queue")]
+    any_queue: bool,
+    #[command(flatten)]
+    region: RegionArgument,
+    /// Most messages to look at.
+    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
+    pub(crate) max_messages: u32,
+}
+
+/// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
+/// quotas".
+const MAX_IN_FLIGHT: i64 = 120_000;
+
+/// A dead-letter queue.
+#[derive(Clone)]
+pub(crate) struct DeadLetters {
+    pub(super) sdk: SdkConfig,
+    pub(crate) sqs: Sqs,
+    pub(crate) queue: Described,
+    /// The source queue whose redrive policy named it.
+    pub(crate) source: Option<QueueArn>,
+    /// The reason to doubt that it is one.
+    pub(crate) doubt: Option<String>,
+}
+
+/// The use of the messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// They stay in the queue.
+    Look,
+    /// They may leave it for good.
+    Delete,
+    /// They go to another queue. `--to` may name it, also if the source queue is gone.
+    Redrive,
+}
+
+/// A result as JSON, with the queue that it is about.
+#[derive(Serialize)]
+pub(super) struct OfQueue<'a, T: Serialize> {
+    queue: String,
+    #[serde(flatten)]
+    result: &'a T,
+}
+
+impl<'a, T: Serialize> OfQueue<'a, T> {
+    pub(super) fn new(dead_letters: &DeadLetters, result: &'a T) -> Self {
+        Self { queue: dead_letters.queue.arn.to_string(), result }
+    }
+}
+
+impl QueueArguments {
+    /// The dead-letter queue, or that of the source queue.
+    pub(crate) fn new(
+        queue: Option<QueueName>,
+        source_queue: Option<QueueName>,
+        region: Option<&str>,
+        max_messages: u32,
+    ) -> Self {
+        let region = RegionArgument::of(region);
+        Self { queue, source_queue, region, max_messages, any_queue: false }
+    }
+
+    pub(crate) fn region(&self) -> &RegionArgument {
+        &self.region
+    }
+
+    pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {
+        let (option, name) = match (&self.queue, &self.source_queue) {
+            (None, Some(name)) => ("--source-queue", name),
+            (Some(name), _) => ("--queue", name),
+            (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
+        };
+        let sdk = crate::sdk::config().await;
+        let found = self.named(option, name, &sdk).await?;
+        let sqs = Sqs::of(&sdk, found.endpoint);
+        let described = sqs.describe(&found.arn).await?;
+        if self.source_queue.is_none() {
+            let doubt = check(&sqs, &described, purpose, self.any_queue).await?;
+            return Ok(DeadLetters { sdk, sqs, queue: described, source: None, doubt });
+        }
+        let Some((dead_letters, _)) = &described.redrive else {
+            let name = described.arn.name();
+            return Err(format!(
+                "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
+                 queue with --queue"
+            )
+            .into());
+        };
+        let queue = sqs.describe(dead_letters).await?;
+        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn), doubt: None })
+    }
+
+    /// The queue that was given as this option.
+    pub(super) async fn named(
+        &self,
+        option: &str,
+        name: &QueueName,
+        sdk: &SdkConfig,
+    ) -> Result<FoundQueue, Error> {
+        let found = name.find(option, &self.region, sdk).await?;
+        if let Some(text) = &found.note {
+            output::remark(text);
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.queue.is_some() || self.source_queue.is_some()
+    }
+
+    fn max_messages(&self) -> usize {
+        usize::try_from(self.max_messages).unwrap_or(usize::MAX)
+    }
+}
+
+impl DeadLetters {
+    pub(super) fn name(&self) -> &str {
+        self.queue.arn.name()
+    }
+
+    /// The dead-letter queue of this source queue.
+    pub(crate) async fn of(sqs: Sqs, queue: &QueueArn, source: &QueueArn) -> Result<Self, Error> {
+        let (sdk, source) = (SdkConfig::builder().build(), Some(source.clone()));
+        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source, doubt: None })
+    }
+
+    /// With the counts of now.
+    pub(crate) async fn refreshed(&self) -> Result<Self, Error> {
+        let queue = self.sqs.describe(&self.queue.arn).await?;
+        Ok(Self { queue, ..self.clone() })
+    }
+
+    /// Notes the side effects of looking into this queue.
+    pub(crate) fn warn(&self) {
+        self.warnings().iter().for_each(|text| output::remark(text));
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.doubt.iter().cloned().collect();
+        if let Some((next, receives)) = &self.queue.redrive {
+            warnings.push(format!(
+                "{} has a redrive policy itself: each look at a message counts as a receive, and \
+                 after {receives} receive{} SQS moves it to {}",
+                self.name(),
+                if *receives == 1 { "" } else { "s" },
+                next.name(),
+            ));
+        }
+        if self.queue.arn.is_fifo() {
+            warnings.push(format!(
+                "{} is a FIFO queue: at most the first ten messages of each group can be looked at",
+                self.name()
+            ));
+        }
+        warnings
+    }
+
+    pub(super) fn scan<'a>(
+        &'a self,
+        place: &QueueArguments,
+        stop: &'a Stop,
+        progress: &'a CommandProgress,
+    ) -> Scan<'a> {
+        progress.step(format!("looking at {}", self.name()));
+        progress.count("messages", Some(self.queue.visible));
+        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop, progress)
+    }
+}
+
+/// Refuses a queue that cannot be shown to be a dead-letter queue, and names the right one. Returns
+/// the doubt if the command may go on.
+async fn check(
+    sqs: &Sqs,
+    queue: &Described,
+    purpose: Purpose,
+    takes_any: bool,
+) -> Result<Option<String>, Error> {
+    let sources = sqs.sources(&queue.arn).await;
+    if sources.as_ref().is_ok_and(|sources| !sources.is_empty()) {
+        return Ok(None);
+    }
+    let name = queue.arn.name();
+    let own = queue.redrive.as_ref().map(|(own, _)| own.name());
+    let doubt = match (&sources, own) {
+        (Err(error), _) => format!("it is unknown whether {name} is a dead-letter queue: {error}"),
+        (Ok(_), Some(own)) => format!("{name} is not a dead-letter queue, and has one: {own}"),
+        (Ok(_), None) => {
+            format!("no queue names {name} in its redrive policy, so it may be a queue in use")
+        }
+    };
+    let is_allowed = match purpose {
+        Purpose::Look => own.is_none() && sources.is_err(),
+        Purpose::Delete => false,
+        Purpose::Redrive => own.is_none(),
+    };
+    if is_allowed || takes_any {
+        return Ok(Some(format!("{doubt}; each look at a message counts as a receive")));
+    }
+    let right =
+        own.map_or("name a dead-letter queue".to_owned(), |own| format!("use --queue {own}"));
+    Err(format!("{doubt}; {right}; --any-queue takes {name} all the same").into())
+}
+
+/// The progress of a command, which first asks SQS for the queue.
+pub(super) fn progress() -> CommandProgress {
+    CommandProgress::shown("asking SQS for the queue")
+}
+
+/// An error if nobody can answer a question about this.
+pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
+    if stdin().is_terminal() {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}; there is no terminal for a question: add --yes, or see the plan with --dry-run"
+    )
+    .into())
+}
+
+/// Whether the user agrees. A signal declines.
+pub(crate) async fn agreed(what: &str, stop: &Stop) -> Result<bool, Error> {
+    require_terminal(what)?;
+    // Keys typed before the question do not answer it.
+    tcflush(stdin(), QueueSelector::IFlush)?;
+    output::question(&format!("{what}. Continue? [y/N] "));
+    let (told, answer) = oneshot::channel();
+    // A thread of its own, because the end of the runtime would wait for a blocked one of tokio.
+    thread::spawn(move || {
+        let mut answer = String::new();
+        let read = stdin().read_line(&mut answer).map(|_| answer);
+        let _ = told.send(read);
+    });
+    let answer = tokio::select! {
+        answer = answer => answer?,
+        () = stop.told() => return Ok(false),
+    };
+    Ok(matches!(answer?.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

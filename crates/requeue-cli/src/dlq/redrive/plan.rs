@@ -1,0 +1,280 @@
+//! The plan of a redrive: for `--dry-run`, for the question before a redrive, and for the page.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use requeue::{Clock, DeadLetter, printable};
+use serde::Serialize;
+
+use super::arguments::Arguments;
+use super::route::{LeftBehind, RedriveRoute};
+use crate::dlq::letter::{Filter, Letter, claimed_source};
+use crate::dlq::list::DeadLetterGroups;
+use crate::dlq::queue::{DeadLetters, OfQueue};
+use crate::dlq::scan::{ScanEnd, Unseen};
+use crate::progress::CommandProgress;
+use crate::stop::Stop;
+use crate::table::messages;
+use crate::{Error, output};
+
+/// The chosen messages, and what a redrive would do with them.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Plan {
+    dry_run: bool,
+    to_move: u64,
+    /// By the name of the queue.
+    to_copy: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    left: LeftBehind,
+    /// Messages without a destination, by the reason for it.
+    not_possible: BTreeMap<String, u64>,
+    /// The same messages, by the source queue that they claim.
+    not_possible_by_claim: BTreeMap<String, u64>,
+    /// Messages that were redriven so often that they get no new retries.
+    without_new_retries: u64,
+    /// Of the messages to move: Requeue cannot recognise the redrive by its time.
+    moved_too_soon: u64,
+    /// Of the messages to copy: no queue is known to be their source, so `--source-queue` decides.
+    without_source: u64,
+    not_chosen: u64,
+    #[serde(rename = "complete")]
+    is_complete: bool,
+    not_reached: Unseen,
+    groups: DeadLetterGroups,
+    #[serde(skip)]
+    is_released: bool,
+    #[serde(skip)]
+    pub(super) is_interrupted: bool,
+}
+
+/// The line about messages that may belong to another queue than that of `--source-queue`.
+pub(super) fn without_source(count: u64) -> Option<String> {
+    let name = if count == 1 { "names" } else { "name" };
+    (count > 0).then(|| {
+        let all = messages(count);
+        format!("{all} of these {name} no source queue, and may belong to another one")
+    })
+}
+
+/// A move task and messages that were sent here.
+const STOPS: &str = "it stops at the first message that was sent here";
+
+/// The coming action, for the page.
+#[derive(Serialize)]
+pub(crate) struct ChosenPlan {
+    /// The messages that would be copied.
+    pub(crate) count: u64,
+    pub(crate) lines: Vec<String>,
+}
+
+/// The plan for messages that were received before.
+pub(crate) async fn plan(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    letters: impl IntoIterator<Item = &Letter>,
+) -> Result<ChosenPlan, Error> {
+    let route = RedriveRoute::find(arguments, dead_letters).await?;
+    let mut plan = Plan::default();
+    for letter in letters {
+        plan.add(&route, letter, &letter.read());
+    }
+    Ok(ChosenPlan { count: plan.copies(), lines: plan.lines() })
+}
+
+/// Shows the plan.
+pub(super) async fn run(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    route: &RedriveRoute,
+    stop: &Stop,
+    progress: &CommandProgress,
+) -> Result<ExitCode, Error> {
+    dead_letters.warn();
+    let plan = Plan::make(arguments, dead_letters, route, stop, progress).await?;
+    if plan.is_interrupted {
+        return Ok(stop.status(false));
+    }
+    if arguments.json {
+        output::json(&OfQueue::new(dead_letters, &plan))?;
+    } else {
+        output::words(&plan.text(route))?;
+        plan.groups.tell(&dead_letters.queue.arn);
+    }
+    let has_chosen_any = plan.groups.count() > 0 || plan.left.count() > 0;
+    let finds_all =
+        !plan.is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any);
+    Ok(if plan.is_released && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Plan {
+    pub(super) async fn make(
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+        route: &RedriveRoute,
+        stop: &Stop,
+        progress: &CommandProgress,
+    ) -> Result<Self, Error> {
+        stop.defer_end();
+        let limit = arguments.filter.limit.unwrap_or(u64::MAX);
+        let mut plan = Self { dry_run: true, ..Self::default() };
+        let scan = dead_letters.scan(&arguments.place, stop, progress);
+        let visit = |letter: &Letter, dead: &DeadLetter<'_>| {
+            let is_chosen = plan.groups.count() < limit && arguments.filter.chooses(letter, dead);
+            if is_chosen && plan.add(route, letter, dead) {
+                plan.groups.add(letter, dead);
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        let looked = scan.each(&Filter::default(), visit).await?;
+        plan.not_chosen = u64::try_from(looked.looked_at)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(plan.groups.count() + plan.left.count());
+        plan.is_complete = looked.is_complete();
+        plan.is_released = looked.is_released();
+        plan.is_interrupted = looked.end == ScanEnd::Interrupted;
+        plan.not_reached = looked.unseen;
+        Ok(plan)
+    }
+
+    /// Returns `false` if the message stays because it belongs to another queue.
+    pub(super) fn add(
+        &mut self,
+        route: &RedriveRoute,
+        letter: &Letter,
+        dead: &DeadLetter<'_>,
+    ) -> bool {
+        let count = match route.of(letter, dead) {
+            _ if route.moves(letter) => &mut self.to_move,
+            Ok(to) => self.to_copy.entry(to.name().to_owned()).or_default(),
+            Err(reason_to_stay) => {
+                let Some(why) = self.left.add(reason_to_stay) else { return false };
+                if let Some(claim) = claimed_source(letter, dead) {
+                    *self.not_possible_by_claim.entry(route.shown(claim)).or_default() += 1;
+                }
+                *self.not_possible.entry(why).or_default() += 1;
+                return true;
+            }
+        };
+        *count += 1;
+        let is_too_soon = dead.was_sent_lately(Clock::system().now());
+        self.moved_too_soon += u64::from(route.moves(letter) && is_too_soon);
+        self.without_source += u64::from(route.decides_for(letter, dead));
+        let is_spent = !route.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
+        self.without_new_retries += u64::from(is_spent);
+        true
+    }
+
+    /// Whether SQS moves only a part of what it could move.
+    fn is_mixed(&self) -> bool {
+        self.to_move > 0 && !self.to_copy.is_empty()
+    }
+
+    /// The copies, and the messages that stay, with the reason.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (to, count) in &self.to_copy {
+            lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
+        }
+        lines.extend(self.left.lines("would stay here").lines().map(str::to_owned));
+        for (why, count) in &self.not_possible {
+            lines.push(format!("{} would stay here: {why}", messages(*count)));
+        }
+        for (source, count) in &self.not_possible_by_claim {
+            lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
+        }
+        if let Some(line) = without_source(self.without_source) {
+            lines.push(line);
+        }
+        if self.moved_too_soon > 0 {
+            lines.push(format!(
+                "{} failed less than three minutes ago, and may come back without a call: wait, or \
+                 redrive them with --copy",
+                messages(self.moved_too_soon)
+            ));
+        }
+        if self.without_new_retries > 0 {
+            lines.push(format!(
+                "{} were redriven {} times, and get no new retries without a fresh budget \
+                 (--fresh-budget)",
+                messages(self.without_new_retries),
+                DeadLetter::MAX_REDRIVES
+            ));
+        }
+        lines
+    }
+
+    /// The messages to copy.
+    pub(super) fn copies(&self) -> u64 {
+        self.to_copy.values().sum()
+    }
+
+    /// The number of messages that a redrive would move or copy, or would try to.
+    pub(super) fn to_redrive(&self) -> u64 {
+        let copies = self.to_copy.values().chain(self.not_possible.values());
+        self.to_move + copies.sum::<u64>()
+    }
+
+    /// Whether a redrive would do nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.to_move == 0 && self.to_copy.is_empty() && self.is_complete
+    }
+
+    /// The coming action in a question: the mechanism, the destinations, and the counts by class.
+    pub(super) fn question(&self, route: &RedriveRoute, arguments: &Arguments) -> String {
+        let mut actions = Vec::new();
+        if route.by_move_task && (self.to_move > 0 || self.to_copy.is_empty()) {
+            let count = messages(self.to_move);
+            let most = if self.is_mixed() { "at most " } else { "" };
+            actions.push(format!("a move task of SQS will move {most}{count} to {route}"));
+        }
+        if self.is_mixed() {
+            actions.push(format!("{STOPS}, and the rest will be copied"));
+        }
+        for (to, count) in &self.to_copy {
+            let count = messages(*count);
+            actions.push(format!("{count} will be copied to {to} and then deleted here"));
+        }
+        let classes = match self.groups.by_class() {
+            classes if classes.is_empty() => String::new(),
+            classes => format!(" ({classes})"),
+        };
+        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
+        let unseen = match self.not_reached.count() {
+            0 => String::new(),
+            count => format!(
+                "; about {} more may follow, which this plan did not reach",
+                messages(count)
+            ),
+        };
+        format!("{}{fresh}{classes}{unseen}", actions.join("; "))
+    }
+
+    pub(super) fn text(&self, route: &RedriveRoute) -> String {
+        let mut lines = Vec::new();
+        if self.groups.count() > 0 {
+            lines.push(format!("{}\n", self.groups.text().trim_end()));
+        }
+        if self.to_move > 0 {
+            let most = if self.is_mixed() { "at most " } else { "" };
+            lines.push(format!("SQS would move {most}{} to {route}", messages(self.to_move)));
+            if self.is_mixed() {
+                lines.push(format!("{STOPS}, and the rest would be copied"));
+            }
+        } else if self.to_copy.is_empty() {
+            lines.push("no message would be copied".to_owned());
+        }
+        lines.extend(self.lines());
+        if self.not_chosen > 0 {
+            lines.push(format!("{} would stay here, not chosen", messages(self.not_chosen)));
+        }
+        if !self.not_reached.is_empty() {
+            lines.push(format!(
+                "about {} not reached, and not in this plan",
+                messages(self.not_reached.count())
+            ));
+        }
+        lines.join("\n") + "\n"
+    }
+}
