@@ -3,6 +3,7 @@
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use requeue::embedded::loopback::{Names, Refusal, check_host, check_origin};
 use uuid::Uuid;
 
 /// Each POST has this header. A form of another page cannot set it, and a script of another origin
@@ -25,20 +26,13 @@ pub(super) enum Admission {
     Opened,
 }
 
-/// The status and the reason for which a request is refused.
-pub(super) type Refusal = (StatusCode, &'static str);
-
-const OTHER_HOST: Refusal = (
-    StatusCode::MISDIRECTED_REQUEST,
-    "the header Host names another host or port; open the URL that the command printed",
-);
-const OTHER_ORIGIN: Refusal = (
-    StatusCode::FORBIDDEN,
-    "the request comes from another origin; open the URL that the command printed",
-);
 const NO_TOKEN: Refusal = (
     StatusCode::FORBIDDEN,
     "the request has no token of this start; open the URL that the command printed",
+);
+const NOT_OWN: Refusal = (
+    StatusCode::FORBIDDEN,
+    "the request does not come from the page; open the URL that the command printed",
 );
 const OTHER_METHOD: Refusal =
     (StatusCode::METHOD_NOT_ALLOWED, "the method is not allowed; use GET or POST");
@@ -57,29 +51,17 @@ impl Guard {
     }
 
     pub(super) fn admit(&self, head: &Parts) -> Result<Admission, Refusal> {
-        let host = self.host(&head.headers).ok_or(OTHER_HOST)?;
+        check_host(&head.headers, Names::WithPort(self.port))?;
         match head.method {
             Method::GET | Method::HEAD => {}
-            Method::POST => check_post(&head.headers, host)?,
+            Method::POST => check_post(&head.headers)?,
             _ => return Err(OTHER_METHOD),
         }
         if head.method == Method::GET && head.uri.path() == "/" && self.is_opened_by(head) {
             return Ok(Admission::Opened);
         }
-        let site = one(&head.headers, &SEC_FETCH_SITE).map_err(|()| OTHER_ORIGIN)?;
-        if !matches!(site, None | Some("same-origin" | "none")) || !is_own_origin(head, host) {
-            return Err(OTHER_ORIGIN);
-        }
+        check_origin(&head.headers)?;
         if self.has_cookie(&head.headers) { Ok(Admission::Known) } else { Err(NO_TOKEN) }
-    }
-
-    /// The one host of the request, if it is this server.
-    fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let host = one(headers, &header::HOST).ok()??;
-        let (name, port) = host.rsplit_once(':')?;
-        let is_own =
-            ["127.0.0.1", "localhost", "[::1]"].contains(&name) && port == self.port.to_string();
-        is_own.then_some(host)
     }
 
     fn is_opened_by(&self, head: &Parts) -> bool {
@@ -118,38 +100,17 @@ impl Guard {
 }
 
 /// A browser sends the origin with each POST, so a POST without one is refused.
-fn check_post(headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
-    let is_own = matches!(one(headers, &header::ORIGIN), Ok(Some(origin)) if is_origin(origin, host))
-        && matches!(one(headers, &SEC_FETCH_SITE), Ok(None | Some("same-origin")))
-        && matches!(one(headers, &OWN_HEADER), Ok(Some("1")));
+fn check_post(headers: &HeaderMap) -> Result<(), Refusal> {
+    check_origin(headers)?;
+    let is_own = headers.contains_key(header::ORIGIN)
+        && headers.get_all(SEC_FETCH_SITE).iter().all(|site| site == "same-origin")
+        && headers.get(OWN_HEADER).is_some_and(|value| value == "1");
     if !is_own {
-        return Err(OTHER_ORIGIN);
+        return Err(NOT_OWN);
     }
-    match one(headers, &header::CONTENT_TYPE) {
-        Ok(Some("application/json")) => Ok(()),
+    match headers.get(header::CONTENT_TYPE) {
+        Some(kind) if kind == "application/json" => Ok(()),
         _ => Err(NOT_JSON),
-    }
-}
-
-/// The value of a header that a request has at most once.
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => value.to_str().map(Some).map_err(drop),
-        (Some(_), Some(_)) => Err(()),
-    }
-}
-
-fn is_origin(origin: &str, host: &str) -> bool {
-    origin.strip_prefix("http://") == Some(host)
-}
-
-/// A GET may come without an origin.
-fn is_own_origin(head: &Parts, host: &str) -> bool {
-    match one(&head.headers, &header::ORIGIN) {
-        Ok(origin) => origin.is_none_or(|origin| is_origin(origin, host)),
-        Err(()) => false,
     }
 }
 

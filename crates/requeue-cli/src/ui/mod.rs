@@ -11,7 +11,6 @@ use futures_util::future::join_all;
 use serde::Serialize;
 
 mod assets;
-mod connections;
 mod dead_letters;
 mod function;
 mod guard;

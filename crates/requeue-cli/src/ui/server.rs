@@ -1,12 +1,10 @@
-//! The server of the local page: it listens on 127.0.0.1, guards each request, bounds it, and adds
-//! the security headers to each response. It does not know the screens.
+//! The server of the local page: its guard, its bounds, and the security headers of each response.
+//! It does not know the screens.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,36 +14,26 @@ use axum::response::{Html, IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use requeue::embedded::loopback::{self, Bounds, Refusal, UnreadRequest};
 use requeue::printable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 
-use super::connections::{ConnectionUse, Connections};
-use super::guard::{Admission, Guard, Refusal};
+use super::guard::{Admission, Guard};
 use crate::Error;
 
 /// The largest body of a request: a policy document has at most 4 KiB on Lambda, and a file more.
 pub(super) const MAX_BODY: usize = 256 * 1024;
+/// A browser opens six connections for a page.
+const BOUNDS: Bounds = Bounds { body: MAX_BODY, bodies: 64 * MAX_BODY, connections: 64 };
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long a connection without a request stays open.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The bytes that hyper reads ahead of one connection.
-const READ_BUFFER: usize = 64 * 1024;
-/// How long to wait when the system has no more connections, so as not to spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long open responses may take after the end of the server.
-const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// Headers of every response. The charts are images from `blob:` URLs.
 const HEADERS: [(HeaderName, &str); 8] = [
@@ -91,71 +79,26 @@ impl Server {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
-        let (mut connections, mut stop) = (Connections::default(), pin!(stop));
-        let stopped = loop {
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                stopped = &mut stop => break stopped,
-                Some(_) = connections.tasks.join_next() => continue,
-            };
-            let Ok((stream, _)) = accepted else {
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            // The browser opens a refused connection again.
-            if !connections.make_room() {
-                continue;
-            }
-            let (guard, router) = (Arc::clone(&self.guard), router.clone());
-            connections
-                .serve(|connection_use| serve_connection(stream, connection_use, guard, router));
+        let guard = self.guard;
+        let (sender, stopped) = watch::channel(false);
+        let serving = loopback::serve_unread(self.listener, stopped, BOUNDS, move |request| {
+            let (guard, router) = (Arc::clone(&guard), router.clone());
+            async move { Ok(respond(&guard, router, request).await) }
+        });
+        let stopping = async {
+            let value = stop.await;
+            let _ = sender.send(true);
+            value
         };
-        drop(self.listener);
-        let _ =
-            timeout(STOP_GRACE, async { while connections.tasks.join_next().await.is_some() {} })
-                .await;
-        stopped
+        tokio::join!(serving, stopping).1
     }
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    connection_use: ConnectionUse,
-    guard: Arc<Guard>,
-    router: Router,
-) {
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let (guard, router) = (Arc::clone(&guard), router.clone());
-        let busy = connection_use.begin();
-        async move {
-            let response = respond(&guard, router, request).await;
-            // The request ends with the last part of its response.
-            let held = move |part| {
-                let _ = &busy;
-                part
-            };
-            Ok::<_, Infallible>(response.map(|body| Body::new(body.map_frame(held))))
-        }
-    });
-    // An error is a browser that is gone.
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(READ_BUFFER)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-}
-
-async fn respond(guard: &Guard, router: Router, request: Request<Incoming>) -> Response {
-    let (head, body) = request.into_parts();
-    let admission = guard.admit(&head);
-    let is_page = head.method == Method::GET && head.uri.path() == "/";
+async fn respond(guard: &Guard, router: Router, request: UnreadRequest) -> Response {
+    let admission = guard.admit(&request.head);
+    let is_page = request.head.method == Method::GET && request.head.uri.path() == "/";
     let mut response = match admission {
-        Ok(_) => match read(body).await {
-            Ok(body) => routed(router, Request::from_parts(head, Body::from(body))).await,
-            Err(refusal) => refused(refusal),
-        },
+        Ok(_) => routed(router, request).await.unwrap_or_else(refused),
         Err((status, reason)) if is_page => refused_page(status, reason),
         Err(refusal) => refused(refusal),
     };
@@ -169,19 +112,12 @@ async fn respond(guard: &Guard, router: Router, request: Request<Incoming>) -> R
     response
 }
 
-async fn routed(router: Router, request: Request<Body>) -> Response {
-    let Ok(response) = router.oneshot(request).await;
-    response
-}
-
-/// The body of a request, within its bounds of size and time.
-async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+async fn routed(router: Router, request: UnreadRequest) -> Result<Response, Refusal> {
     const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "the body takes longer than 10 s");
-    const TOO_LARGE: Refusal =
-        (StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 256 KiB; send less");
-    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
-    let body = collected.map_err(|_| TOO_SLOW)?.map_err(|_| TOO_LARGE)?;
-    Ok(body.to_bytes())
+    let read = timeout(BODY_TIMEOUT, request.read()).await.unwrap_or(Err(TOO_SLOW));
+    let (request, _room) = read?;
+    let Ok(response) = router.oneshot(request.map(Body::from)).await;
+    Ok(response)
 }
 
 /// Refuses a request, and closes its connection without reading the rest.
@@ -194,8 +130,8 @@ fn refused_page(status: StatusCode, reason: &str) -> Response {
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>No access · requeue</title>\
-         <h1>No access</h1><p>The page is not shown, since {reason}. Each start of the command \
-         prints a new one.</p>"
+         <h1>No access</h1><p>The page is not shown: {reason}. Open the URL that the command \
+         printed; each start prints a new one.</p>"
     );
     (status, [(header::CONNECTION, "close")], Html(page)).into_response()
 }

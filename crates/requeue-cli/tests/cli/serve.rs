@@ -181,7 +181,7 @@ fn only_requests_to_this_machine_of_no_web_page_and_of_a_bounded_size_are_read()
             (own.to_owned(), 200),
             (format!("localhost:{port}"), 200),
             (format!("{own}\r\norigin: http://{own}\r\nsec-fetch-site: same-origin"), 200),
-            ("rebound.example".to_owned(), 403),
+            ("rebound.example".to_owned(), 421),
             (format!("rebound.example:{port}"), 403),
             (format!("{own}\r\norigin: https://page.example"), 403),
             (format!("{own}\r\norigin: http://localhost:3000"), 403),

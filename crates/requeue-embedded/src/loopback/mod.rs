@@ -4,16 +4,17 @@
 //!
 //! This module is not part of the library's interface, but the command line serves by it as well.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,13 +22,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 mod request;
 #[cfg(test)]
 mod tests;
 
-use request::{RequestReader, refusal};
+use request::{BodyReader, refusal};
+pub use request::{Names, Refusal, UnreadRequest, check_host, check_origin};
 
 /// How long the head of a request may take, and how long a connection without a request stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,69 +51,133 @@ pub struct Bounds {
     /// Bytes of all requests' bodies that are held at once. A request that does not fit gets
     /// 503.
     pub bodies: usize,
-    /// Connections at once. One more ends the oldest connection without an open response, or else
-    /// the oldest.
+    /// Connections at once. One more ends the connection that has been without an open response
+    /// for longest, or else the one whose response has been open for longest.
     pub connections: usize,
 }
 
 /// A connection that may be ended for a new one.
 struct OpenConnection {
-    open_responses: OpenResponses,
+    activity: Activity,
     task: AbortHandle,
 }
 
-/// The number of a connection's responses that are open, until their last byte is written.
-#[derive(Clone, Default)]
-struct OpenResponses(Arc<AtomicUsize>);
+/// What a connection does. It is ordered: the least one ends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Doing {
+    /// Responses that are open, until their last byte is written.
+    open_responses: usize,
+    /// When a response began or ended last.
+    since: Instant,
+}
 
-impl OpenResponses {
+#[derive(Clone)]
+struct Activity(Arc<Mutex<Doing>>);
+
+impl Activity {
+    fn idle() -> Self {
+        Self(Arc::new(Mutex::new(Doing { open_responses: 0, since: Instant::now() })))
+    }
+
     fn begin(&self) -> OpenResponse {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.change(|open| open + 1);
         OpenResponse(self.clone())
     }
 
-    fn is_any(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+    fn change(&self, count: impl FnOnce(usize) -> usize) {
+        let mut doing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *doing = Doing { open_responses: count(doing.open_responses), since: Instant::now() };
+    }
+
+    fn now(&self) -> Doing {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct OpenResponse(OpenResponses);
+struct OpenResponse(Activity);
 
 impl Drop for OpenResponse {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.change(|open| open - 1);
     }
 }
 
-/// A response's body. hyper drops it once it is written.
-struct ResponseBody {
-    body: Bytes,
-    _open: OpenResponse,
+/// The response of a request. It is open once the request has been read.
+type ResponseOf = Arc<OnceLock<OpenResponse>>;
+
+/// A response's body. hyper drops its parts once they are written.
+struct OpenBody<B> {
+    body: B,
+    response: ResponseOf,
 }
 
-impl AsRef<[u8]> for ResponseBody {
+struct OpenPart {
+    bytes: Bytes,
+    _response: ResponseOf,
+}
+
+impl AsRef<[u8]> for OpenPart {
     fn as_ref(&self) -> &[u8] {
-        &self.body
+        &self.bytes
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for OpenBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let Self { body, response } = self.get_mut();
+        let part = |bytes| Bytes::from_owner(OpenPart { bytes, _response: Arc::clone(response) });
+        Pin::new(body).poll_frame(context).map_ok(|frame| frame.map_data(part))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
 /// Serves requests until `stopped` changes. Then it accepts no more connections, lets open requests
 /// end for a second, and breaks those that remain.
 ///
-/// `respond` is called with each request that arrived in full. An error of `respond` breaks its
-/// connection. A connection that breaks ends the future that `respond` returned.
+/// `respond` is called with each request that arrived in full, from no web page of another origin,
+/// and for a name of this machine. An error of `respond` breaks its connection. A connection that
+/// breaks ends the future that `respond` returned.
 pub async fn serve<F, A>(
     listener: TcpListener,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
     bounds: Bounds,
     respond: F,
 ) where
     F: Fn(Request<Bytes>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
 {
+    let respond = move |request| respond_to_whole(request, respond.clone());
+    serve_unread(listener, stopped, bounds, respond).await;
+}
+
+/// As [`serve`], but `respond` checks and reads the request itself.
+pub async fn serve_unread<F, A, B>(
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+    bounds: Bounds,
+    respond: F,
+) where
+    F: Fn(UnreadRequest) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = io::Result<Response<B>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    B: Unpin + Send + 'static,
+{
     let mut connections = JoinSet::new();
-    let mut open: VecDeque<OpenConnection> = VecDeque::new();
-    let room = Arc::new(Semaphore::new(bounds.bodies));
+    let mut open: Vec<OpenConnection> = Vec::new();
+    let reader = BodyReader { bounds, room: Arc::new(Semaphore::new(bounds.bodies)) };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -136,16 +202,10 @@ pub async fn serve<F, A>(
         // Responses are small. Without this, each would wait for the other side's delayed
         // acknowledgement.
         let _ = stream.set_nodelay(true);
-        let open_responses = OpenResponses::default();
-        let reader = RequestReader { max_body: bounds.body, room: Arc::clone(&room) };
-        let connection = serve_connection(
-            stream,
-            reader,
-            open_responses.clone(),
-            stopped.clone(),
-            respond.clone(),
-        );
-        open.push_back(OpenConnection { open_responses, task: connections.spawn(connection) });
+        let (activity, stopped) = (Activity::idle(), stopped.clone());
+        let connection =
+            serve_connection(stream, reader.clone(), activity.clone(), stopped, respond.clone());
+        open.push(OpenConnection { activity, task: connections.spawn(connection) });
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
@@ -159,45 +219,57 @@ fn needs_room(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }
 
-fn make_room(open: &mut VecDeque<OpenConnection>) {
-    let at =
-        open.iter().position(|connection| !connection.open_responses.is_any()).unwrap_or_default();
-    if let Some(oldest) = open.remove(at) {
-        oldest.task.abort();
+fn make_room(open: &mut Vec<OpenConnection>) {
+    let least = open.iter().enumerate().min_by_key(|(_, connection)| connection.activity.now());
+    if let Some((at, _)) = least {
+        open.swap_remove(at).task.abort();
     }
 }
 
-async fn serve_connection<S, F, A>(
+async fn respond_to_whole<F, A>(
+    request: UnreadRequest,
+    respond: F,
+) -> io::Result<Response<Full<Bytes>>>
+where
+    F: Fn(Request<Bytes>) -> A + Send + 'static,
+    A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
+{
+    let headers = &request.head.headers;
+    let admitted = check_host(headers, Names::OfThisMachine).and_then(|()| check_origin(headers));
+    if let Err(refused) = admitted {
+        return refusal(refused);
+    }
+    // A client that ends after its last byte breaks the connection, and with it this future. A
+    // request that has arrived in full is passed on all the same.
+    let passed_on = tokio::spawn(async move {
+        request.read().await.map(|(request, room)| (respond(request), room))
+    });
+    match passed_on.await.map_err(io::Error::other)? {
+        Ok((response, _room)) => response.await,
+        Err(refused) => refusal(refused),
+    }
+}
+
+async fn serve_connection<S, F, A, B>(
     stream: S,
-    reader: RequestReader,
-    open_responses: OpenResponses,
+    reader: BodyReader,
+    activity: Activity,
     mut stopped: watch::Receiver<bool>,
     respond: F,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Fn(Request<Bytes>) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
+    F: Fn(UnreadRequest) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = io::Result<Response<B>>> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+    B: Unpin + Send + 'static,
 {
-    let service = service_fn(move |request| {
-        let (respond, open_responses, reader) =
-            (respond.clone(), open_responses.clone(), reader.clone());
-        async move {
-            // A client that ends after its last byte breaks the connection, and with it this
-            // future. A request that has arrived in full is passed on all the same.
-            let passed_on = tokio::spawn(async move {
-                reader.read(request).await.map(|(request, room)| (respond(request), room))
-            });
-            match passed_on.await.map_err(io::Error::other)? {
-                Ok((response, _room)) => {
-                    let open_response = open_responses.begin();
-                    let (head, body) = response.await?.into_parts();
-                    let Ok(body) = body.collect().await;
-                    let sending = ResponseBody { body: body.to_bytes(), _open: open_response };
-                    Ok(Response::from_parts(head, Full::new(Bytes::from_owner(sending))))
-                }
-                Err((status, why)) => refusal(status, why),
-            }
-        }
+    let service = service_fn(move |request: Request<_>| {
+        let (head, body) = request.into_parts();
+        let response = ResponseOf::default();
+        let (activity, reader) = (activity.clone(), reader.clone());
+        let opened = Arc::clone(&response);
+        let responded = respond(UnreadRequest { head, body, reader, activity, response: opened });
+        async move { Ok::<_, io::Error>(responded.await?.map(|body| OpenBody { body, response })) }
     });
     let mut connection = std::pin::pin!(
         http1::Builder::new()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -14,53 +15,63 @@ use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long the body of a request may take.
+use super::{Activity, Bounds, ResponseOf};
+
+/// How long the body of a request may take; a slower one gets 408.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) type RefusedRequest = (StatusCode, &'static str);
+/// The status and the reason for which a request is refused.
+pub type Refusal = (StatusCode, &'static str);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-const OTHER_MACHINE: RefusedRequest =
-    (StatusCode::FORBIDDEN, "the header Host names another machine: ask 127.0.0.1 or localhost");
-const OTHER_ORIGIN: RefusedRequest = (
-    StatusCode::FORBIDDEN,
-    "a web page of another origin makes the request: send it from a program",
+const OTHER_MACHINE: Refusal = (
+    StatusCode::MISDIRECTED_REQUEST,
+    "the header Host names another machine or port: ask 127.0.0.1 or localhost",
 );
-const TOO_LARGE: RefusedRequest = (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-const TOO_SLOW: RefusedRequest = (StatusCode::REQUEST_TIMEOUT, "the body takes too long");
-const UNREADABLE: RefusedRequest = (StatusCode::BAD_REQUEST, "the body cannot be read");
-const NO_ROOM: RefusedRequest =
+const OTHER_ORIGIN: Refusal = (
+    StatusCode::FORBIDDEN,
+    "a web page of another origin makes the request: send it from a program or the own page",
+);
+const TOO_LARGE: Refusal = (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "the body takes too long");
+const UNREADABLE: Refusal = (StatusCode::BAD_REQUEST, "the body cannot be read");
+const NO_ROOM: Refusal =
     (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at once: try again");
 
-/// The bound of a request's body, and the room for all bodies.
+/// A request whose body has not been read.
+pub struct UnreadRequest {
+    /// Everything but the body.
+    pub head: Parts,
+    pub(super) body: Incoming,
+    pub(super) reader: BodyReader,
+    pub(super) activity: Activity,
+    pub(super) response: ResponseOf,
+}
+
+impl UnreadRequest {
+    /// The request with its whole body, or the reason why it is refused. There is room for the body
+    /// as long as the permit is held.
+    pub async fn read(self) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), Refusal> {
+        let (body, room) = self.reader.read(self.body).await?;
+        self.response.get_or_init(|| self.activity.begin());
+        Ok((Request::from_parts(self.head, body), room))
+    }
+}
+
+/// The bounds of a server, and the room for the bodies of all its connections.
 #[derive(Clone)]
-pub(super) struct RequestReader {
-    pub(super) max_body: usize,
-    /// The room for the bodies of all connections.
+pub(super) struct BodyReader {
+    pub(super) bounds: Bounds,
     pub(super) room: Arc<Semaphore>,
 }
 
-impl RequestReader {
-    /// The request with its whole body, or the reason why it is refused. There is room for the body
-    /// as long as the permit is held.
-    pub(super) async fn read(
-        &self,
-        request: Request<Incoming>,
-    ) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), RefusedRequest> {
-        if !is_for_this_machine(request.headers()) {
-            return Err(OTHER_MACHINE);
-        }
-        if !is_of_own_origin(request.headers()) {
-            return Err(OTHER_ORIGIN);
-        }
-        let (head, body) = request.into_parts();
-        if body.size_hint().lower() > u64::try_from(self.max_body).unwrap_or(u64::MAX) {
+impl BodyReader {
+    async fn read(&self, body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+        if body.size_hint().lower() > u64::try_from(self.bounds.body).unwrap_or(u64::MAX) {
             return Err(TOO_LARGE);
         }
-        let (body, permit) =
-            timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))?;
-        Ok((Request::from_parts(head, body), permit))
+        timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))
     }
 
     /// Takes room for the bytes that arrived, not for the announced length, so that no slow request
@@ -68,11 +79,11 @@ impl RequestReader {
     async fn collect(
         &self,
         mut body: Incoming,
-    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), RefusedRequest> {
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
         let (mut bytes, mut held) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
         while let Some(frame) = body.frame().await {
             let data = frame.map_err(|_| UNREADABLE)?.into_data().unwrap_or_default();
-            if data.len() > self.max_body - bytes.len() {
+            if data.len() > self.bounds.body - bytes.len() {
                 return Err(TOO_LARGE);
             }
             let length = u32::try_from(data.len()).map_err(|_| TOO_LARGE)?;
@@ -89,38 +100,64 @@ impl RequestReader {
 }
 
 /// Refuses a request without reading the rest of it.
-pub(super) fn refusal(status: StatusCode, why: &'static str) -> io::Result<Response<Full<Bytes>>> {
+pub(super) fn refusal((status, why): Refusal) -> io::Result<Response<Full<Bytes>>> {
     let response = Response::builder().status(status).header(header::CONNECTION, "close");
     response.body(Full::from(format!("{why}\n"))).map_err(io::Error::other)
 }
 
+/// The names by which a request may call a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Names {
+    /// Any name of this machine. The port does not matter, since it may be forwarded.
+    OfThisMachine,
+    /// `127.0.0.1`, `localhost` or `[::1]`, with this port. The header `Host` may not be absent.
+    WithPort(u16),
+}
+
 /// Whether a request names this machine as its host. A web page can point its own name to a
 /// loopback address. To the browser, the server's responses are then the page's own, and the page
-/// can read them. But the browser still sends that name. The port does not matter, since it may be
-/// forwarded.
-pub(super) fn is_for_this_machine(headers: &HeaderMap) -> bool {
-    headers.get_all(header::HOST).iter().all(|host| {
-        let host = host.to_str().unwrap_or_default();
+/// can read them. But the browser still sends that name.
+pub fn check_host(headers: &HeaderMap, names: Names) -> Result<(), Refusal> {
+    let is_of_this_machine = |host: &str| {
         host.parse::<Authority>()
             .is_ok_and(|authority| !host.contains('@') && is_loopback(authority.host()))
-    })
+    };
+    let has_port = |host: &str, port: u16| {
+        let parts = host.rsplit_once(':');
+        parts.is_some_and(|(name, its)| OWN_NAMES.contains(&name) && its == port.to_string())
+    };
+    let mut hosts =
+        headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    let is_own = match names {
+        Names::OfThisMachine => hosts.all(is_of_this_machine),
+        Names::WithPort(port) => {
+            hosts.next().is_some_and(|host| has_port(host, port)) && hosts.next().is_none()
+        }
+    };
+    if is_own { Ok(()) } else { Err(OTHER_MACHINE) }
 }
+
+const OWN_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// Whether no web page of another origin makes the request. A page needs no permission to make one,
 /// only to read the response. But a browser names the page's origin with each request that may
 /// change something. With the others, as for an image, it says how the page relates to the server.
-pub(super) fn is_of_own_origin(headers: &HeaderMap) -> bool {
+pub fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
     let is_own = |origin: &[u8]| {
         origin
             .strip_prefix(b"http://")
             .is_some_and(|of_page| host.is_some_and(|host| of_page.eq_ignore_ascii_case(host)))
     };
-    headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin.as_bytes()))
-        && headers
-            .get_all(SEC_FETCH_SITE)
-            .iter()
-            .all(|site| site == "same-origin" || site == "none")
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    if origins.all(|origin| is_own(origin.as_bytes()))
+        && sites.all(|site| site == "same-origin" || site == "none")
+    {
+        Ok(())
+    } else {
+        Err(OTHER_ORIGIN)
+    }
 }
 
 fn is_loopback(name: &str) -> bool {

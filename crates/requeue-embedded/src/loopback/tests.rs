@@ -5,14 +5,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use super::request::{is_for_this_machine, is_of_own_origin};
 use super::*;
 
 #[test]
 fn only_names_of_this_machine_are_answered() {
     let is_ours = |hosts: &[&str]| {
         let hosts = hosts.iter().map(|host| (header::HOST, host.parse().expect("a value")));
-        is_for_this_machine(&hosts.collect())
+        check_host(&hosts.collect(), Names::OfThisMachine).is_ok()
     };
     let ours = [
         "127.0.0.1",
@@ -48,7 +47,7 @@ fn only_names_of_this_machine_are_answered() {
     let mut several = HeaderMap::new();
     several.append(header::HOST, header::HeaderValue::from_static("localhost"));
     several.append(header::HOST, header::HeaderValue::from_static("evil.example"));
-    assert!(!is_for_this_machine(&several));
+    assert!(check_host(&several, Names::OfThisMachine).is_err());
     assert!(is_ours(&[]), "HTTP/1.0: no browser");
 }
 
@@ -81,8 +80,13 @@ fn pages_of_other_origins_are_not_answered() {
         for (name, value) in headers {
             all.append(*name, header::HeaderValue::from_static(value));
         }
-        assert_eq!(is_of_own_origin(&all), is_own, "{headers:?}");
+        assert_eq!(check_origin(&all).is_ok(), is_own, "{headers:?}");
     }
+}
+
+fn reader(max_body: usize, room: &Arc<Semaphore>) -> BodyReader {
+    let bounds = Bounds { body: max_body, bodies: 0, connections: 1 };
+    BodyReader { bounds, room: Arc::clone(room) }
 }
 
 /// What is answered to a client that sends this and then nothing more, and after how long the
@@ -92,9 +96,14 @@ async fn answered(sent: &str, room: &Arc<Semaphore>) -> (String, Duration) {
     let (_stop, stopped) = watch::channel(false);
     let echo = async |request: Request<Bytes>| Ok(Response::new(Full::from(request.into_body())));
     let echo = move |request| Box::pin(echo(request));
-    let reader = RequestReader { max_body: 100, room: Arc::clone(room) };
-    let running =
-        tokio::spawn(serve_connection(server, reader, OpenResponses::default(), stopped, echo));
+    let respond = move |request| respond_to_whole(request, echo);
+    let running = tokio::spawn(serve_connection(
+        server,
+        reader(100, room),
+        Activity::idle(),
+        stopped,
+        respond,
+    ));
     let began = Instant::now();
     client.write_all(sent.as_bytes()).await.expect("it reads");
     let mut answer = String::new();
@@ -127,7 +136,7 @@ async fn a_slow_or_large_request_ends_in_time_and_is_not_read() {
             "HTTP/1.1 413 ",
             secs(0),
         ),
-        ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n".to_owned(), "HTTP/1.1 403 ", secs(0)),
+        ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n".to_owned(), "HTTP/1.1 421 ", secs(0)),
         (format!("{head}origin: null\r\ncontent-length: 5\r\n\r\nhello"), "HTTP/1.1 403 ", secs(0)),
     ] {
         let (answer, after) = answered(&sent, &room).await;
@@ -169,23 +178,19 @@ async fn a_connection_answers_until_its_response_is_written() {
     // More than the buffers of both sockets hold.
     let length = 64 << 20;
     let answer = move |_| async move { Ok(Response::new(Full::from(vec![b'x'; length]))) };
-    let (open_responses, room) = (OpenResponses::default(), Arc::new(Semaphore::new(0)));
-    let running = tokio::spawn(serve_connection(
-        server,
-        RequestReader { max_body: 0, room },
-        open_responses.clone(),
-        stopped,
-        answer,
-    ));
+    let respond = move |request| respond_to_whole(request, answer);
+    let (activity, reader) = (Activity::idle(), reader(0, &Arc::new(Semaphore::new(0))));
+    let running =
+        tokio::spawn(serve_connection(server, reader, activity.clone(), stopped, respond));
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .await
         .expect("it reads");
     let _ = client.read_u8().await.expect("the response begins");
-    assert!(open_responses.is_any(), "most of it is not written");
+    assert_eq!(activity.now().open_responses, 1, "most of it is not written");
     tokio::io::copy(&mut client, &mut tokio::io::sink()).await.expect("it ends");
     running.await.expect("no panic");
-    assert!(!open_responses.is_any(), "all is written");
+    assert_eq!(activity.now().open_responses, 0, "all is written");
 }
 
 #[test]
@@ -198,22 +203,31 @@ fn only_a_lack_of_files_ends_an_open_connection() {
     assert!(!needs_room(&io::Error::from(io::ErrorKind::ConnectionAborted)));
 }
 
-#[tokio::test]
-async fn connections_beyond_the_bound_take_the_place_of_idle_ones_first() {
-    let idle = || OpenConnection {
-        open_responses: OpenResponses::default(),
-        task: tokio::spawn(sleep(Duration::MAX)).abort_handle(),
-    };
-    let busy = || OpenConnection {
-        open_responses: OpenResponses(Arc::new(AtomicUsize::new(1))),
-        ..idle()
-    };
-    let mut open: VecDeque<OpenConnection> = [busy(), idle(), busy(), idle()].into();
-    let is_answering = |open: &VecDeque<OpenConnection>| -> Vec<bool> {
-        open.iter().map(|connection| connection.open_responses.is_any()).collect()
-    };
-    for expected in [&[true, true, false][..], &[true, true], &[true], &[], &[]] {
-        make_room(&mut open);
-        assert_eq!(is_answering(&open), expected);
+#[tokio::test(start_paused = true)]
+async fn the_longest_idle_connection_makes_room_and_one_with_a_response_only_at_last() {
+    let mut open = Vec::new();
+    let mut responses = Vec::new();
+    let tick = || tokio::time::advance(Duration::from_millis(1));
+    for _ in 0..4 {
+        let activity = Activity::idle();
+        responses.push(activity.begin());
+        let task = tokio::spawn(sleep(Duration::MAX)).abort_handle();
+        open.push(OpenConnection { activity, task });
+        tick().await;
     }
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(|at: usize| open[at].task.clone());
+    drop(responses.remove(2));
+    tick().await;
+    drop(responses.remove(0));
+    for (ended, reason) in [
+        (third, "idle for longer"),
+        (first, "idle"),
+        (second, "its response is open for longer"),
+        (fourth, "the last one"),
+    ] {
+        make_room(&mut open);
+        tick().await;
+        assert!(ended.is_finished(), "{reason}");
+    }
+    make_room(&mut open);
 }
