@@ -6,7 +6,7 @@ use std::error::Error;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::error::ErrorMetadata;
 
-use super::chain::chain;
+use super::chain;
 use super::io;
 use crate::failure::{Evidence, Failure, FailureClass};
 

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use aws_smithy_types::error::ErrorMetadata;
 
 use super::aws;
-use super::chain::chain;
+use super::chain;
 use super::text::Words;
 
 /// Statuses of a gateway that lost the service or no longer waited for it, and of a server that

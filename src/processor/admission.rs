@@ -14,7 +14,7 @@ use super::policies::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
 use crate::failure::Failure;
-use crate::fleet::{Acquired, Acquisition, AttemptCounts, Counted, Events, Ticket};
+use crate::fleet::{Acquired, Acquisition, Counted, Events, Fleet, Ticket};
 use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
 use crate::plan::Decision;
 use crate::pointer;
@@ -202,11 +202,7 @@ impl<'a> Call<'a> {
 
     /// Counts the attempt, if its message waits in its place and was received before: it cannot
     /// note its attempts. If the store does not answer, receives count.
-    async fn count(
-        &self,
-        counts: &AttemptCounts,
-        attempt: &mut Option<Counted>,
-    ) -> Result<(), Uncalled> {
+    async fn count(&self, counts: &Fleet, attempt: &mut Option<Counted>) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, .. } = *self;
         // SQS moves other messages by their receives, so those have to count.
         let planner = attempts.inner.planner(delivery);
@@ -221,7 +217,7 @@ impl<'a> Call<'a> {
             return Err(self.deferred(Deferral::NoTimeLeft));
         }
         slot.wait(counts.patience());
-        let counted = self.ask_store(counts.begin(queue, id)).await?;
+        let counted = self.ask_store(counts.count(queue, id)).await?;
         if let Some(counted) = &counted {
             let by_receives = delivery.retries();
             delivery.note_counted(counted.earlier());

@@ -13,7 +13,7 @@ use crate::clock::{Clock, Sampler};
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::{Disposition, Strategy};
 use crate::failure::Failure;
-use crate::fleet::{AttemptCounts, Fleet};
+use crate::fleet::Fleet;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
@@ -38,8 +38,8 @@ pub(super) struct Inner {
     pub(super) given_up: Memory<GivenUp>,
     /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
-    /// The counts of attempts, if the settings have a store and dead letters are sent.
-    pub(super) counts: Option<AttemptCounts>,
+    /// Counts attempts, if the settings have a store and dead letters are sent.
+    pub(super) counts: Option<Arc<Fleet>>,
     pub(super) metrics: Option<Metrics>,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
@@ -109,7 +109,7 @@ impl Inner {
             wrap,
             given_up: Memory::default(),
             not_deleted: Memory::default(),
-            counts: counts.map(AttemptCounts::new),
+            counts,
             metrics,
             handlers: handlers.unwrap_or_else(Handle::current),
             said: Once::new(),

@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 15] = [
     &["fleet", "handler", "plan", "report"],
     &["gate", "message"],
     &["delivery"],
-    &["arrivals", "producer", "redrive"],
+    &["arrivals", "producer"],
     &["settings"],
     &["limit", "sender", "trace"],
     &["queue", "store", "wire"],

@@ -64,6 +64,17 @@ impl HeldScope {
         health
     }
 
+    /// A ticket of a scope that is not held.
+    pub(super) fn ticket(
+        self: &Arc<Self>,
+        caller: Caller,
+        limit: Option<&RateLimit>,
+        health: &SharedHealth,
+    ) -> Ticket {
+        let (generation, limit) = (health.generation(), limit.copied());
+        Ticket { state: Arc::clone(self), caller, generation, lease: None, limit }
+    }
+
     pub(super) fn is_known(&self, lately: Duration) -> bool {
         self.seen().asked.is_some_and(|asked| asked.elapsed() < lately)
     }
@@ -87,15 +98,4 @@ impl Known {
         }
         (ticket.generation == generation).then_some(&mut self.pending.1)
     }
-}
-
-/// A ticket of a scope that is not held.
-pub(super) fn free(
-    state: &Arc<HeldScope>,
-    caller: Caller,
-    limit: Option<&RateLimit>,
-    health: &SharedHealth,
-) -> Ticket {
-    let (generation, limit) = (health.generation(), limit.copied());
-    Ticket { state: Arc::clone(state), caller, generation, lease: None, limit }
 }
