@@ -66,7 +66,6 @@ use crate::settle::{Deleted, Settled, Settler, Task, Waiting};
 use crate::telemetry;
 
 mod decode;
-mod rounds;
 mod groups;
 mod attempt;
 mod admission;
@@ -139,7 +138,7 @@ where
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
         let deliveries = decode::decode(&self.inner, records, deadline).await;
-        for round in rounds::rounds(deliveries) {
+        for round in groups::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             settler.delete_done(done, until, |_| ()).await;
@@ -189,7 +188,7 @@ where
         let mut settled = Vec::new();
         let working = async {
             let mut deleted = Deleted::default();
-            for round in rounds::rounds(deliveries) {
+            for round in groups::rounds(deliveries) {
                 let (done, mut deleting) = mpsc::unbounded_channel();
                 let settled = &mut settled;
                 // This closure owns the sender, so that deleting ends when settling has ended.
