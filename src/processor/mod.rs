@@ -137,11 +137,14 @@ where
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
+        let delete = async |settled: &[Settled]| {
+            let done = stream::iter(settled.iter().filter_map(Settled::to_delete));
+            settler.delete_done(done, until, |_| ()).await;
+        };
         let deliveries = decode::decode(&self.inner, records, deadline).await;
         for round in groups::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
-            let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
-            settler.delete_done(done, until, |_| ()).await;
+            delete(&settled[deleted..]).await;
             deleted = settled.len();
             let settle = |one: Settled| {
                 self.inner.note_copied(&one);
@@ -152,13 +155,7 @@ where
         let is_unreportable =
             |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
         if settled.iter().any(is_unreportable) {
-            settler
-                .delete_done(
-                    stream::iter(settled.iter().filter_map(Settled::to_delete)),
-                    until,
-                    |_| (),
-                )
-                .await;
+            delete(&settled).await;
         }
         self.inner.report(settled, deadlines.window.started)
     }
