@@ -14,9 +14,9 @@ use self::known::HeldScope;
 pub(crate) use self::known::Ticket;
 use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
-use crate::limit::{LONGEST_LINE, LimitState};
+use crate::limit::LONGEST_LINE;
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
-use crate::store::{Field, Item, Key, StoreError, Update};
+use crate::store::{Field, StoreError, Update};
 
 mod known;
 
@@ -72,21 +72,6 @@ impl SharedHolds {
         self.fleet.patience().saturating_mul(MAX_REQUESTS)
     }
 
-    /// The key of the item of a scope.
-    pub(super) fn key(&self, scope: Scope) -> Key {
-        self.scope(scope).key
-    }
-
-    /// Learns of an answer about the scope.
-    pub(super) fn note(&self, scope: Scope, item: &Item) {
-        self.scope(scope).learn(item);
-    }
-
-    /// The health of the service, as last seen.
-    pub(super) fn health(&self, scope: Scope) -> SharedHealth {
-        self.scope(scope).seen().health
-    }
-
     /// The holds of all scopes, as last seen.
     pub(crate) fn all(&self) -> Vec<(Scope, Held)> {
         let now = self.fleet.now();
@@ -95,22 +80,6 @@ impl SharedHolds {
             .iter()
             .filter_map(|(scope, state)| Some((*scope, state.seen().health.held(now)?)))
             .collect()
-    }
-
-    /// The limit in the same item, as last seen.
-    pub(super) fn limit(&self, scope: Scope) -> LimitState {
-        self.scope(scope).seen().limit
-    }
-
-    /// Learns of a change of the limit.
-    pub(super) fn note_limit(&self, scope: Scope, limit: LimitState) {
-        self.scope(scope).seen().limit = limit;
-    }
-
-    /// A change that is to be made only if the service is still held or free as it is now known.
-    /// `None` if it is known to be held.
-    pub(super) fn unless_held(&self, scope: Scope, update: Update) -> Option<Update> {
-        self.health(scope).unless_held(update, self.fleet.now())
     }
 
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution
@@ -392,7 +361,8 @@ impl SharedHolds {
         health.standing(caller, self.circuit_breaker.as_ref(), self.fleet.now())
     }
 
-    fn scope(&self, scope: Scope) -> Arc<HeldScope> {
+    /// The state of a scope, as last seen.
+    pub(super) fn scope(&self, scope: Scope) -> Arc<HeldScope> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
             scopes.retain(|_, state| Arc::strong_count(state) > 1);

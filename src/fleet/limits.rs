@@ -128,27 +128,27 @@ impl SharedLimits {
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
         let fleet = &self.holds.fleet;
         let asked = fleet.shared(asked);
-        let key = self.holds.key(scope);
+        let item = self.holds.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let now = fleet.now();
             let (seen, next, end) = {
                 let mut scopes = self.scopes();
                 let state = state_of(&mut scopes, scope);
                 let known = state.known(limit, fleet.started, now);
-                let seen = self.holds.limit(scope);
+                let seen = item.seen().limit;
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
-                self.holds.note_limit(scope, next);
+                item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
             let end = end.max(self.held_until(scope));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If the store does not know of this one, it will of the next one.
-            let Ok(answer) = fleet.update(&key, &update).await else { return };
+            let Ok(answer) = fleet.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            self.holds.note_limit(scope, seen);
+            item.seen().limit = seen;
             if answer.is_changed {
                 return;
             }
@@ -160,13 +160,13 @@ impl SharedLimits {
         if !limit.adaptive {
             return *limit;
         }
-        let seen = self.holds.limit(scope);
+        let seen = self.holds.scope(scope).seen().limit;
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
     }
 
     /// The end of the hold in the same item, as last seen.
     fn held_until(&self, scope: Scope) -> SystemTime {
-        self.holds.health(scope).end(self.holds.fleet.now())
+        self.holds.scope(scope).seen().health.end(self.holds.fleet.now())
     }
 
     /// The place of a message that waits in line while its service is held until this time, and its
@@ -183,7 +183,7 @@ impl SharedLimits {
         let (known, seen) = {
             let mut scopes = self.scopes();
             let state = state_of(&mut scopes, scope);
-            (state.known(limit, fleet.started, now), self.holds.limit(scope))
+            (state.known(limit, fleet.started, now), self.holds.scope(scope).seen().limit)
         };
         let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
         (place, fleet.local(turn))
@@ -191,7 +191,7 @@ impl SharedLimits {
 
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
-        self.holds.health(scope).recovery(self.holds.fleet.now())
+        self.holds.scope(scope).seen().health.recovery(self.holds.fleet.now())
     }
 
     /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a

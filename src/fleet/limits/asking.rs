@@ -79,13 +79,13 @@ impl AskTask {
         let fleet = &*holds.fleet;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
-        let key = holds.key(self.scope);
-        let mut seen = holds.limit(self.scope);
+        let known = holds.scope(self.scope);
+        let mut seen = known.seen().limit;
         if !fleet.knows_time() {
             // A clock that is off is corrected before it decides anything.
-            match fleet.read(&key).await {
+            match fleet.read(&known.key).await {
                 Ok(answer) => {
-                    holds.note(self.scope, &answer.before);
+                    known.learn(&answer.before);
                     seen = LimitState::of(&answer.before);
                 }
                 Err(error) => return self.without_answer(&error, waiting),
@@ -120,7 +120,7 @@ impl AskTask {
                 let update = update.needed_for(in_use_until.duration_since(at).unwrap_or_default());
                 let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
                 let update = if may_be_held && claim.slots() > 0 {
-                    holds.unless_held(self.scope, update)
+                    known.seen().health.unless_held(update, fleet.now())
                 } else {
                     Some(update)
                 };
@@ -128,17 +128,17 @@ impl AskTask {
                     waiting.into_iter().for_each(|one| one.answer(Admitted::Held));
                     return;
                 };
-                match fleet.update(&key, &update).await {
+                match fleet.update(&known.key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
                         let mut item = answer.before;
                         let is_changed = answer.is_changed && update.apply(&mut item);
-                        holds.note(self.scope, &item);
+                        known.learn(&item);
                         if is_free && claim.slots() > 0 {
                             self.with(|state| state.is_gate_busy = !before.has_free_gate(at));
                         }
                         seen = if is_changed { claim.next(before) } else { before };
-                        holds.note_limit(self.scope, seen);
+                        known.seen().limit = seen;
                         if !is_changed {
                             continue;
                         }
@@ -227,7 +227,7 @@ impl AskTask {
                 state.fallback.admit(
                     &one.limit.limit,
                     fleet.max_environments,
-                    self.limits.holds.limit(self.scope),
+                    self.limits.holds.scope(self.scope).seen().limit,
                     one.request.longest,
                     now,
                     one.request.sample,

@@ -80,7 +80,7 @@ async fn a_pause_that_one_environment_is_asked_for_holds_all() {
             // The answer about the limit tells of it.
             let (fleet, _) = environment_at(&store, epoch());
             let item = store.items.read(&fleet.scope_key("", Scope::default())).await;
-            all[1].note(Scope::default(), &item.expect("in memory").before);
+            all[1].scope(Scope::default()).learn(&item.expect("in memory").before);
             store.requests();
         }
         assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("held"), held);
