@@ -6,14 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, restart_if_redriven};
 use crate::clock::Clock;
 use crate::disposition::Strategy;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{self, Usage};
 use crate::producer::MessageLimits;
 use crate::queue::{Attribute, MAX_RETENTION, Principal, QueueArn, Record};
-use crate::redrive::restart_if_redriven;
 use crate::sender::{Belief, Senders};
 use crate::settings::ProducerLimits;
 use crate::state::{REDRIVE_TOLERANCE, RetryState};

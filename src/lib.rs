@@ -133,7 +133,6 @@ mod wire;
 mod sender;
 mod producer;
 mod arrivals;
-mod redrive;
 mod delivery;
 mod message;
 pub mod store;

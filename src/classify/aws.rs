@@ -6,13 +6,13 @@ use std::error::Error;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::error::ErrorMetadata;
 
-use super::chain::chain;
+use super::chain;
 use super::io;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
 /// retry classifier.
-const CODES: [(FailureClass, &str, &[&str]); 5] = [
+const CODES: [(FailureClass, &str, &[&str]); 6] = [
     (
         FailureClass::RateLimit,
         "throttled",
@@ -35,21 +35,17 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
         ],
     ),
     (FailureClass::Quota, "quota", &["ServiceQuotaExceededException", "ServiceQuotaExceeded"]),
+    (FailureClass::Temporary, "transient", &OF_SERVICE),
     (
         FailureClass::Temporary,
         "transient",
         &[
-            "RequestTimeout",
-            "RequestTimeoutException",
             "InternalError",
             "InternalFailure",
             "InternalServerError",
             "InternalServerException",
             "InternalServiceError",
             "ServiceException",
-            "ServiceUnavailable",
-            "ServiceUnavailableException",
-            "ModelNotReadyException",
             // The SDK fetches new credentials or corrects its clock before the next attempt.
             "ExpiredToken",
             "ExpiredTokenException",

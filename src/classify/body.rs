@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::response::Response;
+use super::Response;
 use super::{code, doubt, retry_after};
 
 /// The fields below which services describe an error, or list several.

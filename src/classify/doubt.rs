@@ -4,13 +4,12 @@
 //! Where an error leaves it open, the request is in doubt: a needless wait does less harm.
 
 use std::error::Error;
-use std::io::{self, ErrorKind};
 
 use aws_smithy_types::error::ErrorMetadata;
 
-use super::aws;
-use super::chain::chain;
+use super::chain;
 use super::text::Words;
+use super::{aws, io};
 
 /// Statuses of a gateway that lost the service or no longer waited for it, and of a server that
 /// gave up a request that another part of it may work on. 520 to 524 are Cloudflare's.
@@ -21,34 +20,13 @@ const GRPC: [i32; 3] = [1, 4, 14];
 /// Parts of codes: `RequestTimeout`, `Sandbox.Timedout`, `TransactionInProgressException`,
 /// `idempotency_key_in_use`.
 const CODES: [&str; 4] = ["timeout", "timedout", "inprogress", "keyinuse"];
-/// Errors of a connection that had been open. Unix calls the end of a socket's read timeout
-/// `WouldBlock`.
-const KINDS: [ErrorKind; 6] = [
-    ErrorKind::TimedOut,
-    ErrorKind::WouldBlock,
-    ErrorKind::ConnectionReset,
-    ErrorKind::ConnectionAborted,
-    ErrorKind::BrokenPipe,
-    ErrorKind::UnexpectedEof,
-];
-/// The same in words.
-const LOST: [&str; 19] = [
-    "timed out",
-    "timeout",
-    "time out",
-    "deadline exceeded",
+/// Words of a connection that had been open, besides those of [`Words::say_lost`].
+const LOST: [&str; 8] = [
     "deadlineexceeded",
     "deadline expired",
-    "connection reset",
-    "econnreset",
-    "reset by peer",
-    "broken pipe",
-    "connection aborted",
-    "connection closed",
     "connection lost",
     "closed connection",
     "closed the connection unexpectedly",
-    "socket hang up",
     "unexpected eof",
     "stream error",
     "connection error",
@@ -87,20 +65,20 @@ pub(super) fn of_code(code: &str) -> bool {
 
 pub(super) fn of_error(error: &(dyn Error + 'static)) -> bool {
     let words = Words::of_errors(chain(error));
-    let hold = |phrases: &[&str]| phrases.iter().any(|phrase| words.hold(phrase));
     let by_type = |level: &(dyn Error + 'static)| {
-        level.is::<tokio::time::error::Elapsed>()
-            || level.downcast_ref::<io::Error>().is_some_and(|io| KINDS.contains(&io.kind()))
+        io::is_in_doubt(level)
             || level.downcast_ref().and_then(ErrorMetadata::code).is_some_and(of_code)
     };
-    !hold(&NOT_CONNECTED)
+    !words.hold_any(&NOT_CONNECTED)
         && (chain(error).any(by_type)
-            || hold(&LOST)
+            || words.hold_any(&LOST)
+            || words.say_lost()
             || words.status_number().is_some_and(of_status))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, ErrorKind};
     use std::time::{Duration, SystemTime};
 
     use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::Response;
 use super::body::Details;
-use super::response::Response;
 use super::retry_after::{self, Named};
 use super::rules::Facts;
 use super::status::{class_of, class_until_later, told};

@@ -3,69 +3,75 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
+use tokio::time::error::Elapsed;
+
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Kinds that name a cause. The others (`Other`, `InvalidData`, …) are wrappers, so the error
-/// inside them is classified.
-const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
-    use FailureClass::{Quota, Temporary};
-    [
-        (ErrorKind::ConnectionRefused, Temporary, "connection refused"),
-        (ErrorKind::ConnectionReset, Temporary, "connection reset"),
-        (ErrorKind::ConnectionAborted, Temporary, "connection aborted"),
-        (ErrorKind::NotConnected, Temporary, "not connected"),
-        (ErrorKind::BrokenPipe, Temporary, "connection closed"),
-        (ErrorKind::UnexpectedEof, Temporary, "connection closed early"),
-        (ErrorKind::TimedOut, Temporary, "timed out"),
-        (ErrorKind::HostUnreachable, Temporary, "host unreachable"),
-        (ErrorKind::NetworkUnreachable, Temporary, "network unreachable"),
-        (ErrorKind::NetworkDown, Temporary, "network down"),
-        (ErrorKind::AddrInUse, Temporary, "address in use"),
-        (ErrorKind::AddrNotAvailable, Temporary, "address not available"),
-        (ErrorKind::WouldBlock, Temporary, "not ready"),
-        (ErrorKind::Interrupted, Temporary, "interrupted"),
-        (ErrorKind::WriteZero, Temporary, "nothing could be written"),
-        (ErrorKind::ResourceBusy, Temporary, "resource busy"),
-        (ErrorKind::ExecutableFileBusy, Temporary, "executable busy"),
-        (ErrorKind::Deadlock, Temporary, "deadlock"),
-        (ErrorKind::StaleNetworkFileHandle, Temporary, "stale network file handle"),
-        (ErrorKind::OutOfMemory, Temporary, "out of memory"),
-        (ErrorKind::StorageFull, Temporary, "storage full"),
-        (ErrorKind::QuotaExceeded, Quota, "storage quota exceeded"),
-        // These causes lie in the machine or its setup, not in the message. Another attempt may run
-        // on another machine.
-        (ErrorKind::NotFound, Temporary, "file not found"),
-        (ErrorKind::PermissionDenied, Temporary, "file access denied"),
-        (ErrorKind::AlreadyExists, Temporary, "file exists already"),
-        (ErrorKind::ReadOnlyFilesystem, Temporary, "file system is read-only"),
-        (ErrorKind::NotADirectory, Temporary, "not a directory"),
-        (ErrorKind::IsADirectory, Temporary, "is a directory"),
-    ]
-};
-
-/// Kinds that say that the other side cannot be reached or does not respond.
-const OF_THE_CONNECTION: [ErrorKind; 10] = [
-    ErrorKind::ConnectionRefused,
-    ErrorKind::ConnectionReset,
-    ErrorKind::ConnectionAborted,
-    ErrorKind::NotConnected,
-    ErrorKind::BrokenPipe,
-    ErrorKind::UnexpectedEof,
-    ErrorKind::TimedOut,
-    ErrorKind::HostUnreachable,
-    ErrorKind::NetworkUnreachable,
-    ErrorKind::NetworkDown,
+/// The other side cannot be reached, so nothing was handed over.
+const UNREACHABLE: [(ErrorKind, &str); 5] = [
+    (ErrorKind::ConnectionRefused, "connection refused"),
+    (ErrorKind::NotConnected, "not connected"),
+    (ErrorKind::HostUnreachable, "host unreachable"),
+    (ErrorKind::NetworkUnreachable, "network unreachable"),
+    (ErrorKind::NetworkDown, "network down"),
 ];
+/// A connection that had been open was lost, or the other side does not respond.
+const LOST: [(ErrorKind, &str); 5] = [
+    (ErrorKind::ConnectionReset, "connection reset"),
+    (ErrorKind::ConnectionAborted, "connection aborted"),
+    (ErrorKind::BrokenPipe, "connection closed"),
+    (ErrorKind::UnexpectedEof, "connection closed early"),
+    (ErrorKind::TimedOut, "timed out"),
+];
+/// Other kinds that name a cause. It lies in the machine or its setup, not in the message, and
+/// another attempt may run on another machine. The kinds that are left (`Other`, `InvalidData`, …)
+/// are wrappers, so the error inside them is classified.
+const OF_THE_MACHINE: [(ErrorKind, &str); 17] = [
+    (ErrorKind::AddrInUse, "address in use"),
+    (ErrorKind::AddrNotAvailable, "address not available"),
+    (ErrorKind::WouldBlock, "not ready"),
+    (ErrorKind::Interrupted, "interrupted"),
+    (ErrorKind::WriteZero, "nothing could be written"),
+    (ErrorKind::ResourceBusy, "resource busy"),
+    (ErrorKind::ExecutableFileBusy, "executable busy"),
+    (ErrorKind::Deadlock, "deadlock"),
+    (ErrorKind::StaleNetworkFileHandle, "stale network file handle"),
+    (ErrorKind::OutOfMemory, "out of memory"),
+    (ErrorKind::StorageFull, "storage full"),
+    (ErrorKind::NotFound, "file not found"),
+    (ErrorKind::PermissionDenied, "file access denied"),
+    (ErrorKind::AlreadyExists, "file exists already"),
+    (ErrorKind::ReadOnlyFilesystem, "file system is read-only"),
+    (ErrorKind::NotADirectory, "not a directory"),
+    (ErrorKind::IsADirectory, "is a directory"),
+];
+
+fn find(kind: ErrorKind, table: &[(ErrorKind, &'static str)]) -> Option<&'static str> {
+    table.iter().find(|row| row.0 == kind).map(|row| row.1)
+}
 
 pub(super) fn io_error(error: &(dyn Error + 'static)) -> Option<Failure> {
     let kind = error.downcast_ref::<io::Error>()?.kind();
-    let (_, class, reason) = KINDS.iter().find(|row| row.0 == kind)?;
-    let failure = Failure::new(*class, Evidence::Typed, reason);
-    Some(if OF_THE_CONNECTION.contains(&kind) { failure.service_down() } else { failure })
+    let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);
+    if let Some(reason) = find(kind, &UNREACHABLE).or_else(|| find(kind, &LOST)) {
+        return Some(temporary(reason).service_down());
+    }
+    if kind == ErrorKind::QuotaExceeded {
+        let reason = "storage quota exceeded";
+        return Some(Failure::new(FailureClass::Quota, Evidence::Typed, reason));
+    }
+    find(kind, &OF_THE_MACHINE).map(temporary)
+}
+
+/// Whether a request may have been handed over before this error. Unix calls the end of a socket's
+/// read timeout `WouldBlock`.
+pub(super) fn is_in_doubt(error: &(dyn Error + 'static)) -> bool {
+    let is_lost = |kind| kind == ErrorKind::WouldBlock || find(kind, &LOST).is_some();
+    error.is::<Elapsed>() || error.downcast_ref::<io::Error>().is_some_and(|io| is_lost(io.kind()))
 }
 
 pub(super) fn elapsed(error: &(dyn Error + 'static)) -> Option<Failure> {
     error
-        .is::<tokio::time::error::Elapsed>()
+        .is::<Elapsed>()
         .then(|| Failure::new(FailureClass::Temporary, Evidence::Typed, "timed out").service_down())
 }

@@ -14,6 +14,8 @@
 //! name of an error (`code.rs`).
 
 use std::error::Error;
+use std::fmt;
+use std::iter::successors;
 use std::time::Duration;
 
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
@@ -32,13 +34,9 @@ mod code;
 mod retry_after;
 mod aws;
 mod io;
-mod chain;
 mod status;
-mod response;
 
-pub use chain::chain;
 pub use grpc::GrpcStatus;
-pub use response::Response;
 pub(crate) use rules::{Effect, Match, Phrase};
 pub use rules::{Rules, names_status};
 
@@ -129,6 +127,82 @@ pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
 #[must_use]
 pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
+}
+
+/// The most errors that are read. No real error is nested deeper, and a chain with a cycle ends
+/// here.
+const MAX_DEPTH: usize = 32;
+
+/// An error and all that caused it, outermost first.
+///
+/// ```
+/// let error = std::io::Error::other(std::fmt::Error);
+/// assert_eq!(requeue::classify::chain(&error).count(), 2);
+/// ```
+pub fn chain<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {
+        let error: &'a (dyn Error + 'static) = *error;
+        // The source of an `io::Error` is the source of the error inside it, and so would skip that
+        // error.
+        match error.downcast_ref().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
+    };
+    successors(Some(error), cause).take(MAX_DEPTH)
+}
+
+/// An HTTP response as plain data, from any client. Write it as a literal: it has these three
+/// fields and gets no others.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::{Failure, FailureClass};
+/// use requeue::classify::Response;
+///
+/// let response = Response { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
+/// let failure = Failure::from_response(&response, SystemTime::UNIX_EPOCH);
+/// assert_eq!(failure.class(), FailureClass::Temporary);
+/// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
+/// assert_eq!(failure.reason(), "status 503");
+///
+/// let response = Response { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
+/// assert_eq!(Failure::from_response(&response, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Response<'a> {
+    /// The status.
+    pub status: u16,
+    /// Names, in any case, and values; a name may occur several times.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// The body, or its beginning. The built-in tables read it only if it is complete JSON.
+    pub body: &'a [u8],
+}
+
+impl<'a> Response<'a> {
+    /// The values of a header, without surrounding white space.
+    fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.0.eq_ignore_ascii_case(name))
+            .map(|header| header.1.trim_ascii())
+    }
+
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn says(&self, name: &str, value: &[u8]) -> bool {
+        self.values(name).any(|found| found.eq_ignore_ascii_case(value))
+    }
+}
+
+impl fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use jiff::fmt::friendly::SpanParser;
 
-use super::response::Response;
+use super::Response;
 
 /// The longest delay that anyone means.
 pub(super) const LONGEST: Duration = Duration::from_hours(365 * 24);

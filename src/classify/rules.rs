@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Response;
 use super::aws;
-use super::chain::chain;
-use super::response::Response;
+use super::chain;
 use super::status::told;
 use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};

@@ -11,13 +11,26 @@ use super::aws;
 use super::status::class_of;
 use crate::failure::{Evidence, Failure, FailureClass};
 
+/// What a phrase says of the service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// Nothing, or that it works.
+    Up,
+    /// It does not work, whatever the message.
+    Down,
+    /// It does not work, and may have got the request.
+    Lost,
+}
+
 /// Phrases in lower case. The first row that matches wins, so rows with a longer wait come first
 /// and non-retryable rows come last.
-const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
+const PHRASES: [(FailureClass, Service, &str, &[&str]); 15] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
+    use Service::{Down, Lost, Up};
     [
         (
             Quota,
+            Up,
             "quota exceeded",
             &[
                 "quota exceeded",
@@ -33,6 +46,7 @@ const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
         ),
         (
             RateLimit,
+            Up,
             "too many requests",
             &[
                 "too many requests",
@@ -53,16 +67,18 @@ const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
                 "throttling",
             ],
         ),
-        (Temporary, "timed out", &["timed out", "timeout", "time out", "deadline exceeded"]),
-        (Temporary, "connection refused", &["connection refused"]),
-        (Temporary, "connection reset", &["connection reset", "econnreset", "reset by peer"]),
+        (Temporary, Lost, "timed out", &["timed out", "timeout", "time out", "deadline exceeded"]),
+        (Temporary, Down, "connection refused", &["connection refused"]),
+        (Temporary, Lost, "connection reset", &["connection reset", "econnreset", "reset by peer"]),
         (
             Temporary,
+            Lost,
             "connection closed",
             &["broken pipe", "connection aborted", "connection closed", "socket hang up"],
         ),
         (
             Temporary,
+            Down,
             "name not resolved",
             &[
                 "dns error",
@@ -76,6 +92,7 @@ const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
         // A certificate that was not accepted is no fault of the message.
         (
             Temporary,
+            Down,
             "certificate not accepted",
             &[
                 "certificate validation",
@@ -86,33 +103,23 @@ const PHRASES: [(FailureClass, &str, &[&str]); 15] = {
         ),
         (
             Temporary,
+            Down,
             "temporarily unavailable",
             &["service unavailable", "temporarily unavailable", "try again later"],
         ),
-        (Temporary, "bad gateway", &["bad gateway", "gateway timeout"]),
-        (Temporary, "server error", &["internal server error"]),
-        (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
+        (Temporary, Down, "bad gateway", &["bad gateway", "gateway timeout"]),
+        (Temporary, Up, "server error", &["internal server error"]),
+        (NonRetryable, Up, "bad request", &["bad request", "unprocessable entity"]),
         (
             NonRetryable,
+            Up,
             "validation failed",
             &["validation error", "validation errors", "validation failed", "failed validation"],
         ),
-        (NonRetryable, "unauthorized", &["unauthorized", "unauthenticated"]),
-        (NonRetryable, "forbidden", &["forbidden", "access denied"]),
+        (NonRetryable, Up, "unauthorized", &["unauthorized", "unauthenticated"]),
+        (NonRetryable, Up, "forbidden", &["forbidden", "access denied"]),
     ]
 };
-
-/// The reasons among these that say that the service does not work, whatever the message.
-const OF_SERVICE: [&str; 8] = [
-    "timed out",
-    "connection refused",
-    "connection reset",
-    "connection closed",
-    "name not resolved",
-    "certificate not accepted",
-    "temporarily unavailable",
-    "bad gateway",
-];
 
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
@@ -215,15 +222,23 @@ impl Words {
     }
 
     fn phrase(&self, wanted: impl Fn(FailureClass) -> bool) -> Option<Failure> {
-        PHRASES
-            .iter()
-            .find(|(class, _, phrases)| {
-                wanted(*class) && phrases.iter().any(|phrase| self.hold(phrase))
-            })
-            .map(|(class, reason, _)| {
+        PHRASES.iter().find(|(class, .., phrases)| wanted(*class) && self.hold_any(phrases)).map(
+            |(class, service, reason, _)| {
                 let failure = Failure::new(*class, Evidence::Text, reason);
-                if OF_SERVICE.contains(reason) { failure.service_down() } else { failure }
-            })
+                if *service == Service::Up { failure } else { failure.service_down() }
+            },
+        )
+    }
+
+    /// Whether they say that a connection was lost that had been open.
+    pub(super) fn say_lost(&self) -> bool {
+        let lost = |row: &&(_, Service, _, _)| row.1 == Service::Lost;
+        PHRASES.iter().filter(lost).any(|(.., phrases)| self.hold_any(phrases))
+    }
+
+    /// Whether one of these phrases occurs.
+    pub(super) fn hold_any(&self, phrases: &[&str]) -> bool {
+        phrases.iter().any(|phrase| self.hold(phrase))
     }
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.

@@ -1,25 +1,13 @@
 //! The attempts at messages that wait in their place in the queue, counted by the store. SQS counts
 //! each receive of such a message, even if no handler is called.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use tokio::time::Instant;
-
-use super::{Fleet, expires, is_to_be_told};
+use super::{Fleet, expires};
+use crate::observer::Event;
 use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::store::{Field, Key, Update};
 
 /// The attempts from the second receive on.
 const ATTEMPTS: Field = Field::new("attempts");
-
-/// The counts of attempts, in the store.
-#[derive(Debug)]
-pub(crate) struct AttemptCounts {
-    fleet: Arc<Fleet>,
-    /// When the log last had the warning of an attempt that is not counted.
-    told: Mutex<Option<Instant>>,
-}
 
 /// An attempt that the store has counted.
 #[derive(Debug)]
@@ -35,25 +23,16 @@ impl Counted {
     }
 }
 
-impl AttemptCounts {
-    pub(crate) fn new(fleet: Arc<Fleet>) -> Self {
-        Self { fleet, told: Mutex::default() }
-    }
-
-    /// The longest time until an attempt is counted.
-    pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience()
-    }
-
+impl Fleet {
     /// Counts an attempt that is about to begin, on a second or later receive. `None` if the store
     /// does not confirm it.
-    pub(crate) async fn begin(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
-        let key = self.fleet.key("attempts", &queue.to_string(), message_id.as_bytes());
+    pub(crate) async fn count(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
+        let key = self.key("attempts", &queue.to_string(), message_id.as_bytes());
         // SQS keeps no message for longer.
-        let end = self.fleet.now() + MAX_RETENTION;
+        let end = self.now() + MAX_RETENTION;
         let update = Update::new().add(ATTEMPTS, 1).set(Field::EXPIRES, expires(end));
-        let Ok(answer) = self.fleet.update(&key, &update).await else {
-            self.tell();
+        let Ok(answer) = self.update(&key, &update).await else {
+            self.warn(Event::AttemptNotCounted);
             return None;
         };
         Some(Counted { key, earlier: answer.before.get(ATTEMPTS) })
@@ -64,22 +43,14 @@ impl AttemptCounts {
         let now = earlier.saturating_add(1);
         let update = Update::new().when(ATTEMPTS, now..=now).set(ATTEMPTS, earlier);
         // Without an answer, one call fewer may be made.
-        let _ = self.fleet.update(&key, &update).await;
-    }
-
-    fn tell(&self) {
-        if is_to_be_told(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner)) {
-            tracing::warn!(
-                "the table of REQUEUE_TABLE did not count an attempt: \
-                 each receive of its message counts as a retry for now"
-            );
-        }
+        let _ = self.update(&key, &update).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::clock::{Clock, epoch_millis};
@@ -95,8 +66,7 @@ mod tests {
                 namespace: namespace.to_owned(),
                 ..Coordination::by(Arc::clone(&store) as Arc<dyn Store>)
             };
-            let fleet = Fleet::new(coordination, Clock::starting_at(now));
-            AttemptCounts::new(Arc::new(fleet))
+            Fleet::new(coordination, Clock::starting_at(now))
         };
         let queue = |name: &str| {
             format!("arn:aws:sqs:eu-west-1:123456789012:{name}.fifo").parse().expect("an ARN")
@@ -109,13 +79,13 @@ mod tests {
             ("two", "orders", "m", 0),
             ("one", "orders", "m", 2),
         ] {
-            let before = counts(namespace).begin(&queue(name), id).await;
+            let before = counts(namespace).count(&queue(name), id).await;
             let before = before.map(|counted| counted.earlier());
             assert_eq!(before, Some(counted), "{namespace} {name} {id}");
         }
         let one = counts("one");
-        let key = one.fleet.key("attempts", &queue("orders").to_string(), b"m");
-        let item = one.fleet.read(&key).await.expect("an answer").before;
+        let key = one.key("attempts", &queue("orders").to_string(), b"m");
+        let item = one.read(&key).await.expect("an answer").before;
         let expires = Duration::from_secs(item.get(Field::EXPIRES));
         let least = Duration::from_millis(epoch_millis(now)) + Duration::from_hours(14 * 24);
         assert!((least..=least + Duration::from_hours(25)).contains(&expires), "{expires:?}");

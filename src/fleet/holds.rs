@@ -10,16 +10,15 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
+use self::known::HeldScope;
 pub(crate) use self::known::Ticket;
-use self::known::{HeldScope, free};
 use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
-use crate::limit::{LONGEST_LINE, LimitState};
+use crate::limit::LONGEST_LINE;
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
-use crate::store::{Field, Item, StoreError, Update};
+use crate::store::{Field, StoreError, Update};
 
 mod known;
-mod lease;
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -35,7 +34,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The pauses and circuits of one policy, in the store.
 #[derive(Debug)]
 pub(crate) struct SharedHolds {
-    fleet: Arc<Fleet>,
+    pub(super) fleet: Arc<Fleet>,
     /// The queue of the policy; empty for the policy of all other queues.
     queue: String,
     max_pause: Option<Duration>,
@@ -52,33 +51,25 @@ pub(crate) enum NoTicket {
 }
 
 impl SharedHolds {
-    /// `None` if the policy has neither pauses nor circuits.
-    pub(crate) fn new(fleet: &Arc<Fleet>, policy: &RetryPolicy, queue: &str) -> Option<Arc<Self>> {
+    pub(crate) fn new(fleet: &Arc<Fleet>, policy: &RetryPolicy, queue: &str) -> Arc<Self> {
         let RetryPolicy { max_pause, circuit_breaker, .. } = policy;
-        (max_pause.is_some() || circuit_breaker.is_some()).then(|| {
-            Arc::new(Self {
-                fleet: Arc::clone(fleet),
-                queue: queue.to_owned(),
-                max_pause: *max_pause,
-                circuit_breaker: circuit_breaker.clone(),
-                scopes: Mutex::default(),
-            })
+        Arc::new(Self {
+            fleet: Arc::clone(fleet),
+            queue: queue.to_owned(),
+            max_pause: *max_pause,
+            circuit_breaker: circuit_breaker.clone(),
+            scopes: Mutex::default(),
         })
+    }
+
+    /// Whether the policy has pauses or circuits. Otherwise the items have limits alone.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.max_pause.is_some() || self.circuit_breaker.is_some()
     }
 
     /// The longest time until a message is admitted.
     pub(crate) fn patience(&self) -> Duration {
         self.fleet.patience().saturating_mul(MAX_REQUESTS)
-    }
-
-    /// Learns of an answer about the scope.
-    pub(super) fn note(&self, scope: Scope, item: &Item) {
-        self.scope(scope).learn(item);
-    }
-
-    /// The health of the service, as last seen.
-    pub(super) fn health(&self, scope: Scope) -> SharedHealth {
-        self.scope(scope).seen().health
     }
 
     /// The holds of all scopes, as last seen.
@@ -89,22 +80,6 @@ impl SharedHolds {
             .iter()
             .filter_map(|(scope, state)| Some((*scope, state.seen().health.held(now)?)))
             .collect()
-    }
-
-    /// The limit in the same item, as last seen.
-    pub(super) fn limit(&self, scope: Scope) -> LimitState {
-        self.scope(scope).seen().limit
-    }
-
-    /// Learns of a change of the limit.
-    pub(super) fn note_limit(&self, scope: Scope, limit: LimitState) {
-        self.scope(scope).seen().limit = limit;
-    }
-
-    /// A change that is to be made only if the service is still held or free as it is now known.
-    /// `None` if it is known to be held.
-    pub(super) fn unless_held(&self, scope: Scope, update: Update) -> Option<Update> {
-        self.health(scope).unless_held(update, self.fleet.now())
     }
 
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution
@@ -120,38 +95,34 @@ impl SharedHolds {
         let state = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
-            let standing = self.standing(&health, caller);
-            let is_known = match standing {
-                HoldStanding::Free => limit.is_some(),
-                HoldStanding::Held(_) => {
-                    health.lasts(self.fleet.now()) && (limit.is_some() || state.is_known(HELD))
+            let is_known = |lately| limit.is_some() || state.is_known(lately);
+            match self.standing(&health, caller) {
+                HoldStanding::Free if is_known(FRESH) => {
+                    return Ok(state.ticket(caller, limit, &health));
                 }
-                HoldStanding::MayProbe(_) => false,
-            };
-            if let Some(decided) = decided(standing, &state, caller, limit, &health)
-                && (is_known || state.is_known(FRESH))
-            {
-                return decided;
+                HoldStanding::Held(held)
+                    if is_known(HELD) && health.lasts(self.fleet.now())
+                        || state.is_known(FRESH) =>
+                {
+                    return Err(NoTicket::Held(held));
+                }
+                HoldStanding::Free | HoldStanding::Held(_) | HoldStanding::MayProbe(_) => {}
             }
             let _asking = state.asking.lock().await;
             let health = state.seen().health;
             match self.standing(&health, caller) {
                 HoldStanding::MayProbe(_) => {
                     let (update, lease) = health.probe(self.fleet.now(), lasts + GRACE);
-                    match self.change(&state, &update).await {
-                        Ok(Some(health)) => {
-                            let lease = Some(lease);
-                            return Ok(Ticket { lease, ..free(&state, caller, limit, &health) });
-                        }
-                        Ok(None) => {}
+                    let health = match self.change(&state, &update).await {
+                        Ok(None) => continue,
+                        Ok(Some(health)) => health,
                         // The store cannot say who probes, so each environment protects alone.
                         // It may have given the lease all the same.
-                        Err(StoreError::Unavailable(_)) => {
-                            let lease = Some(lease);
-                            return Ok(Ticket { lease, ..free(&state, caller, limit, &health) });
-                        }
+                        Err(StoreError::Unavailable(_)) => health,
                         Err(StoreError::Throttled) => return Err(NoTicket::Throttled),
-                    }
+                    };
+                    let ticket = state.ticket(caller, limit, &health);
+                    return Ok(Ticket { lease: Some(lease), ..ticket });
                 }
                 HoldStanding::Free | HoldStanding::Held(_) if state.is_known(FRESH) => {}
                 HoldStanding::Free | HoldStanding::Held(_) => {
@@ -167,7 +138,7 @@ impl SharedHolds {
         let health = state.seen().health;
         match self.standing(&health, caller) {
             HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(NoTicket::Held(held)),
-            _ => Ok(free(&state, caller, limit, &health)),
+            _ => Ok(state.ticket(caller, limit, &health)),
         }
     }
 
@@ -181,10 +152,33 @@ impl SharedHolds {
         let state = self.scope(scope);
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Free => Ok(free(&state, caller, limit, &health)),
+            HoldStanding::Free => Ok(state.ticket(caller, limit, &health)),
             HoldStanding::Held(held) => Err(held),
             HoldStanding::MayProbe(why) => Err(Held { why, rest: Duration::ZERO }),
         }
+    }
+
+    /// Keeps the lease of a message whose call ends only after `lasts`, since it waits for its slot.
+    /// Returns whether the message may still call. A lease that is long enough costs no request.
+    pub(crate) async fn keep_lease(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
+        let Some(lease) = ticket.lease else { return true };
+        let lasts = lasts + GRACE;
+        if lease.lasts(lasts, self.fleet.now()) {
+            return true;
+        }
+        let state = Arc::clone(&ticket.state);
+        let _asking = state.asking.lock().await;
+        let (health, now) = (state.seen().health, self.fleet.now());
+        let (update, longer) = health.lengthen(lease, now, lasts);
+        if health.generation() != ticket.generation || !longer.lasts(lasts, now) {
+            return false;
+        }
+        match self.change(&state, &update).await {
+            // A store that does not answer may have made the change all the same.
+            Ok(Some(_)) | Err(StoreError::Unavailable(_)) => ticket.lease = Some(longer),
+            Ok(None) | Err(StoreError::Throttled) => return false,
+        }
+        true
     }
 
     /// Tells the result of a call.
@@ -367,7 +361,8 @@ impl SharedHolds {
         health.standing(caller, self.circuit_breaker.as_ref(), self.fleet.now())
     }
 
-    fn scope(&self, scope: Scope) -> Arc<HeldScope> {
+    /// The state of a scope, as last seen.
+    pub(super) fn scope(&self, scope: Scope) -> Arc<HeldScope> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
             scopes.retain(|_, state| Arc::strong_count(state) > 1);
@@ -380,19 +375,5 @@ impl SharedHolds {
             })
         });
         Arc::clone(state)
-    }
-}
-
-fn decided(
-    standing: HoldStanding,
-    state: &Arc<HeldScope>,
-    caller: Caller,
-    limit: Option<&RateLimit>,
-    health: &SharedHealth,
-) -> Option<Result<Ticket, NoTicket>> {
-    match standing {
-        HoldStanding::Free => Some(Ok(free(state, caller, limit, health))),
-        HoldStanding::Held(held) => Some(Err(NoTicket::Held(held))),
-        HoldStanding::MayProbe(_) => None,
     }
 }

@@ -6,20 +6,20 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 
 use self::asking::{AskTask, LATER};
+use super::expires;
 use super::fallback::Fallback;
-use super::{Fleet, SharedHolds, expires};
+use super::holds::{NoTicket, SharedHolds, Ticket};
 use crate::disposition::Deferral;
-use crate::gate::Scope;
+use crate::gate::{Caller, Held, Recovery, Scope};
 use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState, Place};
 use crate::policy::RateLimit;
 use crate::store::Field;
 
 mod asking;
-mod recovery;
 
 /// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -29,19 +29,14 @@ const MAX_REQUESTS: u32 = 3;
 /// The rate limits of one policy, in the store.
 #[derive(Debug)]
 pub(crate) struct SharedLimits {
-    fleet: Arc<Fleet>,
-    /// The queue of the policy; empty for the policy of all other queues.
-    queue: String,
-    /// They are in the same items, so each answer tells of them.
-    holds: Option<Arc<SharedHolds>>,
+    /// They are in the same items, so each answer tells of them, and they know the limits too.
+    holds: Arc<SharedHolds>,
     scopes: Mutex<HashMap<Scope, ScopeState>>,
 }
 
 /// The state of a scope in this execution environment.
 #[derive(Debug, Default)]
 struct ScopeState {
-    /// The store's state, as last seen.
-    seen: LimitState,
     /// Whether other environments had taken slots of the gate that this one took for free.
     is_gate_busy: bool,
     fallback: Fallback,
@@ -89,18 +84,13 @@ pub(crate) enum Admitted {
 }
 
 impl SharedLimits {
-    pub(crate) fn new(fleet: Arc<Fleet>, queue: String) -> Self {
-        Self { fleet, queue, holds: None, scopes: Mutex::default() }
-    }
-
-    /// Tells these holds of each answer.
-    pub(crate) fn telling(self, holds: Option<&Arc<SharedHolds>>) -> Self {
-        Self { holds: holds.map(Arc::clone), ..self }
+    pub(crate) fn new(holds: Arc<SharedHolds>) -> Self {
+        Self { holds, scopes: Mutex::default() }
     }
 
     /// The longest time until a message is admitted.
     pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
+        self.holds.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
     /// Admits one message. So many `others` are about to ask.
@@ -112,11 +102,11 @@ impl SharedLimits {
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
-        let now = self.fleet.now();
+        let now = self.holds.fleet.now();
         let (complete, is_asked) = {
             let mut scopes = self.scopes();
             let state = state_of(&mut scopes, scope);
-            let limit = state.known(limit, self.fleet.started, now);
+            let limit = state.known(limit, self.holds.fleet.started, now);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             let is_complete = state.waiting.len() >= state.expected;
@@ -136,29 +126,29 @@ impl SharedLimits {
 
     /// Tells all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
-        let fleet = &self.fleet;
+        let fleet = &self.holds.fleet;
         let asked = fleet.shared(asked);
-        let key = fleet.scope_key(&self.queue, scope);
+        let item = self.holds.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let now = fleet.now();
             let (seen, next, end) = {
                 let mut scopes = self.scopes();
                 let state = state_of(&mut scopes, scope);
                 let known = state.known(limit, fleet.started, now);
-                let seen = self.seen(scope, state);
+                let seen = item.seen().limit;
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
-                self.learn(scope, state, next);
+                item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
             let end = end.max(self.held_until(scope));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If the store does not know of this one, it will of the next one.
-            let Ok(answer) = fleet.update(&key, &update).await else { return };
+            let Ok(answer) = fleet.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            self.learn(scope, state_of(&mut self.scopes(), scope), seen);
+            item.seen().limit = seen;
             if answer.is_changed {
                 return;
             }
@@ -170,26 +160,13 @@ impl SharedLimits {
         if !limit.adaptive {
             return *limit;
         }
-        let seen = self.seen(scope, state_of(&mut self.scopes(), scope));
+        let seen = self.holds.scope(scope).seen().limit;
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
     }
 
     /// The end of the hold in the same item, as last seen.
     fn held_until(&self, scope: Scope) -> SystemTime {
-        let holds = self.holds.as_ref();
-        holds.map_or(SystemTime::UNIX_EPOCH, |holds| holds.health(scope).end(self.fleet.now()))
-    }
-
-    /// The state of a limit, as last seen. The holds in the same item see it too.
-    fn seen(&self, scope: Scope, state: &ScopeState) -> LimitState {
-        self.holds.as_ref().map_or(state.seen, |holds| holds.limit(scope))
-    }
-
-    fn learn(&self, scope: Scope, state: &mut ScopeState, seen: LimitState) {
-        match &self.holds {
-            Some(holds) => holds.note_limit(scope, seen),
-            None => state.seen = seen,
-        }
+        self.holds.scope(scope).seen().health.end(self.holds.fleet.now())
     }
 
     /// The place of a message that waits in line while its service is held until this time, and its
@@ -201,15 +178,48 @@ impl SharedLimits {
         place: Place,
         until: SystemTime,
     ) -> (Place, SystemTime) {
-        let fleet = &self.fleet;
+        let fleet = &self.holds.fleet;
         let now = fleet.now();
         let (known, seen) = {
             let mut scopes = self.scopes();
             let state = state_of(&mut scopes, scope);
-            (state.known(limit, fleet.started, now), self.seen(scope, state))
+            (state.known(limit, fleet.started, now), self.holds.scope(scope).seen().limit)
         };
         let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
         (place, fleet.local(turn))
+    }
+
+    /// Whether the service came back a moment ago.
+    pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
+        self.holds.scope(scope).seen().health.recovery(self.holds.fleet.now())
+    }
+
+    /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a
+    /// limit that grows, so that it does not get a whole backlog at once. So many `others` are about to ask. Trouble of the
+    /// store stops no call.
+    pub(crate) async fn recover(
+        self: &Arc<Self>,
+        recovery: Recovery,
+        scope: Scope,
+        caller: Caller,
+        ticket: Ticket,
+        others: usize,
+    ) -> Result<Ticket, NoTicket> {
+        let Recovery { limit, rest } = recovery;
+        // Nobody stands in line, since the limit of now says nothing about the time of a turn.
+        let longest = limit.max_slot_wait;
+        let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
+        match self.admit(scope, &limit, request, others).await {
+            Admitted::By(Admission::Slot(wait)) => {
+                sleep(wait).await;
+                // The circuit may have opened again meanwhile.
+                self.holds.look(scope, caller, None).map_err(NoTicket::Held)
+            }
+            Admitted::By(_) | Admitted::Held => {
+                Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }))
+            }
+            Admitted::PutOff { .. } => Ok(ticket),
+        }
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {
@@ -241,6 +251,8 @@ impl ScopeState {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::fleet::Fleet;
+    use crate::policy::RetryPolicy;
     use crate::settings::Coordination;
     use crate::store::MemoryStore;
 
@@ -249,7 +261,7 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
         let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
-        let limits = SharedLimits::new(fleet, String::new());
+        let limits = SharedLimits::new(SharedHolds::new(&fleet, &RetryPolicy::default(), ""));
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
         for number in 0..=MAX_SCOPES {
             limits.held(Scope::of(number.to_string()), &limit, Place::from_time(end), end);

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::aws;
 use crate::clock::{Clock, epoch_millis};
 use crate::gate::Scope;
+use crate::observer::{Event, Observers};
 use crate::settings::Coordination;
 use crate::store::{Answer, Key, Store, StoreError, Update};
 
@@ -24,7 +25,7 @@ mod once;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attempts::{AttemptCounts, Counted};
+pub(crate) use attempts::Counted;
 pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
 pub(crate) use limits::{Admitted, Request, SharedLimits};
 pub(crate) use once::{Acquired, Acquisition, Events};
@@ -56,11 +57,13 @@ pub(crate) struct Fleet {
     offset: AtomicI64,
     /// The time that the last answer took, in nanoseconds.
     latency: AtomicU64,
-    trouble: Mutex<Trouble>,
+    answers: Mutex<Answers>,
+    observers: Observers,
 }
 
+/// How the store answered lately.
 #[derive(Debug, Default)]
-struct Trouble {
+struct Answers {
     /// The time of the last request, if it was answered.
     answered: Option<Instant>,
     /// The time of the last answer, and what the clock showed then.
@@ -69,8 +72,8 @@ struct Trouble {
     unanswered: u32,
     /// The store is not asked before this.
     rests_until: Option<Instant>,
-    told_throttled: Option<Instant>,
-    told_unavailable: Option<Instant>,
+    /// When trouble of each kind was logged last.
+    told: [Option<Instant>; 4],
 }
 
 impl Fleet {
@@ -84,8 +87,13 @@ impl Fleet {
             clock,
             offset: AtomicI64::default(),
             latency: AtomicU64::default(),
-            trouble: Mutex::default(),
+            answers: Mutex::default(),
+            observers: Observers::default(),
         }
+    }
+
+    pub(crate) fn observed_by(self, observers: Observers) -> Self {
+        Self { observers, ..self }
     }
 
     /// The time of day, as all execution environments have it.
@@ -105,7 +113,7 @@ impl Fleet {
 
     /// The longest time of one request.
     pub(crate) fn patience(&self) -> Duration {
-        let answered = self.trouble().answered;
+        let answered = self.answers().answered;
         let is_in_use = answered.is_some_and(|at| at.elapsed() < aws::UNUSED) && self.knows_time();
         if is_in_use { ANSWER } else { FIRST_ANSWER }
     }
@@ -127,7 +135,7 @@ impl Fleet {
     /// Whether the store told the time, and the clock was not set since. One slot at a time far ahead
     /// would end the calls of all until then.
     fn knows_time(&self) -> bool {
-        let Some((answered, shown)) = self.trouble().shown else { return false };
+        let Some((answered, shown)) = self.answers().shown else { return false };
         millis_between(shown + answered.elapsed(), self.clock.now()).unsigned_abs() < MOST_DRIFT
     }
 
@@ -146,7 +154,7 @@ impl Fleet {
         &self,
         request: impl Future<Output = Result<Answer, StoreError>>,
     ) -> Result<Answer, StoreError> {
-        if self.trouble().rests_until.is_some_and(|end| Instant::now() < end) {
+        if self.answers().rests_until.is_some_and(|end| Instant::now() < end) {
             return Err(StoreError::Unavailable(Cow::Borrowed("StoreRests")));
         }
         let (asked, began) = (self.clock.now(), Instant::now());
@@ -157,10 +165,10 @@ impl Fleet {
             Ok(answer) => {
                 {
                     let (now, shown) = (Instant::now(), self.clock.now());
-                    let mut trouble = self.trouble();
-                    (trouble.answered, trouble.unanswered) = (Some(now), 0);
-                    trouble.shown = Some((now, shown));
-                    trouble.rests_until = None;
+                    let mut answers = self.answers();
+                    (answers.answered, answers.unanswered) = (Some(now), 0);
+                    answers.shown = Some((now, shown));
+                    answers.rests_until = None;
                 }
                 let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 self.latency.store(took, Ordering::Relaxed);
@@ -187,45 +195,44 @@ impl Fleet {
     /// Notes trouble, and tells it if that was not done for a while. A store that refuses at once
     /// need not be left alone.
     fn note(&self, error: &StoreError, is_silent: bool) {
-        let mut trouble = self.trouble();
-        let is_throttled = *error == StoreError::Throttled;
-        let told =
-            if is_throttled { &mut trouble.told_throttled } else { &mut trouble.told_unavailable };
-        let is_new = is_to_be_told(told);
         if is_silent {
-            trouble.answered = None;
-            trouble.unanswered = trouble.unanswered.saturating_add(1);
-            if trouble.unanswered > 1 {
-                trouble.rests_until = Some(Instant::now() + REST);
+            let mut answers = self.answers();
+            answers.answered = None;
+            answers.unanswered = answers.unanswered.saturating_add(1);
+            if answers.unanswered > 1 {
+                answers.rests_until = Some(Instant::now() + REST);
             }
         }
-        drop(trouble);
-        match (is_new, is_throttled) {
-            (false, _) => {}
-            (true, true) => tracing::warn!(
-                "the table of REQUEUE_TABLE is throttled: its messages are put off, and use no retry"
-            ),
-            (true, false) => tracing::warn!(
-                code = %error,
-                "the table of REQUEUE_TABLE does not answer: \
-                 each execution environment makes no more calls than lately"
-            ),
+        match error {
+            StoreError::Throttled => self.warn(Event::StoreThrottled),
+            StoreError::Unavailable(_) => {
+                self.warn(Event::StoreUnavailable { code: &error.to_string() });
+            }
         }
     }
 
-    fn trouble(&self) -> std::sync::MutexGuard<'_, Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Tells trouble, unless the same was told a short time ago.
+    fn warn(&self, trouble: Event<'_>) {
+        let kind = match trouble {
+            Event::StoreThrottled => 0,
+            Event::StoreUnavailable { .. } => 1,
+            Event::AttemptNotCounted => 2,
+            _ => 3,
+        };
+        let now = Instant::now();
+        {
+            let told = &mut self.answers().told[kind];
+            if told.is_some_and(|told| now.duration_since(told) < SILENCE) {
+                return;
+            }
+            *told = Some(now);
+        }
+        self.observers.tell(&trouble);
     }
-}
 
-/// Whether trouble is to be logged that was logged last at this time. If so, it was logged now.
-fn is_to_be_told(told: &mut Option<Instant>) -> bool {
-    let now = Instant::now();
-    let is_due = told.is_none_or(|told| now.duration_since(told) >= SILENCE);
-    if is_due {
-        *told = Some(now);
+    fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    is_due
 }
 
 /// The value of [`Field::EXPIRES`](crate::store::Field::EXPIRES) of an item in use until this time,

@@ -1,15 +1,16 @@
 //! The events that are handled once. Each has an item in the store: the lease of the attempt that
 //! handles it, and the time until which it counts as done.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{ANSWER, Fleet, expires, is_to_be_told};
+use super::{ANSWER, Fleet, expires};
 use crate::clock::epoch_millis;
 use crate::disposition::OnceNotes;
+use crate::observer::Event;
 use crate::policy::Once;
 use crate::store::{Field, Key, StoreError, Update};
 
@@ -33,8 +34,6 @@ pub(crate) struct Events {
     once: Once,
     /// How often in a row the store took no requests.
     throttled: AtomicU32,
-    /// When the log last had the warning of a done event that is not noted.
-    told: Mutex<Option<Instant>>,
 }
 
 /// An event that one attempt handles. The end of the lease needs no request.
@@ -78,7 +77,7 @@ pub(crate) struct Acquisition {
 
 impl Events {
     pub(crate) fn new(fleet: Arc<Fleet>, once: Once) -> Self {
-        Self { fleet, once, throttled: AtomicU32::default(), told: Mutex::default() }
+        Self { fleet, once, throttled: AtomicU32::default() }
     }
 
     pub(crate) fn once(&self) -> &Once {
@@ -160,7 +159,7 @@ impl Events {
             .set(Field::EXPIRES, expires(end));
         let is_noted = timeout_at(until, self.note(lease, &update)).await.unwrap_or(false);
         if !is_noted {
-            self.tell();
+            self.fleet.warn(Event::DoneNotRecorded);
         }
         is_noted
     }
@@ -185,16 +184,5 @@ impl Events {
             Update::new().when(OWNER, lease.owner..=lease.owner).set(LEASE_END, 0).set(OWNER, 0);
         // Without an answer, the lease ends by itself.
         let _ = timeout_at(until, self.fleet.update(&lease.key, &update)).await;
-    }
-
-    fn tell(&self) {
-        let is_to_be_told =
-            is_to_be_told(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        if is_to_be_told {
-            tracing::warn!(
-                "the table of REQUEUE_TABLE did not confirm that a message is done: a duplicate of \
-                 it would be handled again"
-            );
-        }
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::disposition::Deferral;
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask};
-use crate::policy::RateLimit;
+use crate::policy::{RateLimit, RetryPolicy};
 use crate::store::MemoryStore;
 
 mod alone;
@@ -29,6 +29,11 @@ fn epoch() -> SystemTime {
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+/// The limits of a queue.
+fn limits(fleet: &Arc<Fleet>, queue: &str) -> SharedLimits {
+    SharedLimits::new(SharedHolds::new(fleet, &RetryPolicy::default(), queue))
 }
 
 /// A time as HTTP tells it.
@@ -117,7 +122,7 @@ fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Environment {
         Coordination { max_environments: 10, ..Coordination::by(store) },
         Clock::starting_at(epoch()),
     );
-    (Arc::new(SharedLimits::new(Arc::new(fleet), String::new())), limit)
+    (Arc::new(limits(&Arc::new(fleet), "")), limit)
 }
 
 /// The request of a message that a hold does not concern.
@@ -423,7 +428,7 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "orders", Scope::default()),
         ("one", "", Scope::of("tenant 7")),
     ] {
-        let limits = Arc::new(SharedLimits::new(fleet(namespace), queue.to_owned()));
+        let limits = Arc::new(limits(&fleet(namespace), queue));
         let asks = request(Ask::Newcomer, LONGEST, 0.5);
         let admitted = limits.admit(scope, &limit, asks, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");

@@ -12,7 +12,24 @@ use crate::policy::CircuitBreaker;
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 /// Messages that probe together.
-const PROBES: u32 = 3;
+pub(super) const PROBES: u32 = 3;
+
+/// The length of a circuit that opens for the first time.
+pub(super) fn first_length(breaker: &CircuitBreaker) -> Duration {
+    FIRST_OPEN.min(breaker.reset_timeout)
+}
+
+/// The length of a circuit after all probes failed, and the longest one. A service that responds to
+/// some calls is probed more often.
+pub(super) fn next_length(
+    length: Duration,
+    breaker: &CircuitBreaker,
+    is_down: bool,
+) -> (Duration, Duration) {
+    let CircuitBreaker { reset_timeout, .. } = *breaker;
+    let longest = if is_down { reset_timeout } else { reset_timeout / OPEN_GROWTH };
+    (length.saturating_mul(OPEN_GROWTH).min(longest), longest)
+}
 
 /// A hold on the messages of a scope.
 pub(super) struct Hold {
@@ -39,13 +56,12 @@ impl Hold {
 
     /// A circuit that opens for the first time.
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
-        let length = FIRST_OPEN.min(breaker.reset_timeout);
+        let length = first_length(breaker);
         Self::new(number, Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// The next hold of the circuit, after all probes failed. A service that responds to some calls
-    /// is probed more often. For a service that responds to nothing, one message at a time is
-    /// enough in the end. It is by turns one that failed before and one that did not.
+    /// The next hold of the circuit, after all probes failed. For a service that responds to nothing,
+    /// one message at a time is enough in the end. It is by turns one that failed before and one that did not.
     pub(super) fn reopen(
         &self,
         number: u64,
@@ -53,9 +69,7 @@ impl Hold {
         is_down: bool,
         since: SystemTime,
     ) -> Self {
-        let longest =
-            if is_down { breaker.reset_timeout } else { breaker.reset_timeout / OPEN_GROWTH };
-        let length = self.length.saturating_mul(OPEN_GROWTH).min(longest);
+        let (length, longest) = next_length(self.length, breaker, is_down);
         if !is_down || length < longest {
             return Self::new(number, self.why, since, length, PROBES, [PROBES - 1; 2]);
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::scope::Scope;
+use super::call::Scope;
 use crate::limit::{Admission, Ask, KnownLimit, LimitState, epoch_nanos, nanos};
 use crate::policy::RateLimit;
 

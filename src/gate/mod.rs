@@ -16,14 +16,13 @@ mod health;
 mod hold;
 mod shared;
 mod call;
-mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use call::Scope;
 pub(crate) use call::{Caller, Change, Held, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub use scope::Scope;
 pub(crate) use shared::{Extension, HoldStanding, ProbeLease, Recovery, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.

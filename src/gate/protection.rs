@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Change, Held, Noted, Reply};
+use super::call::{Caller, Change, Held, Noted, Reply, Scope};
 use super::health::Health;
 use super::hold::Hold;
-use super::scope::Scope;
 use crate::disposition::Deferral;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 

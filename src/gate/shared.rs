@@ -12,6 +12,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, Held};
+use super::hold::{PROBES, first_length, next_length};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
@@ -41,11 +42,6 @@ const RECOVERED: Field = Field::new("recoveredAt");
 const NOT_HELD: u64 = 0;
 const PAUSED: u64 = 1;
 const OPEN: u64 = 2;
-
-/// As in [`hold`](super::hold).
-const FIRST_OPEN: Duration = Duration::from_secs(1);
-const OPEN_GROWTH: u32 = 3;
-const PROBES: u64 = 3;
 
 /// The calls in the first second after an open circuit, if there is no rate limit.
 const FIRST_CALLS: u32 = 10;
@@ -247,7 +243,7 @@ impl SharedHealth {
 
     /// Opens the circuit for the first time.
     pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> (Update, Extension) {
-        let (at, length) = (epoch_nanos(now), nanos(FIRST_OPEN.min(breaker.reset_timeout)));
+        let (at, length) = (epoch_nanos(now), nanos(first_length(breaker)));
         let until = at.saturating_add(length);
         (self.hold(self.unchanged(), OPEN, until, length, 0, at), self.extension(until, at))
     }
@@ -282,12 +278,8 @@ impl SharedHealth {
         let update = if self.why == PAUSED {
             self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at)
         } else if self.probed.iter().sum::<u64>() + 1 >= permits {
-            let longest = if self.record.is_down() {
-                breaker.reset_timeout
-            } else {
-                breaker.reset_timeout / OPEN_GROWTH
-            };
-            let length = self.length.saturating_mul(u64::from(OPEN_GROWTH)).min(nanos(longest));
+            let length = Duration::from_nanos(self.length);
+            let length = nanos(next_length(length, breaker, self.record.is_down()).0);
             let until = at.saturating_add(length);
             extension = Some(self.extension(until, at));
             self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
@@ -388,7 +380,7 @@ impl SharedHealth {
         }
         let longest = breaker.map_or(0, |breaker| nanos(breaker.reset_timeout));
         if self.rounds == 0 || self.length < longest || !self.record.is_down() {
-            return (PROBES, [PROBES - 1; 2]);
+            return (PROBES.into(), [u64::from(PROBES) - 1; 2]);
         }
         (1, if self.rounds.is_multiple_of(2) { [1, 0] } else { [0, 1] })
     }

@@ -7,14 +7,9 @@ use std::time::{Duration, SystemTime};
 use super::pace::{LEAST, Pace, WHOLE, longer, slower};
 use super::{
     Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, KnownLimit, LINE_END, LONGEST_LINE,
-    LimitState, MOVES_BY, Place, TAT, epoch_nanos, from_epoch_nanos, nanos,
+    LimitState, MOVES_BY, Place, TAT, Time, epoch_nanos, from_epoch_nanos, nanos,
 };
 use crate::store::Update;
-
-mod held;
-mod time;
-
-use time::Time;
 
 /// The longest time by which a message is called later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
@@ -249,15 +244,13 @@ impl Claim {
             };
         }
         let (held_back, more) = self.line_grows();
+        let longest = self.line_now.saturating_add(nanos(LONGEST_LINE));
         let furthest = match self.joined {
             0 => u64::MAX,
-            _ => self
-                .line_now
-                .saturating_add(nanos(LONGEST_LINE))
-                .saturating_add(self.place_interval),
+            _ => longest.saturating_add(self.place_interval),
         };
-        // The gap depends on the end that was seen.
-        // A retry may have moved the line back after the last one joined.
+        // A retry may have moved the line back after the last one joined. The gap depends on the end
+        // that was seen.
         let latest = furthest.saturating_sub(more).max(self.seen.line_end);
         let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
         update = update.when(LINE_END, self.line.range(self.line_now, latest));
@@ -377,5 +370,30 @@ impl Claim {
 
     fn new_line_end(&self) -> u64 {
         self.begins.saturating_add(self.line_places(self.joined))
+    }
+
+    /// The place of a message in line while its service is held, and its turn. A hold lengthens the
+    /// line by as many places as it calls up meanwhile. So no two messages move to the same place.
+    pub(super) fn held(&self, place: Place, until: SystemTime) -> (Place, SystemTime) {
+        let end = self.by_line(until);
+        let mut at = place.0.saturating_add(self.seen.held_back);
+        if at < end {
+            let length = if self.line == Time::Ahead { self.seen.moves_by } else { 0 };
+            let rounds = (end - at).div_ceil(length.max(1));
+            at = at.saturating_add(length.saturating_mul(rounds)).max(end);
+        }
+        (Place(at.saturating_sub(self.seen.held_back)), self.turn(at).max(until))
+    }
+
+    /// The end of a line that becomes longer, if somebody waits in it.
+    pub(super) fn lengthened(&self, longer: Duration) -> Option<u64> {
+        let more = slower(nanos(longer), self.part);
+        (self.line == Time::Ahead).then(|| self.seen.line_end.saturating_add(more))
+    }
+
+    /// A time to come, by the line's clock.
+    pub(super) fn by_line(&self, time: SystemTime) -> u64 {
+        let wait = epoch_nanos(time).saturating_sub(self.now);
+        self.line_now.saturating_add(slower(wait, self.part))
     }
 }

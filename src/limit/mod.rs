@@ -13,6 +13,7 @@
 //!
 //! An adaptive limit has a [`Pace`] too. It slows the gate down, and the clock of the line.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use crate::policy::RateLimit;
@@ -216,6 +217,36 @@ impl LimitState {
         let now = epoch_nanos(now);
         let line_end = self.line_end.saturating_add(self.pace.behind_at_last());
         self.tat.max(line_end) <= now && self.pace.is_over(now)
+    }
+}
+
+/// Where a time of the state is, as an execution environment sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Time {
+    /// The gate is free, or nobody waits in line.
+    Over,
+    /// Some calls were let through, or some messages wait.
+    Ahead,
+    /// A clock has left it behind which was set back since. It counts as over.
+    Lost { beyond: u64 },
+}
+
+impl Time {
+    fn of(time: u64, now: u64, furthest: u64) -> Self {
+        match time {
+            _ if time <= now => Self::Over,
+            _ if time <= furthest => Self::Ahead,
+            _ => Self::Lost { beyond: furthest },
+        }
+    }
+
+    /// The times for which this is so.
+    fn range(self, now: u64, latest: u64) -> RangeInclusive<u64> {
+        match self {
+            Self::Over => 0..=now,
+            Self::Ahead => now.saturating_add(1)..=latest,
+            Self::Lost { beyond } => beyond.saturating_add(1)..=u64::MAX,
+        }
     }
 }
 

@@ -4,12 +4,10 @@
 use std::time::Duration;
 
 use crate::failure::FailureClass;
+use crate::pointer::JsonPointer;
 
 mod decide;
 mod defer;
-mod limit;
-mod once;
-mod outage;
 mod budgets;
 mod usage;
 mod presets;
@@ -22,7 +20,7 @@ mod tests;
 pub use backoff::Backoff;
 pub(crate) use budgets::{given_up, has_no_attempt_left, is_spent, is_stuck, max_retries};
 pub use calls::CallPolicy;
-pub(crate) use decide::{decide, next_retry};
+pub(crate) use decide::{decide, next_retry, unserved};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     LONGEST_IN_LINE, after_lease, believed_due, defer, defer_unverified, deferred_by_visibility,
@@ -30,9 +28,6 @@ pub(crate) use defer::{
 };
 pub use jitter::Jitter;
 use jitter::Spread;
-pub use limit::RateLimit;
-pub use once::{Once, WhenUnavailable};
-pub(crate) use outage::unserved;
 pub(crate) use presets::Preset;
 pub use usage::History;
 pub(crate) use usage::Usage;
@@ -153,4 +148,114 @@ impl ClassPolicy {
         let spread = Spread::of(&self.backoff, retries, self.max_delay, previous);
         self.jitter.apply(&spread, sample)
     }
+}
+
+/// A rarer call is a matter of a schedule. In nanoseconds.
+const LONGEST_INTERVAL: u64 = 86_400 * 1_000_000_000;
+
+/// The calls that a downstream service takes. Requeue makes no more: a message that finds no room
+/// waits for its place, and uses no retry.
+///
+/// Any window of time holds at most `limit` calls for each `period` in it, and `burst` more. It is
+/// the generic cell rate algorithm (GCRA), a leaky bucket without a queue.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{RateLimit, RetryPolicy};
+///
+/// let mut limit = RateLimit::new(100, Duration::from_secs(60));
+/// limit.burst = 10;
+/// let mut policy = RetryPolicy::default();
+/// policy.limit = Some(limit);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RateLimit {
+    /// Calls in each period. 0 counts as one.
+    pub limit: u32,
+    /// The period. Default of the policy document: one second.
+    pub period: Duration,
+    /// Calls that may come at once after a time without calls. Default 1, which 0 counts as too.
+    pub burst: u32,
+    /// How long a message may wait in the handler's place for its call. A longer wait is a
+    /// deferral. Default 2 s.
+    pub max_slot_wait: Duration,
+    /// Whether the limit adapts to a service that takes less: refused calls lower it at once, to a
+    /// tenth at least, and time without any raises it again. A refused call is a failure of the
+    /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
+    pub adaptive: bool,
+}
+
+impl RateLimit {
+    /// So many calls in each period, with the default burst.
+    #[must_use]
+    pub const fn new(limit: u32, period: Duration) -> Self {
+        Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2), adaptive: false }
+    }
+
+    /// The time between two calls at the limit, rounded up; a day at most.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(self.interval_nanos())
+    }
+
+    /// The same in nanoseconds; at least one.
+    pub(crate) fn interval_nanos(&self) -> u64 {
+        let nanos = self.period.as_nanos().div_ceil(u128::from(self.limit.max(1)));
+        u64::try_from(nanos).unwrap_or(u64::MAX).clamp(1, LONGEST_INTERVAL)
+    }
+
+    /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.
+    pub(crate) fn tolerance(&self) -> Duration {
+        Duration::from_millis(100).max(self.interval())
+    }
+}
+
+/// Calls the handler once for each event, as far as a store can tell: of several messages about one
+/// event, only one is called at a time. After its success the others complete without a call.
+///
+/// It needs a [store](crate::Coordination). The store holds a hash of the event's name, and the time
+/// until which the event counts as done.
+///
+/// ```
+/// use requeue::policy::{Once, RetryPolicy};
+///
+/// let mut once = Once::default();
+/// once.key = Some("/orderId".parse()?);
+/// let mut policy = RetryPolicy::default();
+/// policy.once = Some(once);
+/// # Ok::<(), requeue::InvalidJsonPointer>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Once {
+    /// The place of the event's name in the body: a text that is not empty, or a number. `None`,
+    /// and a message without such a name: the id of the message's first delivery.
+    pub key: Option<JsonPointer>,
+    /// How long an event counts as done after its success. Default 14 days.
+    pub keep: Duration,
+    /// How a message proceeds if the store does not answer. Default: [`WhenUnavailable::Call`].
+    pub when_unavailable: WhenUnavailable,
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self {
+            key: None,
+            keep: Duration::from_hours(14 * 24),
+            when_unavailable: WhenUnavailable::Call,
+        }
+    }
+}
+
+/// How a message proceeds if the store does not say whether its event is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenUnavailable {
+    /// Its handler is called, perhaps for an event that is done.
+    #[default]
+    Call,
+    /// It is deferred, at most [`max_deferrals`](RetryPolicy::max_deferrals) times. Then its
+    /// handler is called.
+    Defer,
 }

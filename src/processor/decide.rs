@@ -1,30 +1,204 @@
-//! The part of an attempt that decides: from the end of a handler to the disposition of its message.
+//! Decides about a delivery where no user's code runs: before the handler (gate) and after it
+//! (decide).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::attempt::Attempts;
-use super::deadlines::Turn;
-use super::handled::Handled;
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::deadlines::{Deadlines, Turn};
 use super::inner::Inner;
 use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
-use crate::fleet::Admitted;
-use crate::gate::Held;
-use crate::handler::Handler;
-use crate::limit::Admission;
-use crate::message::Body;
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::gate::{Change, Reply, TimeLeft, gate};
+use crate::limit::Place;
+use crate::observer::Event;
 use crate::plan::Decision;
-use crate::policy;
-use crate::queue::Queue;
+use crate::policy::{self, RetryPolicy};
+use crate::settings::{DeadLetterMode, Mode};
 
-impl<H, Q, T> Attempts<H, Q, T>
-where
-    H: Handler<T>,
-    Q: Queue,
-    T: Body,
-{
+/// How an attempt ended.
+pub(super) enum Handled {
+    Done,
+    Failed(Failure),
+    /// The host ends, and the handler ran.
+    Interrupted,
+    /// The handler blocks its thread. It may still work on the message, so no other handler may
+    /// yet.
+    Abandoned,
+    /// The handler was not called.
+    Uncalled(Uncalled),
+}
+
+/// What happens to a message whose handler is not called.
+pub(super) struct Uncalled {
+    pub(super) disposition: Disposition,
+    /// Its place in the line of the rate limit, if it waits there.
+    pub(super) place: Option<Place>,
+}
+
+impl Uncalled {
+    /// The host ends.
+    pub(super) fn stopped() -> Self {
+        Disposition::Release(ReleaseReason::ShuttingDown).into()
+    }
+}
+
+impl From<Disposition> for Uncalled {
+    fn from(disposition: Disposition) -> Self {
+        Self { disposition, place: None }
+    }
+}
+
+/// The meaning of an attempt's end for its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Done,
+    /// Nothing works on the event any more.
+    Free,
+    /// Something may still work on it, in the handler's thread or beyond.
+    Unknown,
+}
+
+impl Handled {
+    pub(super) fn timed_out() -> Self {
+        let (class, reason) = (FailureClass::Temporary, "the handler ran out of time");
+        Self::Failed(Failure::new(class, Evidence::TimeOut, reason))
+    }
+
+    pub(super) fn panicked() -> Self {
+        Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
+    }
+
+    /// The evidence that the end of an attempt gives of the downstream service. A call that the end
+    /// of the invocation cut short says nothing.
+    pub(super) fn reply(&self, had_its_time: bool) -> Reply {
+        match self {
+            Self::Done => Reply::Alive,
+            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
+                Reply::of(failure)
+            }
+            Self::Abandoned if had_its_time => Reply::Down,
+            Self::Failed(_) | Self::Abandoned | Self::Interrupted | Self::Uncalled(_) => {
+                Reply::Silent
+            }
+        }
+    }
+
+    pub(super) fn end_of_event(&self) -> Ended {
+        match self {
+            Self::Done => Ended::Done,
+            Self::Failed(failure) if failure.is_in_doubt() => Ended::Unknown,
+            Self::Interrupted | Self::Abandoned => Ended::Unknown,
+            Self::Failed(_) | Self::Uncalled(_) => Ended::Free,
+        }
+    }
+}
+
+/// The attempts of one batch.
+pub(super) struct Attempts {
+    pub(super) inner: Arc<Inner>,
+    pub(super) deadlines: Deadlines,
+    /// The span of the log lines.
+    pub(super) invocation: Span,
+}
+
+impl Attempts {
+    /// The turn of a delivery, now.
+    pub(super) fn turn(&self) -> Turn {
+        let Inner { clock, sampler, .. } = &*self.inner;
+        let began = Instant::now();
+        let (limit, at) = (self.deadlines.limit(began), clock.now());
+        Turn { began, limit, at, sample: sampler.sample() }
+    }
+
+    pub(super) fn now(&self) -> SystemTime {
+        self.inner.clock.now()
+    }
+
+    /// The decision about a delivery that no slot could take in time.
+    pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
+        let turn = &self.turn();
+        // On this thread no user's code may run, so a limit of the handler's is not known.
+        self.gate(delivery, turn, None).unwrap_or_else(|| {
+            let late = self.deferred(delivery, Deferral::NoTimeLeft, turn.sample);
+            self.decide(delivery, turn, Handled::Uncalled(late), None)
+        })
+    }
+
+    /// The decision about a delivery whose handler blocks its thread, and the evidence of the
+    /// downstream service.
+    pub(super) fn abandoned(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        had_its_time: bool,
+    ) -> (Decision, Reply) {
+        let handled = Handled::Abandoned;
+        let reply = handled.reply(had_its_time);
+        (self.decide(delivery, turn, handled, None), reply)
+    }
+
+    /// Tells the change that an attempt made for others.
+    pub(super) fn announce(&self, change: Change) {
+        let is_enforced = self.inner.mode == Mode::Requeue;
+        let event = match change {
+            Change::Opened => Event::CircuitOpened { is_shared: false, is_enforced },
+            Change::OpenedForAll => Event::CircuitOpened { is_shared: true, is_enforced: true },
+            Change::Closed => Event::CircuitClosed { is_shared: false },
+            Change::ClosedForAll => Event::CircuitClosed { is_shared: true },
+        };
+        self.invocation.in_scope(|| self.inner.observers.tell(&event));
+    }
+
+    /// Whether the host ends, so that no handler starts and no request to the store begins.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.deadlines.stop.starting.is_cancelled()
+    }
+
+    /// Step 2, gate: the decision about a message that is settled without a call of its handler.
+    pub(super) fn gate(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        with_own_limit: Option<&RetryPolicy>,
+    ) -> Option<Decision> {
+        let inner = &*self.inner;
+        let QueuePolicy { policy, .. } = inner.policy(delivery);
+        let Turn { began, at: now, sample, .. } = *turn;
+        let decision =
+            |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
+        if inner.has_lapsed(delivery) {
+            return decision(Disposition::Release(ReleaseReason::Lapsed));
+        }
+        if inner.not_deleted.find(delivery, now).is_some() {
+            return decision(Disposition::Complete);
+        }
+        if self.is_stopping() {
+            return decision(Disposition::Release(ReleaseReason::ShuttingDown));
+        }
+        let time_left =
+            if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+        let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
+        let policy = with_own_limit.unwrap_or(policy);
+        let given_up = inner.given_up.find(delivery, now);
+        let reason = given_up.as_ref().map(|given_up| given_up.reason);
+        if let Some(disposition) =
+            gate(policy, dead_letter, delivery, reason, now, time_left, sample)
+        {
+            let is_sent = matches!(disposition, Disposition::DeadLetter(_))
+                && *dead_letter != DeadLetterMode::Redrive;
+            let failure = given_up.and_then(|given_up| given_up.failure).filter(|_| is_sent);
+            return decision(disposition).map(|decision| Decision { failure, ..decision });
+        }
+        let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
+        let decision = self.decide(delivery, turn, Handled::Failed(objection), None);
+        Some(Decision { elapsed: None, ..decision })
+    }
+
     /// Step 5, decide: from the end of a handler to the disposition of its message. `least_wait` is
     /// known of a message whose service serves nobody.
     pub(super) fn decide(
@@ -34,61 +208,35 @@ where
         handled: Handled,
         least_wait: Option<Duration>,
     ) -> Decision {
-        let Inner { settler, .. } = &*self.processor.inner;
-        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
+        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
         let Turn { began, sample, .. } = *turn;
-        let now = settler.clock.now();
-        let elapsed = handled.was_called().then(|| began.elapsed());
-        let place = match &handled {
-            Handled::Limited(Admitted::By(Admission::InLine(place, _)))
-            | Handled::HeldInLine(_, place, _) => Some(*place),
-            _ => None,
+        let now = self.now();
+        let decided = |disposition| Decision {
+            elapsed: Some(began.elapsed()),
+            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
         };
-        let (disposition, failure) = match handled {
-            Handled::Held(Held { why, rest }) => (
-                policy::hold(
-                    policy,
-                    &delivery.usage(),
-                    why,
-                    rest,
-                    delivery.deferrals(),
-                    now,
-                    sample,
-                ),
-                None,
-            ),
-            Handled::HeldInLine(why, _, due) => (policy::in_line(why, due, now), None),
-            Handled::Limited(admitted) => (self.limited(delivery, admitted, now, sample), None),
-            Handled::Done | Handled::AlreadyDone => (Disposition::Complete, None),
-            Handled::InProgress(rest) => (policy::in_progress(rest, now), None),
-            Handled::Unanswered => (
-                policy::defer(policy, Deferral::OnceUnavailable, delivery.deferrals(), now, sample),
-                None,
-            ),
+        match handled {
+            Handled::Done => decided(Disposition::Complete),
             Handled::Failed(failure) => {
                 let usage = delivery.usage();
-                let decided = policy::decide(policy, &usage, &failure, now, sample);
-                let decided = match least_wait {
-                    Some(least) => policy::unserved(policy, &usage, &failure, decided, least, now),
-                    None => decided,
-                };
-                (decided, Some(failure))
+                let mut disposition = policy::decide(policy, &usage, &failure, now, sample);
+                if let Some(least) = least_wait {
+                    disposition =
+                        policy::unserved(policy, &usage, &failure, disposition, least, now);
+                }
+                Decision { failure: Some(failure), ..decided(disposition) }
             }
-            Handled::Spent => (Disposition::DeadLetter(DeadLetterReason::RetriesExhausted), None),
-            Handled::NotStarted => (
-                policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
-                None,
-            ),
-            Handled::Stopped | Handled::Interrupted => {
-                (Disposition::Release(ReleaseReason::ShuttingDown), None)
+            Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),
+            Handled::Abandoned => decided(Disposition::Release(ReleaseReason::Abandoned)),
+            Handled::Uncalled(Uncalled { disposition, place }) => {
+                Decision { elapsed: None, place, ..decided(disposition) }
             }
-            Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
-        };
-        Decision {
-            failure,
-            elapsed,
-            place,
-            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
         }
+    }
+
+    /// Defers a message whose handler could not be called.
+    pub(super) fn deferred(&self, delivery: &Delivery, why: Deferral, sample: f64) -> Uncalled {
+        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
+        policy::defer(policy, why, delivery.deferrals(), self.now(), sample).into()
     }
 }

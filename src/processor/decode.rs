@@ -6,19 +6,19 @@ use tokio::time::Instant;
 
 use super::inner::Inner;
 use crate::delivery::Delivery;
-use crate::queue::{Queue, QueueArn, Record};
+use crate::queue::{QueueArn, Record};
 use crate::settings::RecursiveLoop;
 
 /// Reads each record, and joins those that are the same message delivered twice.
-pub(super) async fn decode<H, Q: Queue>(
-    inner: &Inner<H, Q>,
+pub(super) async fn decode(
+    inner: &Inner,
     records: Vec<Record>,
     deadline: Instant,
 ) -> Vec<Delivery> {
     if let Some(senders) = &inner.decoder.senders {
         senders.identify(&records, deadline).await;
     }
-    let received = inner.settler.clock.now();
+    let received = inner.clock.now();
     let decode = |(position, record)| Delivery::decode(position, record, received, &inner.decoder);
     let mut deliveries: Vec<Delivery> = records.into_iter().enumerate().map(decode).collect();
     if has_duplicates(&deliveries) {

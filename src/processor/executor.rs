@@ -1,5 +1,5 @@
-//! Runs attempts on the handlers' threads, in slots and within their time. It takes the attempt as
-//! a value, and knows no policy.
+//! Runs attempts on the handlers' threads, in slots and within their time. It takes the work of a
+//! slot as a value, and knows no policy.
 //!
 //! Each slot is a task that takes one delivery after the other, without waking the timekeeper for
 //! each. No handler can block the timekeeper's thread. The timekeeper ends attempts whose time is
@@ -13,12 +13,12 @@ use std::task::Waker;
 use std::time::{Duration, SystemTime};
 use std::vec;
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::deadlines::{Deadlines, Turn};
+use super::decide::Attempts;
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Noted, Permit, Reply};
@@ -33,39 +33,10 @@ pub(super) use slot::Slot;
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// An attempt that runs for so long does not hold up the others: further slots are spawned
 /// meanwhile, and run on its thread afterwards.
-const LONG_RUN: Duration = Duration::from_millis(1);
+pub(super) const LONG_RUN: Duration = Duration::from_millis(1);
 /// The time for a delivery that is taken when no time is left. It is decided without a call, so no
 /// handler can block its slot. On a busy machine the decision may take a moment.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
-
-/// Makes the attempts that the slots run.
-pub(super) trait Runner: Sized + Send + Sync + 'static {
-    /// The turn of a delivery, now.
-    fn turn(&self) -> Turn;
-
-    /// The attempt itself.
-    fn run(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        slot: &Slot<Self>,
-    ) -> impl Future<Output = Decision> + Send;
-
-    /// The decision about a delivery that no slot could take in time.
-    fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision;
-
-    /// The decision about a delivery whose handler blocks its thread, and the evidence of the
-    /// downstream service.
-    fn abandoned(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        had_its_time: bool,
-    ) -> (Decision, Reply);
-
-    /// Logs the change that an attempt made for others.
-    fn announce(&self, change: Change);
-}
 
 /// Why an attempt is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +49,20 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// Makes an attempt at each delivery, on so many threads' slots at once. Reports each decision as
-/// soon as it is known.
-pub(super) async fn execute<R: Runner>(
-    runner: R,
+/// Makes an attempt at each delivery, in as many slots at once as the limits say: `work` is what a
+/// slot does. Reports each decision as soon as it is known.
+pub(super) async fn execute<W>(
+    attempts: Attempts,
     deliveries: Vec<Arc<Delivery>>,
-    concurrency: usize,
-    handlers: &Handle,
-    deadlines: &Deadlines,
+    work: impl Fn(Slot) -> W,
     mut decided: impl FnMut(Decision),
-) {
+) where
+    W: Future<Output = ()> + Send + 'static,
+{
     if deliveries.is_empty() {
         return;
     }
-    let count = concurrency.max(1).min(deliveries.len());
+    let count = attempts.inner.limits.concurrency.max(1).min(deliveries.len());
     let state = State {
         undecided: deliveries.len(),
         queued: deliveries.into_iter(),
@@ -100,18 +71,18 @@ pub(super) async fn execute<R: Runner>(
         decided: Vec::new(),
         has_waited: false,
     };
-    let shared = Shared {
-        runner,
-        deadlines: deadlines.clone(),
-        state: Mutex::new(state),
-        news: Notify::new(),
+    let shared = Arc::new(Shared { attempts, state: Mutex::new(state), news: Notify::new() });
+    let Attempts { inner, deadlines, .. } = &shared.attempts;
+    let mut executor = Executor { shared: Arc::clone(&shared), tasks: Vec::with_capacity(count) };
+    let spawn = |executor: &mut Executor, count| {
+        for _ in 0..count {
+            let slot = work(Slot::new(Arc::clone(&shared)));
+            executor.tasks.push(AbortOnDropHandle::new(inner.handlers.spawn(slot)));
+        }
     };
-    let mut executor =
-        Executor { shared: Arc::new(shared), handlers, tasks: Vec::with_capacity(count) };
     // One slot is enough while no handler runs long, and it wakes no other thread.
-    executor.spawn(1);
+    spawn(&mut executor, 1);
     let mut to_spawn = count - 1;
-    let shared = Arc::clone(&executor.shared);
     // A delivery that begins later has no earlier limit.
     let limit = shared.next_due();
     let first = if to_spawn > 0 { limit.min(Instant::now() + LONG_RUN) } else { limit };
@@ -128,7 +99,7 @@ pub(super) async fn execute<R: Runner>(
             biased;
             () = shared.news.notified() => {
                 if shared.state().has_waited {
-                    executor.spawn(mem::take(&mut to_spawn));
+                    spawn(&mut executor, mem::take(&mut to_spawn));
                 }
                 continue;
             }
@@ -139,7 +110,7 @@ pub(super) async fn execute<R: Runner>(
             }
             () = &mut alarm => {
                 let abandoned = shared.end_overdue();
-                executor.spawn(abandoned + mem::take(&mut to_spawn));
+                spawn(&mut executor, abandoned + mem::take(&mut to_spawn));
             }
         }
         if Instant::now() >= deadlines.cutoff {
@@ -150,22 +121,12 @@ pub(super) async fn execute<R: Runner>(
 }
 
 /// The slots of one batch. None takes another delivery once this is dropped.
-struct Executor<'a, R: Runner> {
-    shared: Arc<Shared<R>>,
-    handlers: &'a Handle,
+struct Executor {
+    shared: Arc<Shared>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl<R: Runner> Executor<'_, R> {
-    fn spawn(&mut self, count: usize) {
-        for _ in 0..count {
-            let slot = Slot::new(Arc::clone(&self.shared));
-            self.tasks.push(AbortOnDropHandle::new(self.handlers.spawn(slot.work())));
-        }
-    }
-}
-
-impl<R: Runner> Drop for Executor<'_, R> {
+impl Drop for Executor {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let queued = mem::take(&mut state.queued);
@@ -177,9 +138,8 @@ impl<R: Runner> Drop for Executor<'_, R> {
 }
 
 /// The state that slots and timekeeper share.
-struct Shared<R> {
-    runner: R,
-    deadlines: Deadlines,
+struct Shared {
+    attempts: Attempts,
     state: Mutex<State>,
     /// Notified of decisions to take, and of the need for further slots.
     news: Notify,
@@ -220,7 +180,7 @@ impl Running {
     }
 }
 
-impl<R: Runner> Shared<R> {
+impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,17 +199,18 @@ impl<R: Runner> Shared<R> {
 
     /// When the next handler may have to end, be it of a delivery that is still queued.
     fn next_due(&self) -> Instant {
-        let Deadlines { cutoff, window, .. } = &self.deadlines;
+        let Deadlines { cutoff, window, .. } = &self.attempts.deadlines;
         let state = self.state();
         let now = Instant::now();
-        let begins = (!state.queued.as_slice().is_empty())
-            .then(|| self.deadlines.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(*cutoff)));
+        let begins = (!state.queued.as_slice().is_empty()).then(|| {
+            self.attempts.deadlines.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(*cutoff))
+        });
         let runs = state.slots.iter().flatten().map(|running| running.due).min();
         begins.into_iter().chain(runs).min().unwrap_or(window.deadline)
     }
 
     fn end_all(&self) {
-        let due = Instant::now() + self.deadlines.grace;
+        let due = Instant::now() + self.attempts.deadlines.grace;
         let wakers: Vec<_> = {
             let mut state = self.state();
             let running = state.slots.iter_mut().flatten();
@@ -268,7 +229,7 @@ impl<R: Runner> Shared<R> {
             match slot {
                 Some(running) if running.due > now => {}
                 Some(running) if running.end.is_none() => {
-                    wakers.extend(running.end(End::TimeOut, now + self.deadlines.grace));
+                    wakers.extend(running.end(End::TimeOut, now + self.attempts.deadlines.grace));
                 }
                 slot => abandoned.extend(slot.take()),
             }
@@ -276,8 +237,9 @@ impl<R: Runner> Shared<R> {
         wakers.into_iter().for_each(Waker::wake);
         let count = abandoned.len();
         for Running { delivery, turn, permit, end, .. } in abandoned {
-            let had_its_time = end == Some(End::TimeOut) && self.deadlines.gives_its_time(&turn);
-            let (decision, reply) = self.runner.abandoned(&delivery, &turn, had_its_time);
+            let had_its_time =
+                end == Some(End::TimeOut) && self.attempts.deadlines.gives_its_time(&turn);
+            let (decision, reply) = self.attempts.abandoned(&delivery, &turn, had_its_time);
             let Noted { change, .. } = give_back(permit, reply, decision.at);
             self.post(self.state(), decision);
             self.announce(change);
@@ -289,7 +251,7 @@ impl<R: Runner> Shared<R> {
     fn close(&self) {
         let queued = mem::take(&mut self.state().queued);
         for delivery in queued {
-            let decision = self.runner.not_started(&delivery, &self.runner.turn());
+            let decision = self.attempts.not_started(&delivery);
             self.post(self.state(), decision);
         }
     }
@@ -299,7 +261,7 @@ impl<R: Runner> Shared<R> {
     fn post(&self, mut state: MutexGuard<'_, State>, decision: Decision) {
         state.undecided -= 1;
         let is_done = matches!(decision.disposition, Disposition::Complete);
-        let is_news = !is_done || self.deadlines.deletes_done || state.undecided == 0;
+        let is_news = !is_done || self.attempts.deadlines.deletes_done || state.undecided == 0;
         state.decided.push(decision);
         drop(state);
         if is_news {
@@ -309,7 +271,7 @@ impl<R: Runner> Shared<R> {
 
     fn announce(&self, change: Option<Change>) {
         if let Some(change) = change {
-            self.runner.announce(change);
+            self.attempts.announce(change);
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The order of FIFO queues: the messages of one group go one after the other.
+//! Decides which messages of a batch are handled together. Messages that may have ended the process
+//! the last time are handled after the others, a few at a time. So one of them cannot end the
+//! attempts of the others for ever. The messages of one FIFO group go one after the other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +11,53 @@ use tokio::sync::oneshot;
 use super::BatchProcessor;
 use super::deadlines::Deadlines;
 use crate::delivery::Delivery;
-use crate::disposition::{Disposition, ReleaseReason};
+use crate::disposition::{Disposition, ReleaseReason, Strategy};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::plan::{Decision, Plan, Planned, Successors};
 use crate::queue::Queue;
 use crate::settle::{Task, Waiting};
+
+/// From so many receives on, a message is a suspect. The count of a copy begins anew, so some
+/// invocations ended without a response, or the message is on its way to the dead-letter queue.
+const SUSPICIOUS_RECEIVES: u32 = 3;
+/// The most rounds of suspects. Each takes as long as its slowest message.
+const MAX_SUSPECT_ROUNDS: usize = 10;
+
+/// The rounds of a batch. First come the messages that are no suspects, then the suspects in at
+/// most ten rounds. Odd receives begin at one end of the suspects, even receives at the other. So
+/// of two suspects each comes first in one of two receives.
+pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
+    let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
+        deliveries.into_iter().partition(is_suspect)
+    } else {
+        (Vec::new(), deliveries)
+    };
+    let mut rounds = vec![innocents];
+    suspects.sort_unstable_by(|one, other| one.message_id.cmp(&other.message_id));
+    if suspects
+        .iter()
+        .map(|suspect| suspect.receive_count)
+        .max()
+        .is_some_and(|receives| receives % 2 == 0)
+    {
+        suspects.reverse();
+    }
+    let size = suspects.len().div_ceil(MAX_SUSPECT_ROUNDS).max(1);
+    while !suspects.is_empty() {
+        let rest = suspects.split_off(size.min(suspects.len()));
+        rounds.push(std::mem::replace(&mut suspects, rest));
+    }
+    rounds.retain(|round| !round.is_empty());
+    rounds
+}
+
+/// Whether a message may have ended the process. A message that waits by its visibility timeout is
+/// received for each attempt, so its receives prove nothing. In a dead-letter queue every message
+/// is a suspect at first, since one that ends the process surely gets there.
+fn is_suspect(delivery: &Delivery) -> bool {
+    delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
+}
 
 /// The deliveries that may be handled in any order, and those of each FIFO group in its order.
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
@@ -81,6 +124,57 @@ where
                 plan: Plan::Keep { unsent: None },
                 waiting: Waiting::Nobody,
             }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::delivery::Decoder;
+    use crate::queue::Record;
+
+    fn delivery(position: usize, receive_count: u32, strategy: Strategy) -> Delivery {
+        let mut record = Record::default();
+        record.message_id = Some(format!("id-{position:04}"));
+        record.receive_count = Some(receive_count);
+        let decoder = Decoder { max_retries: 50, strategy, ..Decoder::default() };
+        Delivery::decode(position, record, SystemTime::UNIX_EPOCH, &decoder)
+    }
+
+    fn positions(receives: &[u32], strategy: Strategy) -> Vec<Vec<usize>> {
+        let deliveries =
+            receives.iter().enumerate().map(|(at, receives)| delivery(at, *receives, strategy));
+        let rounds = rounds(deliveries.collect());
+        rounds
+            .iter()
+            .map(|round| round.iter().map(|delivery| delivery.position).collect())
+            .collect()
+    }
+
+    #[test]
+    fn suspects_come_after_the_others_each_alone_and_the_other_way_round_the_next_time() {
+        let none: Vec<Vec<usize>> = Vec::new();
+        for (receives, expected) in [
+            (&[][..], none),
+            (&[1, 2, 1], vec![vec![0, 1, 2]]),
+            (&[3, 1, 3, 2], vec![vec![1, 3], vec![0], vec![2]]),
+            (&[4, 1, 3, 2], vec![vec![1, 3], vec![2], vec![0]]),
+            (&[5, 5], vec![vec![0], vec![1]]),
+        ] {
+            assert_eq!(positions(receives, Strategy::Copy), expected, "{receives:?}");
+        }
+        assert_eq!(positions(&[3, 1, 3], Strategy::Visibility), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn there_are_at_most_ten_rounds_of_suspects() {
+        for (suspects, expected) in [(9, 9), (10, 10), (11, 6), (20, 10), (1_000, 10)] {
+            let rounds = positions(&vec![3; suspects], Strategy::Copy);
+            assert_eq!(rounds.len(), expected, "{suspects}");
+            assert_eq!(rounds.concat(), (0..suspects).collect::<Vec<_>>());
         }
     }
 }

@@ -1,51 +1,57 @@
-//! The values that all batches of a processor share.
+//! The values that all batches of a processor share, and the steps that need no others: plan and
+//! report.
 
 use std::sync::{Arc, Once};
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
-use super::given_up::GivenUp;
-use super::memory::Memory;
+use super::memory::{GivenUp, Memory};
 use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
+use crate::clock::{Clock, Sampler};
 use crate::delivery::{Decoder, Delivery};
-use crate::disposition::Strategy;
-use crate::fleet::{AttemptCounts, Fleet};
+use crate::disposition::{Disposition, Strategy};
+use crate::failure::Failure;
+use crate::fleet::Fleet;
 use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
-use crate::policy::RetryPolicy;
+use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
-use crate::report::Settlement;
+use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
 use crate::settle::{SendHold, Settled, Settler};
 use crate::telemetry;
 use crate::wire::Wrap;
 
-pub(super) struct Inner<H, Q> {
-    pub(super) handler: Arc<H>,
-    pub(super) settler: Settler<Q>,
+pub(super) struct Inner {
+    pub(super) clock: Clock,
+    pub(super) sampler: Sampler,
     pub(super) policies: Policies,
     pub(super) rules: Rules,
     pub(super) limits: Limits,
     pub(super) decoder: Decoder,
     pub(super) recursive_loop: RecursiveLoop,
-    pub(super) dead_letter: DeadLetterMode,
     pub(super) mode: Mode,
-    pub(super) wrap: Wrap,
-    pub(super) given_up: GivenUp,
+    dead_letter: DeadLetterMode,
+    wrap: Wrap,
+    /// Messages that this process gave up and that are still in their queue.
+    pub(super) given_up: Memory<GivenUp>,
     /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
-    /// The counts of attempts, if the settings have a store and dead letters are sent.
-    pub(super) counts: Option<AttemptCounts>,
+    /// Counts attempts, if the settings have a store and dead letters are sent.
+    pub(super) counts: Option<Arc<Fleet>>,
     pub(super) observers: Observers,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
     pub(super) said: Once,
+    has_lapsed: Box<dyn Fn(&Delivery) -> bool + Send + Sync>,
 }
 
-impl<H, Q: Queue> Inner<H, Q> {
-    pub(super) fn new(handler: H, queue: Q, settings: Settings) -> Self {
+impl Inner {
+    /// The shared values, and the settler of the same settings.
+    pub(super) fn new<Q: Queue>(queue: Q, settings: Settings) -> (Self, Arc<Settler<Q>>) {
         assert!(!settings.lacks_store(), "{NO_STORE}");
         let Settings {
             policy,
@@ -73,13 +79,18 @@ impl<H, Q: Queue> Inner<H, Q> {
         };
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
-        let fleet = coordination.map(|shared| Arc::new(Fleet::new(shared, clock.clone())));
+        let fleet = coordination.map(|shared| {
+            Arc::new(Fleet::new(shared, clock.clone()).observed_by(observers.clone()))
+        });
         let counts = fleet.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
-        let counts = counts.map(AttemptCounts::new);
-        let settler =
-            Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
-        let handlers = handlers.unwrap_or_else(Handle::current);
-        let handler = Arc::new(handler);
+        let settler = Arc::new(Settler {
+            queue: Arc::new(queue),
+            clock: clock.clone(),
+            sampler: sampler.clone(),
+            calls,
+            hold: SendHold::default(),
+        });
+        let lapsing = Arc::clone(&settler);
         let max_retries =
             |(queue, policy): (&String, &RetryPolicy)| (queue.clone(), policy.max_retries);
         let decoder = Decoder {
@@ -90,24 +101,26 @@ impl<H, Q: Queue> Inner<H, Q> {
             senders: trusted_senders.map(Senders::new),
             ..Decoder::default()
         };
-        Self {
-            handler,
-            settler,
+        let inner = Self {
+            clock,
+            sampler,
             policies: Policies::new(policy, queue_policies, fleet.as_ref()),
             rules,
             limits,
             decoder,
             recursive_loop,
-            dead_letter,
             mode,
+            dead_letter,
             wrap,
-            given_up: GivenUp::default(),
+            given_up: Memory::default(),
             not_deleted: Memory::default(),
             counts,
             observers,
-            handlers,
+            handlers: handlers.unwrap_or_else(Handle::current),
             said: Once::new(),
-        }
+            has_lapsed: Box::new(move |delivery| lapsing.has_lapsed(delivery)),
+        };
+        (inner, settler)
     }
 
     /// The policy for a delivery, with its pauses and circuits.
@@ -115,11 +128,16 @@ impl<H, Q: Queue> Inner<H, Q> {
         self.policies.of(delivery.queue.as_deref())
     }
 
+    /// Whether another receiver may have the message meanwhile.
+    pub(super) fn has_lapsed(&self, delivery: &Delivery) -> bool {
+        (self.has_lapsed)(delivery)
+    }
+
     /// Remembers a message that has a copy. SQS also confirms a delete by the receipt handle of an
     /// earlier receive, which deletes nothing: the message would be handled beside its copy.
     pub(super) fn note_copied(&self, Settled { decision, settlement }: &Settled) {
         if matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. }) {
-            self.not_deleted.note(&decision.delivery, self.settler.clock.now(), ());
+            self.not_deleted.note(&decision.delivery, self.clock.now(), ());
         }
     }
 
@@ -131,7 +149,54 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     /// Step 6, plan: how a decision is carried out, and whether its successors may proceed.
     pub(super) fn plan(&self, decision: Decision) -> Planned {
-        let is_lapsed = self.settler.has_lapsed(&decision.delivery);
+        let is_lapsed = self.has_lapsed(&decision.delivery);
         self.planner(&decision.delivery).plan(decision, is_lapsed)
+    }
+
+    /// Step 8, report: the outcome of each message of a batch, in the order of its records.
+    pub(super) fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
+        if self.mode == Mode::Requeue {
+            settled
+                .iter()
+                .filter(|settled| settled.settlement.is_kept())
+                .for_each(|kept| self.given_up.note_kept(kept));
+        }
+        settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
+        Report {
+            outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
+            elapsed: started.elapsed(),
+        }
+    }
+
+    fn outcome(&self, settled: Settled) -> Outcome {
+        let Settled {
+            decision: Decision { delivery, disposition, failure, elapsed, at, once, .. },
+            settlement,
+        } = settled;
+        let QueuePolicy { policy, .. } = self.policy(&delivery);
+        let retry = failure
+            .as_ref()
+            .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
+            .and_then(|failure| policy::next_retry(policy, &delivery.usage(), failure));
+        let failure = failure.filter(|failure| !failure.is_postponed());
+        Outcome {
+            message_id: delivery.message_id.clone(),
+            original_message_id: delivery.original_id().map(str::to_owned),
+            queue: delivery.queue.clone(),
+            retry_count: delivery.retries(),
+            hops: delivery.state.hops,
+            receive_count: delivery.receive_count,
+            is_stuck: settlement.is_kept()
+                && disposition.gives_up()
+                && policy::is_stuck(policy, &delivery.usage()),
+            class: failure.as_ref().map(Failure::class),
+            reason: failure.map(|failure| failure.reason().to_owned()),
+            disposition,
+            retry,
+            settlement,
+            once,
+            elapsed,
+            age: at.duration_since(delivery.first_sent).unwrap_or_default(),
+        }
     }
 }

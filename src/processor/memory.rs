@@ -1,13 +1,22 @@
 //! Remembers messages that stay in their queue though this process has settled them, so that it
 //! knows them on their next receive. A message that is forgotten, or that another process settled, is
 //! handled once more. This module takes no decision about a message.
+//!
+//! Messages that were given up are left to the queue's redrive policy, or SQS did not confirm the
+//! copy with the reason. SQS delivers them again until it moves them, and another call of their
+//! handlers would change nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::delivery::Delivery;
+use crate::disposition::{DeadLetterReason, Disposition};
+use crate::failure::Failure;
+use crate::plan::Decision;
 use crate::queue::{MAX_RETENTION, QueueArn};
+use crate::report::Settlement;
+use crate::settle::Settled;
 
 /// The most messages that are remembered, about a megabyte. The oldest one is forgotten for a new
 /// one.
@@ -94,6 +103,25 @@ impl<T: Clone> Memory<T> {
         memory.receives.remove(id);
         memory.order.retain(|other| **other != *id);
         None
+    }
+}
+
+/// Why a message was given up.
+#[derive(Clone)]
+pub(super) struct GivenUp {
+    pub(super) reason: DeadLetterReason,
+    /// The failure, for the copy with the reason.
+    pub(super) failure: Option<Failure>,
+}
+
+impl Memory<GivenUp> {
+    /// Notes a message that stays in its queue, if it was given up.
+    pub(super) fn note_kept(&self, kept: &Settled) {
+        let Decision { delivery, disposition, failure, at, .. } = &kept.decision;
+        let Disposition::DeadLetter(reason) = *disposition else { return };
+        let is_unconfirmed = matches!(kept.settlement, Settlement::Unconfirmed { .. });
+        let failure = failure.as_ref().filter(|_| is_unconfirmed).cloned();
+        self.note(delivery, *at, GivenUp { reason, failure });
     }
 }
 

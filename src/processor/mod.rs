@@ -3,17 +3,17 @@
 //! | | step | by | result | time it may take |
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
-//! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
-//! | | | [`slots`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
-//! | | | [`once`] | with `once`: the lease of its event, or a `Disposition` without a call; after the call, the store knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
-//! | | | [`count`] | if it waits in its place and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
+//! | 2 | gate | [`decide`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
+//! | | | [`admission`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
+//! | | | [`admission`] | with `once`: the lease of its event, or a `Disposition` without a call; after the call, the store knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
+//! | | | [`admission`] | if it waits in its place and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
 //! | | | [`pacer`] | with a rate limit: the moment of its call | none, unless earlier calls came late |
-//! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
+//! | 3 | handle | [`attempt`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
-//! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a `Disposition` | none |
+//! | 5 | decide | [`decide`], [`policy`](crate::policy) | a `Disposition` | none |
 //! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a `Plan`: done, keep, show, hide or copy | none |
 //! | 7 | settle | [`settle`](crate::settle) | a `Settlement`, by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
-//! | 8 | report | [`reporting`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
+//! | 8 | report | [`Inner`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
 //! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
 //! `REQUEUE_CONCURRENCY` says and keeps their time; messages of a FIFO group go one after the other
@@ -42,6 +42,7 @@
 //! This module has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and
 //! knows neither Lambda nor HTTP.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -50,41 +51,35 @@ use futures_util::stream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::Span;
 
+use crate::clock::Clock;
 use crate::delivery::Delivery;
+use crate::gate::{Held, Scope, Standstill};
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
-use crate::observer::Event;
+use crate::observer::{Event, Observers};
 use crate::plan::Planned;
-use crate::queue::{Queue, Record};
+use crate::queue::{Queue, QueueArn, Record};
 use crate::report::Report;
-use crate::settings::Settings;
-use crate::settle::{Deleted, Settled, Task, Waiting};
+use crate::settings::{Mode, Settings};
+use crate::settle::{Deleted, Settled, Settler, Task, Waiting};
 
 mod decode;
-mod rounds;
 mod groups;
 mod attempt;
-mod handled;
-mod holds;
-mod slots;
+mod admission;
 mod pacer;
-mod pace;
-mod once;
-mod count;
 mod decide;
 mod executor;
 mod deadlines;
 mod memory;
-mod given_up;
-mod reporting;
 mod inner;
 mod policies;
-mod host;
 
-use attempt::Attempts;
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;
+use decide::Attempts;
 use inner::Inner;
 
 /// The deletes of a batch, by message.
@@ -99,7 +94,9 @@ pub(crate) struct Deletes {
 ///
 /// It is cheap to clone. All clones use the same handler and queue.
 pub struct BatchProcessor<H, Q, T = Raw> {
-    inner: Arc<Inner<H, Q>>,
+    handler: Arc<H>,
+    settler: Arc<Settler<Q>>,
+    inner: Arc<Inner>,
     body: PhantomData<fn() -> T>,
 }
 
@@ -122,8 +119,8 @@ where
     /// Outside a tokio runtime, unless the settings name one for the handlers. If a policy has
     /// [`once`](crate::policy::RetryPolicy::once) and the settings have no store.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let inner = Arc::new(Inner::new(handler, queue, settings));
-        Self { inner, body: PhantomData }
+        let (inner, settler) = Inner::new(queue, settings);
+        Self { handler: Arc::new(handler), settler, inner: Arc::new(inner), body: PhantomData }
     }
 
     /// Works on one batch. It returns before `deadline` even if handlers or the queue hang, as long
@@ -134,18 +131,21 @@ where
     }
 
     async fn work_on(&self, records: Vec<Record>, deadline: Instant) -> Report {
-        let settler = &self.inner.settler;
+        let Self { settler, .. } = self;
         let deadlines =
             Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
+        let delete = async |settled: &[Settled]| {
+            let done = stream::iter(settled.iter().filter_map(Settled::to_delete));
+            settler.delete_done(done, until, |_| ()).await;
+        };
         self.inner.observers.tell(&Event::Received { messages: records.len() });
         let deliveries = decode::decode(&self.inner, records, deadline).await;
-        for round in rounds::rounds(deliveries) {
+        for round in groups::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
-            let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
-            settler.delete_done(done, until, |_| ()).await;
+            delete(&settled[deleted..]).await;
             deleted = settled.len();
             let settle = |one: Settled| {
                 self.inner.note_copied(&one);
@@ -156,13 +156,7 @@ where
         let is_unreportable =
             |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
         if settled.iter().any(is_unreportable) {
-            settler
-                .delete_done(
-                    stream::iter(settled.iter().filter_map(Settled::to_delete)),
-                    until,
-                    |_| (),
-                )
-                .await;
+            delete(&settled).await;
         }
         self.inner.report(settled, deadlines.window.started)
     }
@@ -176,11 +170,12 @@ where
         deadline: Instant,
         stop: &Stop,
     ) -> (Report, Deletes) {
-        let Inner { settler, not_deleted, .. } = &*self.inner;
+        let Self { settler, inner, .. } = self;
+        let not_deleted = &inner.not_deleted;
         let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let deadlines = Deadlines { deletes_done: true, ..deadlines };
         let until = deadlines.window.deadline;
-        self.inner.observers.tell(&Event::Received { messages: records.len() });
+        inner.observers.tell(&Event::Received { messages: records.len() });
         let mut deliveries = decode::decode(&self.inner, records, deadline).await;
         let now = settler.clock.now();
         let known: Vec<_> = deliveries
@@ -192,7 +187,7 @@ where
         let mut settled = Vec::new();
         let working = async {
             let mut deleted = Deleted::default();
-            for round in rounds::rounds(deliveries) {
+            for round in groups::rounds(deliveries) {
                 let (done, mut deleting) = mpsc::unbounded_channel();
                 let settled = &mut settled;
                 // This closure owns the sender, so that deleting ends when settling has ended.
@@ -239,7 +234,7 @@ where
                 .await;
             drop(tasks);
         };
-        tokio::join!(attempting, inner.settler.settle(planned, deadlines.window, settled));
+        tokio::join!(attempting, self.settler.settle(planned, deadlines.window, settled));
     }
 
     /// Steps 2 to 6: attempt and plan, in any order.
@@ -249,16 +244,71 @@ where
         deadlines: &Deadlines,
         mut planned: impl FnMut(Planned),
     ) {
-        let Inner { limits, handlers, .. } = &*self.inner;
-        let attempts = Attempts::new(self, deadlines);
+        let (inner, deadlines) = (Arc::clone(&self.inner), deadlines.clone());
+        let attempts = Attempts { inner, deadlines, invocation: Span::current() };
+        let work = |slot| attempt::work::<H, T>(Arc::clone(&self.handler), slot);
         let plan = |decision| planned(self.inner.plan(decision));
-        executor::execute(attempts, deliveries, limits.concurrency, handlers, deadlines, plan)
-            .await;
+        executor::execute(attempts, deliveries, work, plan).await;
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// Runs `say` once for all batches.
+    pub(crate) fn once(&self, say: impl FnOnce()) {
+        self.inner.said.call_once(say);
+    }
+
+    /// Tells the observers of a settled batch. At `until` the messages end, since a response that is
+    /// late because of its log is useless.
+    pub(crate) fn observe(&self, report: &Report, until: Instant) {
+        self.inner.observers.tell_settled(report, self.clock().now(), || Instant::now() < until);
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.inner.observers
+    }
+
+    /// The standstill of a queue, if most of its messages could now only be deferred. A host need
+    /// not receive them.
+    pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
+        match self.inner.mode {
+            Mode::Requeue => {
+                self.inner.policies.of(Some(queue)).protection.standstill(self.clock().now())
+            }
+            Mode::Report => None,
+        }
+    }
+
+    /// The pauses and open circuits of a queue: those of this processor, and those of all execution
+    /// environments as last seen. Of a scope with both, the longer one.
+    pub(crate) fn holds(&self, queue: &QueueArn) -> Vec<(Scope, Held)> {
+        if self.inner.mode == Mode::Report {
+            return Vec::new();
+        }
+        let policy = self.inner.policies.of(Some(queue));
+        let own = policy.protection.holds(self.clock().now());
+        let shared = policy.holds.iter().flat_map(|holds| holds.all());
+        let mut longest: HashMap<Scope, Held> = HashMap::new();
+        for (scope, held) in own.into_iter().chain(shared) {
+            let known = longest.entry(scope).or_insert(held);
+            if held.rest > known.rest {
+                *known = held;
+            }
+        }
+        longest.into_iter().collect()
     }
 }
 
 impl<H, Q, T> Clone for BatchProcessor<H, Q, T> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), body: PhantomData }
+        let Self { handler, settler, inner, body } = self;
+        Self {
+            handler: Arc::clone(handler),
+            settler: Arc::clone(settler),
+            inner: Arc::clone(inner),
+            body: *body,
+        }
     }
 }

@@ -37,24 +37,16 @@ pub(super) enum Slots {
     Shared(Arc<SharedLimits>),
 }
 
-impl Slots {
-    fn new(queue: &str, fleet: Option<&Arc<Fleet>>, holds: Option<&Arc<SharedHolds>>) -> Self {
-        match fleet {
-            None => Self::Own(Limiter::default()),
-            Some(fleet) => {
-                let shared = SharedLimits::new(Arc::clone(fleet), queue.to_owned());
-                Self::Shared(Arc::new(shared.telling(holds)))
-            }
-        }
-    }
-}
-
 impl QueuePolicy {
     /// `queue` is empty for the policy of all queues without their own.
     fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
         let protection = Protection::new(&policy);
-        let holds = fleet.and_then(|fleet| SharedHolds::new(fleet, &policy, queue));
-        let slots = Slots::new(queue, fleet, holds.as_ref());
+        let holds = fleet.map(|fleet| SharedHolds::new(fleet, &policy, queue));
+        let slots = match &holds {
+            None => Slots::Own(Limiter::default()),
+            Some(holds) => Slots::Shared(Arc::new(SharedLimits::new(Arc::clone(holds)))),
+        };
+        let holds = holds.filter(|holds| holds.may_hold());
         let events = fleet.zip(policy.once.clone());
         let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
         Self { policy, protection, holds, slots, pacer: Pacer::default(), events }

@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 17] = [
     &["fleet", "handler", "plan"],
     &["gate", "message"],
     &["delivery"],
-    &["arrivals", "producer", "redrive"],
+    &["arrivals", "producer"],
     &["settings"],
     &["observer"],
     &["report"],

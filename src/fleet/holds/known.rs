@@ -13,34 +13,34 @@ use crate::store::{Field, Item, Key};
 
 /// The knowledge of this execution environment about a scope.
 #[derive(Debug)]
-pub(super) struct HeldScope {
-    pub(super) key: Key,
-    pub(super) seen: Mutex<Known>,
+pub(in crate::fleet) struct HeldScope {
+    pub(in crate::fleet) key: Key,
+    pub(in crate::fleet) seen: Mutex<Known>,
     /// Held while a request is under way, so that messages that ask together ask once.
-    pub(super) asking: AsyncMutex<()>,
+    pub(in crate::fleet) asking: AsyncMutex<()>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    pub(super) health: SharedHealth,
+pub(in crate::fleet) struct Known {
+    pub(in crate::fleet) health: SharedHealth,
     /// The limit in the same item.
-    pub(super) limit: LimitState,
+    pub(in crate::fleet) limit: LimitState,
     /// The expiry of the item, which the limit in it may need for longer than the hold.
-    pub(super) expires: u64,
+    pub(in crate::fleet) expires: u64,
     /// The time of the last request, even if it got no answer.
-    pub(super) asked: Option<Instant>,
+    pub(in crate::fleet) asked: Option<Instant>,
     /// Results that are not reported yet, of calls that began in this generation.
-    pub(super) pending: (u64, Results),
+    pub(in crate::fleet) pending: (u64, Results),
 }
 
 /// The permission to call. The result of the call is told with it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(super) state: Arc<HeldScope>,
-    pub(super) caller: Caller,
-    pub(super) generation: u64,
-    pub(super) lease: Option<ProbeLease>,
-    pub(super) limit: Option<RateLimit>,
+    pub(in crate::fleet) state: Arc<HeldScope>,
+    pub(in crate::fleet) caller: Caller,
+    pub(in crate::fleet) generation: u64,
+    pub(in crate::fleet) lease: Option<ProbeLease>,
+    pub(in crate::fleet) limit: Option<RateLimit>,
 }
 
 impl Ticket {
@@ -51,11 +51,11 @@ impl Ticket {
 }
 
 impl HeldScope {
-    pub(super) fn seen(&self) -> MutexGuard<'_, Known> {
+    pub(in crate::fleet) fn seen(&self) -> MutexGuard<'_, Known> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn learn(&self, item: &Item) -> SharedHealth {
+    pub(in crate::fleet) fn learn(&self, item: &Item) -> SharedHealth {
         let health = SharedHealth::of(item);
         let mut seen = self.seen();
         (seen.health, seen.asked) = (health, Some(Instant::now()));
@@ -64,14 +64,25 @@ impl HeldScope {
         health
     }
 
-    pub(super) fn is_known(&self, lately: Duration) -> bool {
+    /// A ticket of a scope that is not held.
+    pub(in crate::fleet) fn ticket(
+        self: &Arc<Self>,
+        caller: Caller,
+        limit: Option<&RateLimit>,
+        health: &SharedHealth,
+    ) -> Ticket {
+        let (generation, limit) = (health.generation(), limit.copied());
+        Ticket { state: Arc::clone(self), caller, generation, lease: None, limit }
+    }
+
+    pub(in crate::fleet) fn is_known(&self, lately: Duration) -> bool {
         self.seen().asked.is_some_and(|asked| asked.elapsed() < lately)
     }
 }
 
 impl Known {
     /// Notes a response. Returns whether it says something new.
-    pub(super) fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
+    pub(in crate::fleet) fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
         let is_new = !(self.health.is_clean(now) && self.pending.1.is_empty());
         if is_new && let Some(pending) = self.pending_of(ticket) {
             pending.answer();
@@ -80,22 +91,11 @@ impl Known {
     }
 
     /// The results of this generation, if the ticket is of it.
-    pub(super) fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
+    pub(in crate::fleet) fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
         let generation = self.health.generation();
         if self.pending.0 != generation {
             self.pending = (generation, Results::default());
         }
         (ticket.generation == generation).then_some(&mut self.pending.1)
     }
-}
-
-/// A ticket of a scope that is not held.
-pub(super) fn free(
-    state: &Arc<HeldScope>,
-    caller: Caller,
-    limit: Option<&RateLimit>,
-    health: &SharedHealth,
-) -> Ticket {
-    let (generation, limit) = (health.generation(), limit.copied());
-    Ticket { state: Arc::clone(state), caller, generation, lease: None, limit }
 }

@@ -11,7 +11,7 @@ use crate::disposition::Deferral;
 use crate::fleet::{Fleet, expires};
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
-use crate::store::{Field, Item, StoreError};
+use crate::store::{Field, StoreError};
 
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
@@ -75,16 +75,17 @@ impl AskTask {
 
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
-        let SharedLimits { fleet, queue, .. } = &*self.limits;
+        let SharedLimits { holds, .. } = &*self.limits;
+        let fleet = &*holds.fleet;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
-        let key = fleet.scope_key(queue, self.scope);
-        let mut seen = self.with(|state| self.limits.seen(self.scope, state));
+        let known = holds.scope(self.scope);
+        let mut seen = known.seen().limit;
         if !fleet.knows_time() {
             // A clock that is off is corrected before it decides anything.
-            match fleet.read(&key).await {
+            match fleet.read(&known.key).await {
                 Ok(answer) => {
-                    self.tell(&answer.before);
+                    known.learn(&answer.before);
                     seen = LimitState::of(&answer.before);
                 }
                 Err(error) => return self.without_answer(&error, waiting),
@@ -118,40 +119,33 @@ impl AskTask {
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
                 let update = update.needed_for(in_use_until.duration_since(at).unwrap_or_default());
                 let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
-                let holds = self.limits.holds.as_ref();
-                let update = match holds.filter(|_| may_be_held && claim.slots() > 0) {
-                    None => update,
-                    Some(holds) => {
-                        if let Some(update) = holds.unless_held(self.scope, update) {
-                            update
-                        } else {
-                            for one in waiting {
-                                one.answer(Admitted::Held);
-                            }
-                            return;
-                        }
-                    }
+                let update = if may_be_held && claim.slots() > 0 {
+                    known.seen().health.unless_held(update, fleet.now())
+                } else {
+                    Some(update)
                 };
-                match fleet.update(&key, &update).await {
+                let Some(update) = update else {
+                    waiting.into_iter().for_each(|one| one.answer(Admitted::Held));
+                    return;
+                };
+                match fleet.update(&known.key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
                         let mut item = answer.before;
                         let is_changed = answer.is_changed && update.apply(&mut item);
-                        self.tell(&item);
+                        known.learn(&item);
                         if is_free && claim.slots() > 0 {
                             self.with(|state| state.is_gate_busy = !before.has_free_gate(at));
                         }
                         seen = if is_changed { claim.next(before) } else { before };
-                        self.with(|state| {
-                            self.limits.learn(self.scope, state, seen);
-                            if is_changed {
-                                state.throttled = 0;
-                                state.fallback.note(claim.slots(), at);
-                            }
-                        });
+                        known.seen().limit = seen;
                         if !is_changed {
                             continue;
                         }
+                        self.with(|state| {
+                            state.throttled = 0;
+                            state.fallback.note(claim.slots(), at);
+                        });
                         before
                     }
                     Err(StoreError::Throttled) if mem::take(&mut may_ask_again) => {
@@ -179,7 +173,7 @@ impl AskTask {
         before: LimitState,
         at: SystemTime,
     ) -> Vec<Asker> {
-        let fleet = &*self.limits.fleet;
+        let fleet = &*self.limits.holds.fleet;
         let now = fleet.now();
         let mut late = Vec::new();
         for (one, share) in shares {
@@ -221,7 +215,7 @@ impl AskTask {
 
     /// Admits messages without a store: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
-        let fleet = &*self.limits.fleet;
+        let fleet = &*self.limits.holds.fleet;
         let now = fleet.now();
         for one in waiting {
             // It would not call by its slot, and another could.
@@ -233,7 +227,7 @@ impl AskTask {
                 state.fallback.admit(
                     &one.limit.limit,
                     fleet.max_environments,
-                    self.limits.seen(self.scope, state),
+                    self.limits.holds.scope(self.scope).seen().limit,
                     one.request.longest,
                     now,
                     one.request.sample,
@@ -243,13 +237,6 @@ impl AskTask {
                 Admission::Slot(_) => Admitted::By(admission),
                 _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
             });
-        }
-    }
-
-    /// An answer tells of the pause and of the circuit too.
-    fn tell(&self, item: &Item) {
-        if let Some(holds) = &self.limits.holds {
-            holds.note(self.scope, item);
         }
     }
 

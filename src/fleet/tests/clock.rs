@@ -13,7 +13,7 @@ fn store() -> Arc<Told> {
 fn environment_with(store: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment) {
     let store = Arc::clone(store) as Arc<dyn Store>;
     let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
-    let limits = SharedLimits::new(Arc::clone(&fleet), String::new());
+    let limits = super::limits(&fleet, "");
     (fleet, (Arc::new(limits), RateLimit::new(10, Duration::from_secs(1))))
 }
 

@@ -26,7 +26,7 @@ fn environments(store: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
 pub(super) fn environment_at(store: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
     let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
     let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(at)));
-    let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "").expect("a circuit breaker");
+    let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
     (fleet, holds)
 }
 
@@ -80,7 +80,7 @@ async fn a_pause_that_one_environment_is_asked_for_holds_all() {
             // The answer about the limit tells of it.
             let (fleet, _) = environment_at(&store, epoch());
             let item = store.items.read(&fleet.scope_key("", Scope::default())).await;
-            all[1].note(Scope::default(), &item.expect("in memory").before);
+            all[1].scope(Scope::default()).learn(&item.expect("in memory").before);
             store.requests();
         }
         assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("held"), held);
@@ -360,8 +360,7 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
     for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
         let store = Arc::new(Told::default());
         let (fleet, holds) = environment_at(&store, epoch());
-        let slots = SharedLimits::new(Arc::clone(&fleet), String::new());
-        let slots = Arc::new(slots.telling(Some(&holds)));
+        let slots = Arc::new(SharedLimits::new(Arc::clone(&holds)));
         let key = fleet.scope_key("", Scope::default());
         let lives = async || {
             let item = store.items.read(&key).await.expect("in memory").before;
@@ -390,7 +389,7 @@ async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
     let store = Arc::new(Told::default());
     let mut policy = RetryPolicy { circuit_breaker: None, ..RetryPolicy::default() };
     let (fleet, _) = environment_at(&store, epoch());
-    let holds = SharedHolds::new(&fleet, &policy, "").expect("a pause");
+    let holds = SharedHolds::new(&fleet, &policy, "");
     for message in 0..50 {
         assert_eq!(call(&holds, message, Reply::Down).await, Some(None));
     }
@@ -400,7 +399,7 @@ async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
     call(&holds, 1, Reply::Down).await.expect("the probe");
     assert!(!admit(&holds, 2).await.expect("free").is_probe());
     policy.max_pause = None;
-    assert!(SharedHolds::new(&fleet, &policy, "").is_none());
+    assert!(!SharedHolds::new(&fleet, &policy, "").may_hold());
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedLimits>);
 fn environments<const N: usize>(store: &Arc<Told>) -> [Environment; N] {
     std::array::from_fn(|_| {
         let (fleet, holds) = environment_at(store, epoch());
-        let slots = SharedLimits::new(Arc::clone(&fleet), String::new()).telling(Some(&holds));
+        let slots = SharedLimits::new(Arc::clone(&holds));
         (fleet, holds, Arc::new(slots))
     })
 }

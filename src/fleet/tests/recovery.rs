@@ -9,8 +9,8 @@ type Environment = (Arc<SharedHolds>, Arc<SharedLimits>);
 
 fn environments(store: &Arc<Told>, count: usize) -> Vec<Environment> {
     let environment = |_| {
-        let (fleet, holds) = environment_at(store, epoch());
-        let slots = SharedLimits::new(fleet, String::new()).telling(Some(&holds));
+        let (_, holds) = environment_at(store, epoch());
+        let slots = SharedLimits::new(Arc::clone(&holds));
         (holds, Arc::new(slots))
     };
     (0..count).map(environment).collect()

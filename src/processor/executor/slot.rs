@@ -5,56 +5,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tokio::task::{consume_budget, yield_now};
 use tokio::time::Instant;
 
 use super::super::deadlines::Turn;
-use super::{DECIDED_WITHIN, End, LONG_RUN, Runner, Running, Shared, give_back};
+use super::super::decide::Attempts;
+use super::{DECIDED_WITHIN, End, Running, Shared, give_back};
 use crate::delivery::Delivery;
 use crate::gate::{Noted, Permit, Reply};
 use crate::plan::Decision;
 
 /// One of the tasks that make attempts, as the attempt in it sees it.
-pub(crate) struct Slot<R: Runner> {
-    shared: Arc<Shared<R>>,
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
     number: usize,
     /// Whether the attempt in this slot has waited, so that its turn is later than it was.
     has_waited: AtomicBool,
 }
 
-impl<R: Runner> Slot<R> {
-    pub(super) fn new(shared: Arc<Shared<R>>) -> Self {
+impl Slot {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         let number = shared.new_slot();
         Self { shared, number, has_waited: AtomicBool::new(false) }
     }
 
-    /// Takes delivery after delivery, until none is left or this one has been abandoned.
-    pub(super) async fn work(self) {
-        let Shared { runner, .. } = &*self.shared;
-        while let Some((delivery, turn)) = self.take() {
-            let decision = runner.run(&delivery, &turn, &self).await;
-            let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
-            if !self.finish(decision) {
-                break;
-            }
-            // A handler that never waits would keep everything else off this thread.
-            if is_long {
-                yield_now().await;
-            } else {
-                consume_budget().await;
-            }
-        }
+    pub(crate) fn attempts(&self) -> &Attempts {
+        &self.shared.attempts
     }
 
-    fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
+    /// Takes the next delivery, if one is left.
+    pub(crate) fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
         if self.shared.state().queued.as_slice().is_empty() {
             return None;
         }
         // Without the lock, since the clock and the random numbers are the user's.
-        let turn = self.shared.runner.turn();
+        let turn = self.attempts().turn();
         let mut state = self.shared.state();
         let delivery = state.queued.next()?;
-        let due = if turn.began < self.shared.deadlines.cutoff {
+        let due = if turn.began < self.attempts().deadlines.cutoff {
             turn.limit
         } else {
             turn.began + DECIDED_WITHIN
@@ -74,7 +61,7 @@ impl<R: Runner> Slot<R> {
 
     /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
     /// task ends with its last decision, so it does not outlive the batch.
-    fn finish(&self, decision: Decision) -> bool {
+    pub(crate) fn finish(&self, decision: Decision) -> bool {
         let mut state = self.shared.state();
         let Some(ended) = state.slots[self.number].take() else { return false };
         let goes_on = !state.queued.as_slice().is_empty();
@@ -109,7 +96,7 @@ impl<R: Runner> Slot<R> {
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
         self.has_waited.store(true, Ordering::Relaxed);
         let began = Instant::now() + wait;
-        let limit = self.shared.deadlines.limit(began);
+        let limit = self.attempts().deadlines.limit(began);
         if let Some(running) = &mut self.shared.state().slots[self.number] {
             running.turn = Turn { began, limit, ..running.turn };
             // An attempt that is to end keeps its time for that.
@@ -119,7 +106,7 @@ impl<R: Runner> Slot<R> {
             return running.turn;
         }
         // It was abandoned, and ends at its next poll.
-        Turn { began, limit, ..self.shared.runner.turn() }
+        Turn { began, limit, ..self.attempts().turn() }
     }
 
     /// Gives the attempt in this slot until `due`, if it has less time.
@@ -147,6 +134,11 @@ impl<R: Runner> Slot<R> {
         let has_waited = self.has_waited.load(Ordering::Relaxed);
         let turn = || self.shared.state().slots[self.number].as_ref().map(|running| running.turn);
         has_waited.then(turn).flatten()
+    }
+
+    /// The turn of the attempt in this slot, if it has waited: it begins now.
+    pub(crate) fn begin_after_wait(&self) -> Option<Turn> {
+        self.has_waited.load(Ordering::Relaxed).then(|| self.wait(Duration::ZERO))
     }
 
     /// Whether a handler that waits is to end.

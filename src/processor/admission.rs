@@ -1,0 +1,380 @@
+//! The admission of a message to the call of its handler: the steps in their order. Each lets the
+//! message go on, perhaps after a wait, or says what happens to it instead.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout_at};
+
+use super::deadlines::Turn;
+use super::decide::{Attempts, Ended, Uncalled};
+use super::executor::Slot;
+use super::policies::{QueuePolicy, Slots};
+use crate::delivery::Delivery;
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
+use crate::failure::Failure;
+use crate::fleet::{Acquired, Acquisition, Counted, Events, Fleet, Ticket};
+use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
+use crate::plan::Decision;
+use crate::pointer;
+use crate::policy::{self, RateLimit, WhenUnavailable};
+use crate::settings::Mode;
+use crate::telemetry;
+
+mod hold;
+mod slot;
+
+/// A service may work on an event for so long beyond the timeout of its handler. Servers and the
+/// gateways before them end a request after 30 to 60 s.
+const BEYOND: Duration = Duration::from_mins(1);
+
+/// A message that is to be called.
+pub(super) struct Call<'a> {
+    attempts: &'a Attempts,
+    policy: &'a QueuePolicy,
+    slot: &'a Slot,
+    delivery: &'a Arc<Delivery>,
+    turn: &'a Turn,
+    scope: Scope,
+    caller: Caller,
+    limit: Option<&'a RateLimit>,
+    /// Whether a pause or an open circuit may hold it back.
+    may_be_held: bool,
+}
+
+/// Leases, permissions and counts that a message took from the store for its call.
+#[derive(Default)]
+pub(super) struct Taken {
+    event: Acquisition,
+    /// Its attempt, until the handler is called.
+    pub(super) attempt: Option<Counted>,
+    ticket: Option<Ticket>,
+    /// Its service refused the call.
+    pub(super) refused: Option<Refused>,
+}
+
+/// A call that its service refused, of an adaptive limit.
+pub(super) struct Refused {
+    scope: Scope,
+    limit: RateLimit,
+    /// When it asked for its slot.
+    asked: SystemTime,
+}
+
+impl Refused {
+    pub(super) fn of(
+        failure: &Failure,
+        scope: Scope,
+        limit: RateLimit,
+        asked: SystemTime,
+    ) -> Option<Self> {
+        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(
+        slot: &'a Slot,
+        delivery: &'a Arc<Delivery>,
+        turn: &'a Turn,
+        scope: Scope,
+        limit: Option<&'a RateLimit>,
+    ) -> Self {
+        let attempts = slot.attempts();
+        let policy = attempts.inner.policy(delivery);
+        let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
+        let may_be_held = policy::may_be_held(&policy.policy, &usage, deferrals, turn.at);
+        let caller = Caller::of(delivery);
+        Self { attempts, policy, slot, delivery, turn, scope, caller, limit, may_be_held }
+    }
+
+    /// All steps. `taken` has what is to be given back after the call, or without one.
+    pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
+        let QueuePolicy { protection, holds, events, .. } = self.policy;
+        let Self { attempts, scope, caller, may_be_held, .. } = *self;
+        if attempts.inner.mode == Mode::Report {
+            return Ok(protection.permit(scope, caller));
+        }
+        let mut permit = self.own_permit(self.turn.at).await?;
+        if let Some(holds) = holds {
+            taken.ticket = self.ticket(holds).await?;
+            // Its end gives back the lease to probe.
+            self.check()?;
+            // The handler's time begins after the answer.
+            self.slot.wait(Duration::ZERO);
+        }
+        if let Some(limit) = self.limit {
+            let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
+            // A pause may have begun meanwhile, or the circuit may have opened.
+            if has_waited && may_be_held {
+                if let Some(holds) = holds
+                    && !taken.is_probe()
+                {
+                    taken.ticket = Some(self.ask_holds(holds).await?);
+                }
+                if !permit.is_probe() {
+                    permit = self.own_permit(attempts.now()).await?;
+                }
+            }
+        }
+        if let Some(events) = events {
+            self.acquire(events, &mut taken.event).await?;
+        }
+        if let Some(counts) = &attempts.inner.counts {
+            self.count(counts, &mut taken.attempt).await?;
+        }
+        if let Some(limit) = self.limit {
+            self.pace(limit).await?;
+        }
+        Ok(permit)
+    }
+
+    /// The permission of this execution environment to call the service.
+    async fn own_permit(&self, at: SystemTime) -> Result<Permit, Uncalled> {
+        let Self { scope, caller, .. } = *self;
+        let QueuePolicy { protection, .. } = self.policy;
+        match protection.admit(scope, caller, at) {
+            Ok(permit) => Ok(permit),
+            Err(held) if self.may_be_held => Err(self.held(held).await),
+            // It calls in any case. If a permit to probe was free, its call counts as a probe.
+            Err(_) => Ok(protection.permit_despite(scope, caller)),
+        }
+    }
+
+    /// Acquires the event of the message, which is handled once.
+    async fn acquire(&self, events: &Events, acquired: &mut Acquisition) -> Result<(), Uncalled> {
+        let Self { attempts, slot, delivery, turn, .. } = *self;
+        let (name, is_key_missing) = name(events, delivery);
+        acquired.notes.is_key_missing = is_key_missing;
+        // Without an id, it equals no other message.
+        let Some(name) = name else { return Ok(()) };
+        let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
+        let later = slot.wait(events.patience());
+        let lease = later.limit.saturating_duration_since(Instant::now())
+            + (attempts.deadlines.grace + events.patience() * 2).max(BEYOND);
+        let owner = owner(delivery, turn);
+        let asked = async {
+            acquired.lease = Some(events.asked(&queue, name.as_bytes(), owner, lease));
+            events.acquire(&queue, name.as_bytes(), owner, lease).await
+        };
+        let answer = self.ask_store(asked).await?;
+        acquired.lease = None;
+        match answer {
+            Acquired::Lease(lease) => acquired.lease = Some(lease),
+            Acquired::Unanswered { lease, throttled } => {
+                let waits = self.waits_for_answer(events, throttled.is_some());
+                // A request without an answer may have had its effect.
+                if !waits || throttled.is_none() {
+                    acquired.lease = Some(lease);
+                }
+                if waits {
+                    return Err(match throttled {
+                        Some(times) => self.put_off(Deferral::StoreThrottled, times),
+                        None => self.deferred(Deferral::OnceUnavailable),
+                    });
+                }
+                acquired.notes.is_unconfirmed = true;
+            }
+            Acquired::Done => {
+                acquired.notes.is_already_done = true;
+                return Err(Disposition::Complete.into());
+            }
+            Acquired::InProgress(rest) => {
+                return Err(policy::in_progress(rest, attempts.now()).into());
+            }
+        }
+        self.check()
+    }
+
+    /// Whether a message waits because the store did not answer. In its place in the queue it uses
+    /// a receive for that, and the next one may move it to the dead-letter queue without a call.
+    fn waits_for_answer(&self, events: &Events, is_throttled: bool) -> bool {
+        let Self { delivery, .. } = self;
+        let may_wait = delivery.strategy == Strategy::Copy || delivery.receive_count < 2;
+        may_wait
+            && match events.once().when_unavailable {
+                _ if is_throttled => true,
+                WhenUnavailable::Call => false,
+                WhenUnavailable::Defer => delivery.deferrals() < self.policy.policy.max_deferrals,
+            }
+    }
+
+    /// Counts the attempt, if its message waits in its place and was received before: it cannot
+    /// note its attempts. If the store does not answer, receives count.
+    async fn count(&self, counts: &Fleet, attempt: &mut Option<Counted>) -> Result<(), Uncalled> {
+        let Self { attempts, slot, delivery, .. } = *self;
+        // SQS moves other messages by their receives, so those have to count.
+        let planner = attempts.inner.planner(delivery);
+        if !(delivery.may_count_attempts() && planner.sends_dead_letter(delivery, attempts.now())) {
+            return Ok(());
+        }
+        let (Some(queue), Some(id)) = (&delivery.queue, &delivery.message_id) else {
+            return Ok(());
+        };
+        // Otherwise the attempt might be counted, and its handler not called.
+        if Instant::now() + counts.patience() > attempts.deadlines.cutoff {
+            return Err(self.deferred(Deferral::NoTimeLeft));
+        }
+        slot.wait(counts.patience());
+        let counted = self.ask_store(counts.count(queue, id)).await?;
+        if let Some(counted) = &counted {
+            let by_receives = delivery.retries();
+            delivery.note_counted(counted.earlier());
+            if delivery.retries() != by_receives {
+                telemetry::correct_count(delivery);
+            }
+        }
+        if policy::has_no_attempt_left(&self.policy.policy, &delivery.usage()) {
+            return Err(Disposition::DeadLetter(DeadLetterReason::RetriesExhausted).into());
+        }
+        *attempt = counted;
+        self.check()
+    }
+
+    /// Waits until the call may be made, and it must be made at once then.
+    async fn pace(&self, limit: &RateLimit) -> Result<(), Uncalled> {
+        let QueuePolicy { pacer, slots, .. } = self.policy;
+        let limit = &match slots {
+            Slots::Own(_) => *limit,
+            Slots::Shared(shared) => shared.in_effect(self.scope, limit),
+        };
+        let gate = pacer.gate(self.scope);
+        if gate.lets_through(limit) {
+            return Ok(());
+        }
+        self.slot.wait(pacer.backlog(self.scope, limit));
+        self.unless_stopped(gate.passed(limit)).await?;
+        self.check()
+    }
+
+    /// Waits, unless the host ends or no time is left.
+    async fn unless_stopped<A>(&self, awaited: impl Future<Output = A>) -> Result<A, Uncalled> {
+        let deadlines = &self.attempts.deadlines;
+        tokio::select! {
+            biased;
+            () = deadlines.stop.starting.cancelled() => Err(Uncalled::stopped()),
+            answer = timeout_at(deadlines.cutoff, awaited) => {
+                answer.map_err(|_| self.deferred(Deferral::NoTimeLeft))
+            }
+        }
+    }
+
+    /// Asks the store. A request under way may have its effect, so its answer is awaited even if
+    /// the host ends meanwhile.
+    async fn ask_store<A>(&self, asked: impl Future<Output = A>) -> Result<A, Uncalled> {
+        if self.attempts.is_stopping() {
+            return Err(Uncalled::stopped());
+        }
+        let answer = timeout_at(self.attempts.deadlines.cutoff, asked).await;
+        answer.map_err(|_| self.deferred(Deferral::NoTimeLeft))
+    }
+
+    /// Refuses a message that lapsed or expired while it waited. Its next receive gives it up.
+    fn check(&self) -> Result<(), Uncalled> {
+        let Self { attempts, delivery, .. } = self;
+        let end = expires(&self.policy.policy, delivery);
+        if attempts.inner.has_lapsed(delivery) || end.is_some_and(|end| attempts.now() > end) {
+            return Err(self.deferred(Deferral::NoTimeLeft));
+        }
+        Ok(())
+    }
+
+    fn deferred(&self, why: Deferral) -> Uncalled {
+        self.attempts.deferred(self.delivery, why, self.turn.sample)
+    }
+
+    /// The store did not decide, for this number of times in a row.
+    fn put_off(&self, why: Deferral, times: u32) -> Uncalled {
+        policy::put_off(why, times, self.attempts.now(), self.turn.sample).into()
+    }
+}
+
+/// The name of a message's event, and whether the body has none.
+fn name(events: &Events, delivery: &Delivery) -> (Option<String>, bool) {
+    let id = || delivery.original_id().map(|id| format!("id {id}"));
+    match &events.once().key {
+        None => (id(), false),
+        Some(key) => match key.find(delivery.payload()).and_then(pointer::name) {
+            Some(name) => (Some(name), false),
+            None => (id(), true),
+        },
+    }
+}
+
+/// A number that no other attempt has: no two receives have the same receipt handle.
+fn owner(delivery: &Delivery, turn: &Turn) -> u64 {
+    let mut hash = Sha256::new();
+    for handle in &delivery.receipt_handles {
+        hash.update(handle);
+    }
+    hash.update(turn.sample.to_le_bytes());
+    let hash: [u8; 32] = hash.finalize().into();
+    // Zero is nobody.
+    hash.first_chunk().map_or(1, |start| u64::from_le_bytes(*start) | 1)
+}
+
+impl Taken {
+    /// Whether the call probes a hold of all execution environments.
+    fn is_probe(&self) -> bool {
+        self.ticket.as_ref().is_some_and(Ticket::is_probe)
+    }
+
+    /// Tells the store how the attempt ended, in time for the settling of its message: each success
+    /// is noted before its message is deleted. A lease that is not given back ends by itself.
+    pub(super) async fn give_back(
+        self,
+        slot: &Slot,
+        delivery: &Delivery,
+        reply: Reply,
+        ended: Ended,
+        decision: &mut Decision,
+    ) {
+        let Self { event, attempt, ticket, refused } = self;
+        let attempts = slot.attempts();
+        let QueuePolicy { events, holds, slots, .. } = attempts.inner.policy(delivery);
+        let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
+        // Settling has the rest of the reserve.
+        let within = |patience: Duration| {
+            let until = (Instant::now() + patience).min(cutoff + grace);
+            slot.extend(until + grace / 4);
+            until
+        };
+        // An attempt that was counted and not made.
+        if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
+            let _ = timeout_at(within(counts.patience()), counts.take_back(attempt)).await;
+        }
+        decision.once = event.notes;
+        if let (Some(events), Some(lease)) = (events, event.lease) {
+            match ended {
+                Ended::Done => {
+                    let until = within(events.patience() * 2);
+                    decision.once.is_unconfirmed |= !events.complete(&lease, until).await;
+                }
+                Ended::Free => events.give_back(&lease, within(events.patience() * 2)).await,
+                Ended::Unknown => {
+                    let Decision { disposition, at, .. } = decision;
+                    let (strategy, rest) = (delivery.strategy, lease.rest());
+                    *disposition = policy::after_lease(*disposition, strategy, rest, *at);
+                }
+            }
+        }
+        if let (Some(holds), Some(ticket)) = (holds, ticket) {
+            let until = (Instant::now() + grace / 2).min(cutoff + grace);
+            if let Ok(Some(change)) = timeout_at(until, holds.tell(&ticket, reply)).await {
+                attempts.announce(change);
+            }
+        }
+        if let Some(Refused { scope, limit, asked }) = refused {
+            match slots {
+                Slots::Own(limiter) => {
+                    limiter.refused(scope, &limit, asked, (attempts.now(), Instant::now()));
+                }
+                Slots::Shared(shared) => {
+                    let told = shared.refused(scope, &limit, asked);
+                    let _ = timeout_at(within(shared.patience()), told).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The pause and the circuit that all execution environments share, as a message meets them.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::super::decide::Uncalled;
+use super::super::policies::{QueuePolicy, Slots};
+use super::Call;
+use crate::disposition::{Deferral, Strategy};
+use crate::fleet::{Admitted, NoTicket, Request, SharedHolds, Ticket};
+use crate::gate::Held;
+use crate::limit::{Admission, Ask, Place};
+use crate::policy;
+
+/// The most messages of a batch.
+const MAX_BATCH: usize = 10_000;
+
+impl Call<'_> {
+    /// The permission to call a service that all execution environments may hold.
+    pub(super) async fn ticket(&self, holds: &SharedHolds) -> Result<Option<Ticket>, Uncalled> {
+        let looked = holds.look(self.scope, self.caller, self.limit);
+        // A newcomer does not probe if others wait in line, which the gate says.
+        let asks_gate_first = self.limit.is_some_and(|limit| self.is_newcomer(limit));
+        match looked {
+            Err(held) if self.may_be_held && asks_gate_first && !held.rest.is_zero() => {
+                Err(self.held(held).await)
+            }
+            looked if asks_gate_first || !self.may_be_held => Ok(looked.ok()),
+            _ => self.ask_holds(holds).await.map(Some),
+        }
+    }
+
+    /// Asks whether the downstream service is held for all execution environments.
+    pub(super) async fn ask_holds(&self, holds: &SharedHolds) -> Result<Ticket, Uncalled> {
+        let Self { attempts, slot, scope, caller, limit, .. } = *self;
+        // The handler's time begins after the answer.
+        slot.wait(holds.patience());
+        let now = Instant::now();
+        let wait = limit.map_or(Duration::ZERO, |limit| limit.max_slot_wait);
+        let begins = now + holds.patience() + wait;
+        let lasts = attempts.deadlines.limit(begins).saturating_duration_since(now);
+        let asked = holds.admit(scope, caller, limit, lasts);
+        let admitted = match self.ask_store(asked).await? {
+            Ok(ticket) if limit.is_none() && !ticket.is_probe() => self.recover(ticket).await?,
+            admitted => admitted,
+        };
+        match admitted {
+            Ok(ticket) => Ok(ticket),
+            Err(NoTicket::Held(held)) => Err(self.held(held).await),
+            Err(NoTicket::Throttled) => Err(self.put_off(Deferral::StoreThrottled, 1)),
+        }
+    }
+
+    /// Waits for a slot of a service that came back a moment ago.
+    async fn recover(&self, ticket: Ticket) -> Result<Result<Ticket, NoTicket>, Uncalled> {
+        let Self { slot, scope, caller, .. } = *self;
+        let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
+        let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
+        slot.wait(shared.patience() + recovery.limit.max_slot_wait);
+        let others = slot.about_to_begin();
+        self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
+    }
+
+    /// Keeps the lease of a message that probes until the end of its call, which begins only at
+    /// `begins`. If another message has the lease by then, this one asks again after its wait.
+    pub(super) async fn keep_lease(
+        &self,
+        ticket: &mut Option<Ticket>,
+        begins: Instant,
+    ) -> Result<(), Uncalled> {
+        let (Some(holds), Some(probe)) = (&self.policy.holds, ticket.as_mut()) else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        let lasts = self.attempts.deadlines.limit(begins).saturating_duration_since(now);
+        self.slot.extend(now + holds.patience());
+        let is_kept = self.ask_store(holds.keep_lease(probe, lasts)).await?;
+        self.check()?;
+        if !is_kept {
+            *ticket = None;
+        }
+        Ok(())
+    }
+
+    /// A message that finds a hold. If the limit has a line, it joins the line: after the hold the
+    /// messages come in their order, as fast as the limit allows.
+    pub(super) async fn held(&self, held: Held) -> Uncalled {
+        let Self { attempts, delivery, turn, scope, limit, .. } = *self;
+        let QueuePolicy { policy, slots, .. } = self.policy;
+        let hold = |rest, now, sample| {
+            let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
+            policy::hold(policy, &usage, held.why, rest, deferrals, now, sample)
+        };
+        let alone = || Uncalled::from(hold(held.rest, attempts.now(), turn.sample));
+        let (Slots::Shared(shared), Some(limit), Strategy::Copy) =
+            (slots, limit, delivery.strategy)
+        else {
+            return alone();
+        };
+        let now = attempts.now();
+        let wait = |rest| hold(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
+        let until = now + held.rest;
+        let (place, at) = if let Some(place) = delivery.state.place.map(Place::from_time) {
+            shared.held(scope, limit, place, until)
+        } else {
+            let request = Request {
+                ask: Ask::Held(until),
+                longest: Duration::ZERO,
+                sample: turn.sample,
+                may_be_held: true,
+            };
+            // The others of its batch are held in a moment too, and it is in no hurry.
+            let admitted = shared.admit(scope, limit, request, MAX_BATCH);
+            match timeout_at(attempts.deadlines.cutoff, admitted).await {
+                Ok(Admitted::By(Admission::InLine(place, at))) => (place, at),
+                _ => return alone(),
+            }
+        };
+        // It was called up, so it asks again after longer and longer.
+        let is_over = at <= now + Duration::from_secs(1);
+        let due = if is_over { now + wait(held.rest) } else { at };
+        // Its age budget may end before.
+        let left = wait(due.duration_since(now).unwrap_or_default());
+        if delivery.state.was_called() && due > now + left {
+            return alone();
+        }
+        let disposition = policy::in_line(held.why, due, attempts.now());
+        Uncalled { disposition, place: Some(place) }
+    }
+}

@@ -1,0 +1,143 @@
+//! The wait of a message for its slot of the rate limit.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::super::decide::Uncalled;
+use super::super::policies::{QueuePolicy, Slots};
+use super::Call;
+use crate::disposition::{Deferral, Strategy};
+use crate::fleet::{Admitted, Request, Ticket};
+use crate::gate::expires;
+use crate::limit::{Admission, Ask, Place};
+use crate::policy::{self, RateLimit};
+
+/// A message that waits in its place asks again after so long, if the store did not decide.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Call<'_> {
+    /// Waits for a slot of the rate limit. Returns whether that took time.
+    pub(super) async fn wait_for_slot(
+        &self,
+        limit: &RateLimit,
+        ticket: &mut Option<Ticket>,
+    ) -> Result<bool, Uncalled> {
+        let Self { scope, delivery, .. } = *self;
+        let QueuePolicy { pacer, slots, holds, .. } = self.policy;
+        let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
+        let mut may_be_held = self.may_be_held && holds.is_some() && !is_probe;
+        let mut has_waited = matches!(slots, Slots::Shared(_));
+        let until = Instant::now() + self.half();
+        loop {
+            let admitted = self.ask_limit(limit, may_be_held).await?;
+            let answered = Instant::now();
+            let (wait, is_slot) = match admitted {
+                Admitted::By(Admission::Slot(wait)) => {
+                    self.keep_lease(ticket, answered + wait).await?;
+                    if wait.is_zero() && pacer.backlog(scope, limit) <= limit.tolerance() {
+                        return Ok(has_waited);
+                    }
+                    (wait, true)
+                }
+                Admitted::Held if let Some(holds) = holds => {
+                    *ticket = Some(self.ask_holds(holds).await?);
+                    may_be_held = false;
+                    continue;
+                }
+                // Another receive would count as a retry, so it asks again.
+                Admitted::PutOff { .. }
+                    if delivery.strategy == Strategy::Visibility
+                        && Instant::now() + ASK_AGAIN < until =>
+                {
+                    (ASK_AGAIN, false)
+                }
+                // The next receive may move it to the dead-letter queue without a call.
+                Admitted::PutOff { .. }
+                    if delivery.strategy == Strategy::Visibility && delivery.receive_count > 1 =>
+                {
+                    return Ok(has_waited);
+                }
+                refused => return Err(self.limited(refused)),
+            };
+            has_waited = true;
+            let turn = self.slot.wait(wait.saturating_sub(answered.elapsed()));
+            self.unless_stopped(sleep_until(turn.began)).await?;
+            self.check()?;
+            // After a freeze, all slots that passed meanwhile would be used at once.
+            let late = turn.began.elapsed() + pacer.backlog(scope, limit);
+            if is_slot && late <= limit.tolerance() {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn ask_limit(&self, limit: &RateLimit, may_be_held: bool) -> Result<Admitted, Uncalled> {
+        let Self { attempts, slot, scope, .. } = *self;
+        match &self.policy.slots {
+            Slots::Own(limiter) => {
+                let (ask, longest) = self.ask(limit);
+                let now = (attempts.now(), Instant::now());
+                Ok(Admitted::By(limiter.admit(scope, limit, ask, longest, now)))
+            }
+            Slots::Shared(shared) => {
+                // The handler's time begins after the answer.
+                slot.wait(shared.patience());
+                let (ask, longest) = self.ask(limit);
+                let request = Request { ask, longest, sample: self.turn.sample, may_be_held };
+                let asked = shared.admit(scope, limit, request, slot.about_to_begin());
+                let admitted = self.unless_stopped(asked).await?;
+                self.check()?;
+                Ok(admitted)
+            }
+        }
+    }
+
+    /// The longest wait for a slot. The other half of the time is for the handler.
+    fn half(&self) -> Duration {
+        self.attempts.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
+    }
+
+    /// The request of a message to the rate limit, and how long it can wait for its slot. A message
+    /// that waits in its place in the queue cannot carry a place in the line, and each further
+    /// receive counts as a retry. So it waits here for longer.
+    fn ask(&self, limit: &RateLimit) -> (Ask, Duration) {
+        let Self { attempts, delivery, .. } = self;
+        let half = self.half();
+        let state = &delivery.state;
+        let (ask, longest) = match (delivery.strategy, state.place) {
+            (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
+            (Strategy::Visibility, _) => (Ask::Newcomer, half),
+            (Strategy::Copy, Some(place)) => {
+                (Ask::Waited(Place::from_time(place)), limit.max_slot_wait)
+            }
+            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_slot_wait),
+            (Strategy::Copy, None) => (Ask::Newcomer, limit.max_slot_wait),
+        };
+        // It must not expire meanwhile.
+        let lives = expires(&self.policy.policy, delivery)
+            .map_or(half, |end| end.duration_since(attempts.now()).unwrap_or_default());
+        (ask, longest.min(half).min(lives))
+    }
+
+    /// Whether the message joins the line, if there is one.
+    pub(super) fn is_newcomer(&self, limit: &RateLimit) -> bool {
+        self.ask(limit).0 == Ask::Newcomer
+    }
+
+    /// A message that the rate limit did not let through.
+    fn limited(&self, admitted: Admitted) -> Uncalled {
+        let now = self.attempts.now();
+        match admitted {
+            Admitted::By(Admission::InLine(place, due)) => {
+                let disposition = policy::in_line(Deferral::RateLimited, due, now);
+                Uncalled { disposition, place: Some(place) }
+            }
+            Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
+            Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Held => {
+                self.deferred(Deferral::RateLimited)
+            }
+            Admitted::PutOff { why, times } => self.put_off(why, times),
+        }
+    }
+}
