@@ -58,13 +58,13 @@ async fn attempt<H: Handler<T>, T: Body>(
         return decision;
     }
     let mut taken = Taken::default();
-    let handled = handle(handler, slot, delivery, turn, &mut taken).await;
+    let result = handle(handler, slot, delivery, turn, &mut taken).await;
     // If it waited for a slot of the rate limit, or for the store, its handler began later.
     let turn = &slot.later_turn().unwrap_or(*turn);
-    let reply = handled.reply(attempts.deadlines.gives_its_time(turn));
-    let ended = handled.end_of_event();
+    let reply = result.reply(attempts.deadlines.gives_its_time(turn));
+    let ended = result.end_of_event();
     let least_wait = slot.note(reply, attempts.now());
-    let mut decision = attempts.decide(delivery, turn, handled, least_wait);
+    let mut decision = attempts.decide(delivery, turn, result, least_wait);
     taken.give_back(slot, delivery, reply, ended, &mut decision).await;
     decision
 }
@@ -102,11 +102,11 @@ async fn handle<H: Handler<T>, T: Body>(
         let called = call(handler, slot, delivery, turn, taken);
         let mut called = pin!(attempts.inner.rules.scope(called));
         let ended = poll_fn(|context| match called.as_mut().poll(context) {
-            Poll::Ready(handled) => Poll::Ready(Ok(handled)),
+            Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending => slot.poll_end(context).map(Err),
         });
         match ended.await {
-            Ok(handled) => handled,
+            Ok(result) => result,
             Err(End::Abandoned) => Handled::Abandoned,
             Err(end) => {
                 // A response may have arrived at the same moment, or lack only the rest of its
@@ -115,7 +115,7 @@ async fn handle<H: Handler<T>, T: Body>(
                 let last =
                     poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
                 match (last.await, end) {
-                    (Poll::Ready(handled), _) => handled,
+                    (Poll::Ready(result), _) => result,
                     (_, End::TimeOut) if slot.has_begun() => Handled::timed_out(),
                     (_, End::TimeOut) => {
                         let why = Deferral::NoTimeLeft;

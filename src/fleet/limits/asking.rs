@@ -125,7 +125,9 @@ impl AskTask {
                     Some(update)
                 };
                 let Some(update) = update else {
-                    waiting.into_iter().for_each(|one| one.answer(Admitted::Held));
+                    for one in waiting {
+                        one.answer(Admitted::Held);
+                    }
                     return;
                 };
                 match fleet.update(&known.key, &update).await {

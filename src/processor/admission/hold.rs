@@ -88,18 +88,18 @@ impl Call<'_> {
     pub(super) async fn held(&self, held: Held) -> Uncalled {
         let Self { attempts, delivery, turn, scope, limit, .. } = *self;
         let QueuePolicy { policy, slots, .. } = self.policy;
-        let hold = |rest, now, sample| {
+        let deferred = |rest, now, sample| {
             let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
             policy::hold(policy, &usage, held.why, rest, deferrals, now, sample)
         };
-        let alone = || Uncalled::from(hold(held.rest, attempts.now(), turn.sample));
+        let alone = || Uncalled::from(deferred(held.rest, attempts.now(), turn.sample));
         let (Slots::Shared(shared), Some(limit), Strategy::Copy) =
             (slots, limit, delivery.strategy)
         else {
             return alone();
         };
         let now = attempts.now();
-        let wait = |rest| hold(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
+        let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
         let until = now + held.rest;
         let (place, at) = if let Some(place) = delivery.state.place.map(Place::from_time) {
             shared.held(scope, limit, place, until)
