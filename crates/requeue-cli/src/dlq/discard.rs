@@ -2,6 +2,7 @@
 //! export it deletes nothing.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::ops::ControlFlow;
@@ -289,7 +290,7 @@ fn tell(
         _ => format!("{} deleted and kept in {file}\n", messages(deleted)),
     };
     if doubts > 0 {
-        text += &format!("{} may be deleted, kept in {file} too\n", messages(doubts));
+        let _ = writeln!(text, "{} may be deleted, kept in {file} too", messages(doubts));
     }
     if left > 0 && !arguments.dry_run {
         // If no message can be gone, no file stays.
@@ -299,7 +300,7 @@ fn tell(
             Some(_) => "because of the error below",
             None => "refused, held by another reader, or no longer there",
         };
-        text += &format!("{} not deleted: {why}; to go on, {next}\n", messages(left));
+        let _ = writeln!(text, "{} not deleted: {why}; to go on, {next}", messages(left));
     }
     output::result(&text, json.as_ref())
 }

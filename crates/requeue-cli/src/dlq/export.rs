@@ -282,3 +282,39 @@ fn is_descriptor(path: &Path) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_or_a_link_that_appears_meanwhile_is_not_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (to, elsewhere) = (directory.path().join("export"), directory.path().join("elsewhere"));
+        for is_link in [false, true] {
+            let mut target = Target::open_file(&to, false).expect("a new file");
+            target.write("exported\n").expect("room");
+            if is_link {
+                symlink(&elsewhere, &to).expect("a link");
+            } else {
+                fs::write(&to, "theirs").expect("a file");
+            }
+            let error = target.finish().expect_err("it is there").to_string();
+            assert!(error.contains("exists already"), "{error}");
+            let is_theirs = if is_link {
+                fs::read_link(&to).is_ok_and(|link| link == elsewhere) && !elsewhere.exists()
+            } else {
+                fs::read_to_string(&to).is_ok_and(|text| text == "theirs")
+            };
+            assert!(is_theirs, "link: {is_link}");
+            fs::remove_file(&to).expect("it is there");
+            let left = fs::read_dir(directory.path()).expect("a directory").count();
+            assert_eq!(left, 0, "no temporary file stays");
+        }
+        Target::open_file(&to, false).and_then(Target::finish).expect("nothing is in the way");
+        let mode = fs::metadata(&to).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "bodies may be confidential");
+    }
+}

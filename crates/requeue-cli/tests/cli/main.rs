@@ -14,6 +14,7 @@ mod dlq_left;
 mod dlq_redrive;
 mod dlq_sources;
 mod dlq_standing;
+mod dlq_unconfirmed;
 mod dlq_world;
 mod doctor;
 mod laptop;

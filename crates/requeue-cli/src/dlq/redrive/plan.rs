@@ -44,7 +44,7 @@ pub(super) struct Plan {
     not_reached: Unseen,
     groups: DeadLetterGroups,
     #[serde(skip)]
-    is_released: bool,
+    left_hidden: usize,
     #[serde(skip)]
     pub(super) is_interrupted: bool,
 }
@@ -105,7 +105,7 @@ pub(super) async fn run(
     let has_chosen_any = plan.groups.count() > 0 || plan.left.count() > 0;
     let finds_all =
         !plan.is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any);
-    Ok(if plan.is_released && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if plan.left_hidden == 0 && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Plan {
@@ -132,7 +132,7 @@ impl Plan {
             .unwrap_or(u64::MAX)
             .saturating_sub(plan.groups.count() + plan.left.count());
         plan.is_complete = looked.is_complete();
-        plan.is_released = looked.is_released();
+        plan.left_hidden = looked.left_hidden;
         plan.is_interrupted = looked.end == ScanEnd::Interrupted;
         plan.not_reached = looked.unseen;
         Ok(plan)
