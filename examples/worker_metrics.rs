@@ -118,10 +118,10 @@ mod tests {
         world.send_text("{}").await;
         world.run_until_empty().await;
         provider.force_flush().unwrap();
-        let exported = format!("{:?}", exporter.get_finished_metrics().unwrap());
+        let counted = format!("{:?}", exporter.get_finished_metrics().unwrap());
         for disposition in ["requeue", "complete"] {
-            assert!(exported.contains(disposition), "{exported}");
+            assert!(counted.contains(disposition), "{counted}");
         }
-        assert!(exported.contains("requeue.handler.duration"), "{exported}");
+        assert!(counted.contains("requeue.handler.duration"), "{counted}");
     }
 }
