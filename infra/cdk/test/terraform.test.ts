@@ -9,36 +9,13 @@ import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CASES } from './cases.ts';
-import { resolved, type Template } from './resolved.ts';
+import { resolved } from './resolved.ts';
 import { shape } from './shape.ts';
 import { asCloudFormation, evaluated, MODULE, type Planned, referring, REQUIRED, variable, type Variables, variables } from './terraform.ts';
 import { ROOT, samTemplate, scratch, TARGET } from './world.ts';
 
 const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab';
-const PARAMETERS = samTemplate().Parameters ?? {};
 const text = (file: string) => readFileSync(file, 'utf8');
-
-/** Variables that are no parameters of the template. */
-const OWN = {
-  'the name of the stack': ['name'],
-  'the code': ['package', 'package_object', 'architecture'],
-  'TopicArn and TopicOperations': ['topic'],
-  'a table of your own, as in the construct': ['table'],
-  'an option of the construct too': [
-    'allow_http',
-    'code_signing_config_arn',
-    'deployment',
-    'enforce_tls',
-    'environment_kms_key_arn',
-    'log_kms_key_arn',
-    'mapping_metrics',
-    'role_path',
-    'tags',
-    'tracing',
-  ],
-  'lines to add to the template': ['environment', 'layers'],
-  'for a module that corrects each difference': ['enabled'],
-};
 
 const of = (cases: readonly Variables[]) => evaluated(cases.map((one) => ({ ...REQUIRED, ...one })));
 
@@ -73,15 +50,10 @@ test('the outputs of the template are outputs of the module', () => {
 });
 
 const files = readdirSync(MODULE).filter((name) => name.endsWith('.tf'));
-const declared = [...text(join(MODULE, 'variables.tf')).matchAll(/^variable "(\w+)"/gm)].map(([, name]) => name!);
-
-test('the module has a variable for each parameter of the template', () => {
-  const parameters = Object.keys(PARAMETERS).filter((name) => !name.startsWith('Topic'));
-  assert.deepEqual(declared.toSorted(), [...parameters.map(variable), ...Object.values(OWN).flat()].sort());
-});
+const declared = ['variables.tf', 'options.tf'].flatMap((file) => [...text(join(MODULE, file)).matchAll(/^variable "(\w+)"/gm)]).map(([, name]) => name!);
 
 test('the module uses each variable, and the page on it names each in its table', () => {
-  const code = files.filter((name) => name !== 'variables.tf').map((name) => text(join(MODULE, name))).join('');
+  const code = files.filter((name) => !['variables.tf', 'options.tf'].includes(name)).map((name) => text(join(MODULE, name))).join('');
   const page = text(join(MODULE, 'README.md'));
   const named = [...page.split('## Variables')[1]!.split('\n\nA plan refuses')[0]!.matchAll(/^\| (?!about|---).*/gm)];
   assert.deepEqual(declared.filter((name) => !new RegExp(`\\bvar\\.${name}\\b`).test(code)), []);
@@ -104,56 +76,6 @@ test('examples on the pages give only variables that exist, and all required one
       assert.deepEqual(given.filter((name) => name !== 'source' && !declared.includes(name)), [], page);
       assert.ok(['source', 'name', 'target_url', 'package'].every((name) => given.includes(name)), page);
     }
-  }
-});
-
-/** Values that the template's parameter accepts and refuses, by its own rules. */
-function samples({ Type, AllowedValues, MinValue, MaxValue }: NonNullable<Template['Parameters']>[string]): [string[], string[]] {
-  if (AllowedValues) return [AllowedValues.map(String), Type === 'Number' ? ['2'] : ['other']];
-  const bounds = [[MinValue, -1], [MaxValue, 1]].filter((pair): pair is [number, number] => pair[0] !== undefined);
-  return [bounds.map(([bound]) => String(bound)), bounds.map(([bound, step]) => String(bound + step))];
-}
-
-test('the variables accept and refuse the values that the parameters do', () => {
-  // The timeouts and periods of the template are ranges in the module, and booleans need no list.
-  const own = ['FunctionTimeout', 'Fifo', 'ReserveConcurrency'];
-  const tried = Object.entries(PARAMETERS).filter(([name]) => !own.includes(name)).map(([name, parameter]) => [name, samples(parameter)] as const);
-  const validations = (which: 0 | 1) => {
-    const most = Math.max(...tried.map(([, found]) => found[which].length));
-    // The next value of each parameter at a time.
-    const given = Array.from({ length: most }, (_, index) =>
-      Object.fromEntries(tried.filter(([, found]) => index < found[which].length).map(([name, found]) => [name, found[which][index]!])),
-    );
-    return evaluated(given.map((one) => variables(one, samTemplate()))).cases.map(({ problem, refusals }, index) => {
-      assert.equal(problem, undefined);
-      const of = (name: string) => refusals!.filter((message) => message.startsWith(`The variable ${variable(name)} must be `)).length;
-      return Object.fromEntries(Object.keys(given[index]!).map((name) => [name, of(name)]));
-    });
-  };
-  for (const found of validations(0)) assert.deepEqual(new Set(Object.values(found)), new Set([0]), JSON.stringify(found));
-  for (const found of validations(1)) assert.deepEqual(new Set(Object.values(found)), new Set([1]), JSON.stringify(found));
-});
-
-test('the patterns of the variables are those of the parameters', () => {
-  // A list may be empty, so its items may not; maps and whole ARNs have patterns of their own.
-  const own = ['TargetUrl', 'Headers', 'AttributeHeaders', 'TopicArn', 'SubnetIds', 'SecurityGroupIds'];
-  const source = text(join(MODULE, 'variables.tf'));
-  for (const [name, { Type, AllowedPattern }] of Object.entries(PARAMETERS)) {
-    if (AllowedPattern === undefined || own.includes(name)) continue;
-    const block = source.split(`variable "${variable(name)}" {`)[1]!.split('\n}\n')[0]!;
-    const pattern = Type === 'CommaDelimitedList' ? AllowedPattern.replace(/\)\?\$$/, ')$') : AllowedPattern;
-    assert.ok(block.includes(JSON.stringify(pattern)), `${name}: ${pattern}`);
-  }
-});
-
-test('the defaults of the variables are those of the parameters', () => {
-  const source = text(join(MODULE, 'variables.tf'));
-  for (const [name, { Default }] of Object.entries(PARAMETERS)) {
-    if (name.startsWith('Topic')) continue;
-    const block = source.split(`variable "${variable(name)}" {`)[1]!.split('\n}\n')[0]!;
-    const value = /^ +default += (.*)$/m.exec(block)?.[1];
-    const empty = value === '[]' || value === '{}' ? '' : value;
-    assert.equal(empty?.replace(/^"(.*)"$/, '$1'), Default === undefined ? undefined : String(Default), name);
   }
 });
 
@@ -188,6 +110,7 @@ const REFUSED: [Variables, string][] = [
   [{ strategy: 'visibility', policy: ENTRIES, max_receive_count: 20 }, "max_receive_count is 20, and with strategy visibility each of the policy's 20 "],
   [{ ...FIFO, max_receive_count: 100, topic: { arn: TOPIC } }, 'topic is a standard topic, '],
   [{ policy: '{"totalTimeoutSeconds":604800}' }, 'message_retention_period is 604800 s, and the policy retries messages for up to 604800 s: '],
+  [{ message_retention_period: 173699 }, 'message_retention_period is 173699 s, and the policy retries messages for up to 172800 s: '],
   [{ policy: '{"once":{}}' }, 'policy has once, which needs a table, and coordination is none: '],
   [{ client_certificate: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ client_key: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
@@ -202,7 +125,7 @@ const REFUSED: [Variables, string][] = [
   [{ topic: { arn: 'orders' } }, 'The variable topic must have '],
   [{ attribute_headers: { tenant: 'X Tenant' } }, 'The variable attribute_headers must be '],
   [{ secret_arns: ['arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders'] }, 'The variable secret_arns must be '],
-  [{ runbook_url: 'a'.repeat(286) }, 'The variable runbook_url must have '],
+  [{ runbook_url: 'a'.repeat(291) }, 'The variable runbook_url must have '],
   [{ role_path: 'service' }, 'The variable role_path must '],
   [{ deployment: 'Canary20Percent5Minutes' }, 'The variable deployment must be '],
   [{ architecture: 'x86' }, 'The variable architecture must be '],
@@ -229,7 +152,7 @@ const NEAR: Variables[] = [
   { client_certificate: 'arn:aws:x', client_key: 'arn:aws:x' },
   { package: '', package_object: { bucket: 'builds', key: 'a.zip' } },
   { role_path: '/service/' },
-  { runbook_url: 'a'.repeat(285) },
+  { runbook_url: 'a'.repeat(290) },
   { fifo: true, dead_letter_mode: 'direct', max_receive_count: 100 },
   { fifo: true, dead_letter_mode: 'redrive', max_receive_count: 51, batch_size: 1 },
   { strategy: 'visibility', max_receive_count: 51 },
@@ -242,6 +165,11 @@ const NEAR: Variables[] = [
   { strategy: 'visibility', policy: '{"preset":"critical"}', max_receive_count: 6 },
   { strategy: 'visibility', policy: ENTRIES, max_receive_count: 21 },
   { policy: '{"errorConfigs":{"QUOTA":{"totalTimeoutSeconds":603900}}}' },
+  { message_retention_period: 173700 },
+  { message_retention_period: 1500, policy: '{"preset":"critical"}' },
+  { message_retention_period: 60, policy: 'arn:aws:ssm:eu-west-1:123456789012:parameter/policy' },
+  { batching_window: 300, batch_size: 10000 },
+  { message_timeout: 0.001 },
   NETWORK,
 ];
 
@@ -462,12 +390,12 @@ const MISTAKES: [string, string, string, RegExp][] = [
   ['queues.tf', 'var.fifo ?', 'var.fifos ?', /fifos/],
   ['queues.tf', 'arn:${data.aws_partition.current.partition}:sqs:', '${aws_sqs_queue.queue.arn}:', /a circle of references: .*aws_sqs_queue\.dead_letter_queue, aws_sqs_queue\.queue/],
   ['alarms.tf', 'var.alarm_email == "" ? 0 : 1', 'aws_sqs_queue.queue.arn == "" ? 0 : 1', /aws_sns_topic/],
-  ['dashboard.tf', '"Queue.QueueName" ', '"Queue.Name"      ', /Queue\.QueueName/],
+  ['alarms.tf', '"Queue.QueueName" ', '"Queue.Name"      ', /Queue\.QueueName/],
 ];
 
 test('a mistake in the module is found', () => {
   const there = scratch();
-  cpSync(join(ROOT, 'infra/dashboard.json'), join(there, 'dashboard.json'));
+  for (const name of ['dashboard.json', 'deployment.json']) cpSync(join(ROOT, 'infra', name), join(there, name));
   for (const [index, [file, from, to, expected]] of MISTAKES.entries()) {
     const copy = join(there, `module-${index}`);
     cpSync(MODULE, copy, { recursive: true });
@@ -482,9 +410,9 @@ test('a mistake in the module is found', () => {
 test('a setting that differs from the template is found', () => {
   const there = scratch();
   const copy = join(there, 'module');
-  cpSync(join(ROOT, 'infra/dashboard.json'), join(there, 'dashboard.json'));
+  for (const name of ['dashboard.json', 'deployment.json']) cpSync(join(ROOT, 'infra', name), join(there, name));
   cpSync(MODULE, copy, { recursive: true });
-  writeFileSync(join(copy, 'alarms.tf'), text(join(copy, 'alarms.tf')).replace('threshold   = 0', 'threshold   = 1'));
+  writeFileSync(join(copy, 'alarms.tf'), text(join(copy, 'alarms.tf')).replace('treat_missing_data  = "notBreaching"', 'treat_missing_data  = "missing"'));
   const template = resolved(samTemplate(), { stackName: 'requeue', parameters: { TargetUrl: TARGET }, names: { FunctionMessages: 'Messages' } });
   assert.notDeepEqual(shape(asCloudFormation(evaluated([REQUIRED], copy).cases[0]!)), shape(template));
 });
