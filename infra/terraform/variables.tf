@@ -6,7 +6,6 @@ variable "target_url" {
   description = "URL to which the function sends each message."
   type        = string
   nullable    = false
-
   validation {
     condition     = length(regexall("^(https?://[^/].*)$", var.target_url)) > 0
     error_message = "The variable target_url must be an https URL; http is for localhost, or with allow_http."
@@ -18,7 +17,6 @@ variable "method" {
   type        = string
   default     = "POST"
   nullable    = false
-
   validation {
     condition     = contains(["POST", "PUT", "PATCH"], var.method)
     error_message = "The variable method must be one of POST, PUT, PATCH."
@@ -30,7 +28,6 @@ variable "content_type" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^([^/\\s]+/[^/\\s].*)?$", var.content_type)) > 0
     error_message = "The variable content_type must be a media type, for example text/csv, or empty."
@@ -42,7 +39,6 @@ variable "message_timeout" {
   type        = number
   default     = 10
   nullable    = false
-
   validation {
     condition     = var.message_timeout >= 0.001 && var.message_timeout <= 890
     error_message = "The variable message_timeout must be from 0.001 to 890."
@@ -54,7 +50,6 @@ variable "message_concurrency" {
   type        = number
   default     = 10
   nullable    = false
-
   validation {
     condition     = var.message_concurrency >= 1 && var.message_concurrency <= 1000 && floor(var.message_concurrency) == var.message_concurrency
     error_message = "The variable message_concurrency must be a whole number from 1 to 1000."
@@ -76,7 +71,6 @@ variable "attribute_headers" {
   type        = map(string)
   default     = {}
   nullable    = false
-
   validation {
     condition     = alltrue([for key, value in var.attribute_headers : length(regexall("^([\\w.-]+=[^\\s,=]+)$", "${key}=${value}")) > 0])
     error_message = "The variable attribute_headers must be a map from attributes to headers, without spaces, commas and equals signs."
@@ -89,7 +83,6 @@ variable "signing_secret" {
   default     = ""
   nullable    = false
   sensitive   = true
-
   validation {
     condition     = length(regexall("^((whsec_|arn:)\\S+( (whsec_|arn:)\\S+)*)?$", var.signing_secret)) > 0
     error_message = "The variable signing_secret must be whsec_ and base64, or the ARN of a secret, or several of these separated by spaces, or empty."
@@ -101,7 +94,6 @@ variable "client_certificate" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^(arn:\\S+|-----BEGIN CERTIFICATE-----[\\s\\S]+)?$", var.client_certificate)) > 0
     error_message = "The variable client_certificate must be a certificate in PEM, or the ARN of a secret, or empty."
@@ -114,7 +106,6 @@ variable "client_key" {
   default     = ""
   nullable    = false
   sensitive   = true
-
   validation {
     condition     = length(regexall("^(arn:\\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[\\s\\S]+)?$", var.client_key)) > 0
     error_message = "The variable client_key must be a private key in PEM, not encrypted, or the ARN of a secret, or empty."
@@ -126,7 +117,6 @@ variable "secret_arns" {
   type        = list(string)
   default     = []
   nullable    = false
-
   validation {
     condition     = alltrue([for item in var.secret_arns : length(regexall("^(arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@!-]+-[A-Za-z0-9]{6})$", item)) > 0])
     error_message = "The variable secret_arns must be whole ARNs of secrets, without :json-key:version-stage:version-id."
@@ -138,7 +128,6 @@ variable "parameter_arns" {
   type        = list(string)
   default     = []
   nullable    = false
-
   validation {
     condition     = alltrue([for item in var.parameter_arns : length(regexall("^(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[A-Za-z0-9/_.-]+)$", item)) > 0])
     error_message = "The variable parameter_arns must be ARNs of parameters, without :version or :label."
@@ -150,7 +139,6 @@ variable "secret_kms_key_arn" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)?$", var.secret_kms_key_arn)) > 0
     error_message = "The variable secret_kms_key_arn must be the ARN of a key (not of an alias), or empty."
@@ -171,7 +159,6 @@ variable "scope" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^([A-Za-z0-9_.-]+|/.*)?$", var.scope)) > 0
     error_message = "The variable scope must be the name of a message attribute, or a JSON pointer such as /account/id, or empty."
@@ -183,7 +170,6 @@ variable "coordination" {
   type        = string
   default     = "none"
   nullable    = false
-
   validation {
     condition     = contains(["none", "dynamodb"], var.coordination)
     error_message = "The variable coordination must be one of none, dynamodb."
@@ -195,7 +181,6 @@ variable "strategy" {
   type        = string
   default     = "copy"
   nullable    = false
-
   validation {
     condition     = contains(["copy", "visibility"], var.strategy)
     error_message = "The variable strategy must be one of copy, visibility."
@@ -207,7 +192,6 @@ variable "dead_letter_mode" {
   type        = string
   default     = "annotate"
   nullable    = false
-
   validation {
     condition     = contains(["annotate", "redrive", "direct"], var.dead_letter_mode)
     error_message = "The variable dead_letter_mode must be one of annotate, redrive, direct."
@@ -219,7 +203,6 @@ variable "mode" {
   type        = string
   default     = "requeue"
   nullable    = false
-
   validation {
     condition     = contains(["requeue", "report"], var.mode)
     error_message = "The variable mode must be one of requeue, report."
@@ -233,7 +216,6 @@ variable "memory_size" {
   type        = number
   default     = 256
   nullable    = false
-
   validation {
     condition     = var.memory_size >= 128 && var.memory_size <= 10240 && floor(var.memory_size) == var.memory_size
     error_message = "The variable memory_size must be a whole number from 128 to 10240."
@@ -245,7 +227,6 @@ variable "function_timeout" {
   type        = number
   default     = 60
   nullable    = false
-
   validation {
     condition     = var.function_timeout >= 1 && var.function_timeout <= 900 && floor(var.function_timeout) == var.function_timeout
     error_message = "The variable function_timeout must be a whole number from 1 to 900."
@@ -257,7 +238,6 @@ variable "batch_size" {
   type        = number
   default     = 10
   nullable    = false
-
   validation {
     condition     = var.batch_size >= 1 && var.batch_size <= 10000 && floor(var.batch_size) == var.batch_size
     error_message = "The variable batch_size must be a whole number from 1 to 10000."
@@ -269,7 +249,6 @@ variable "batching_window" {
   type        = number
   default     = 0
   nullable    = false
-
   validation {
     condition     = var.batching_window >= 0 && var.batching_window <= 300 && floor(var.batching_window) == var.batching_window
     error_message = "The variable batching_window must be a whole number from 0 to 300."
@@ -281,7 +260,6 @@ variable "maximum_concurrency" {
   type        = number
   default     = 10
   nullable    = false
-
   validation {
     condition     = var.maximum_concurrency >= 2 && var.maximum_concurrency <= 1000 && floor(var.maximum_concurrency) == var.maximum_concurrency
     error_message = "The variable maximum_concurrency must be a whole number from 2 to 1000."
@@ -300,7 +278,6 @@ variable "log_retention_days" {
   type        = number
   default     = 30
   nullable    = false
-
   validation {
     condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
     error_message = "The variable log_retention_days must be one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653."
@@ -314,7 +291,6 @@ variable "subnet_ids" {
   type        = list(string)
   default     = []
   nullable    = false
-
   validation {
     condition     = alltrue([for item in var.subnet_ids : length(regexall("^(subnet-[0-9a-f]+)$", item)) > 0])
     error_message = "The variable subnet_ids must be ids of subnets."
@@ -326,7 +302,6 @@ variable "security_group_ids" {
   type        = list(string)
   default     = []
   nullable    = false
-
   validation {
     condition     = alltrue([for item in var.security_group_ids : length(regexall("^(sg-[0-9a-f]+)$", item)) > 0])
     error_message = "The variable security_group_ids must be ids of security groups."
@@ -338,7 +313,6 @@ variable "permissions_boundary_arn" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:iam::([0-9]{12}|aws):policy/.+)?$", var.permissions_boundary_arn)) > 0
     error_message = "The variable permissions_boundary_arn must be the ARN of a policy, or empty."
@@ -359,7 +333,6 @@ variable "message_retention_period" {
   type        = number
   default     = 604800
   nullable    = false
-
   validation {
     condition     = var.message_retention_period >= 60 && var.message_retention_period <= 1209600 && floor(var.message_retention_period) == var.message_retention_period
     error_message = "The variable message_retention_period must be a whole number from 60 to 1209600."
@@ -371,7 +344,6 @@ variable "max_receive_count" {
   type        = number
   default     = 5
   nullable    = false
-
   validation {
     condition     = var.max_receive_count >= 5 && var.max_receive_count <= 1000 && floor(var.max_receive_count) == var.max_receive_count
     error_message = "The variable max_receive_count must be a whole number from 5 to 1000."
@@ -383,7 +355,6 @@ variable "kms_key_arn" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)?$", var.kms_key_arn)) > 0
     error_message = "The variable kms_key_arn must be the ARN of a key (not of an alias), or empty."
@@ -395,7 +366,6 @@ variable "other_kms_key_arns" {
   type        = list(string)
   default     = []
   nullable    = false
-
   validation {
     condition     = alltrue([for item in var.other_kms_key_arns : length(regexall("^(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+)$", item)) > 0])
     error_message = "The variable other_kms_key_arns must be ARNs of keys (not of aliases)."
@@ -409,7 +379,6 @@ variable "monitoring" {
   type        = string
   default     = "alarms-and-dashboard"
   nullable    = false
-
   validation {
     condition     = contains(["alarms-and-dashboard", "alarms", "none"], var.monitoring)
     error_message = "The variable monitoring must be one of alarms-and-dashboard, alarms, none."
@@ -421,7 +390,6 @@ variable "max_queue_depth" {
   type        = number
   default     = 5000
   nullable    = false
-
   validation {
     condition     = var.max_queue_depth >= 0
     error_message = "The variable max_queue_depth must be at least 0."
@@ -433,7 +401,6 @@ variable "max_message_age_seconds" {
   type        = number
   default     = 900
   nullable    = false
-
   validation {
     condition     = var.max_message_age_seconds >= 60
     error_message = "The variable max_message_age_seconds must be at least 60."
@@ -445,7 +412,6 @@ variable "alarm_email" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^([^@\\s]+@[^@\\s]+)?$", var.alarm_email)) > 0
     error_message = "The variable alarm_email must be an e-mail address, or empty."
@@ -457,7 +423,6 @@ variable "alarm_topic_arn" {
   type        = string
   default     = ""
   nullable    = false
-
   validation {
     condition     = length(regexall("^(arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+)?$", var.alarm_topic_arn)) > 0
     error_message = "The variable alarm_topic_arn must be the ARN of a standard topic, or empty."
@@ -469,7 +434,6 @@ variable "runbook_url" {
   type        = string
   default     = "docs/operate/runbook.md"
   nullable    = false
-
   validation {
     condition     = length(var.runbook_url) <= 290
     error_message = "The variable runbook_url must have at most 290 characters."

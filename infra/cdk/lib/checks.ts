@@ -4,59 +4,18 @@
  */
 
 import { type Duration, Token } from 'aws-cdk-lib';
-import type * as kms from 'aws-cdk-lib/aws-kms';
-import type * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
 import { type Parameter, PARAMETERS } from './table.ts';
 
-/** The options that are checked, with the defaults filled in. */
-export interface Checked {
-  readonly targetUrl?: string;
-  readonly allowHttp?: boolean;
-  readonly contentType?: string;
-  readonly scope?: string;
-  readonly signingSecret?: string;
-  readonly clientCertificate?: string;
-  readonly clientKey?: string;
-  readonly policy?: RetryPolicy | string;
-  readonly coordination?: unknown;
-  readonly messageTimeout: Duration;
-  readonly messageConcurrency: number;
-  readonly timeout: Duration;
-  readonly memorySize: number;
-  readonly batchSize: number;
-  readonly maxBatchingWindow: Duration;
-  readonly maxConcurrency: number;
-  readonly visibilityTimeout: Duration;
-  readonly retentionPeriod: Duration;
-  readonly maxReceiveCount: number;
-  readonly name?: string;
-  readonly fifo?: boolean;
-  readonly strategy?: 'copy' | 'visibility';
-  readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';
-  readonly mode?: 'requeue' | 'report';
-  readonly topic?: sns.ITopic;
-  readonly topicOperations?: readonly string[];
-  readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
-  readonly maxQueueDepth: number;
-  readonly maxMessageAge: Duration;
-  readonly alarmEmail?: string;
-  readonly alarmTopic?: unknown;
-  readonly runbookUrl: string;
-  readonly handler?: lambda.Function;
-  readonly vpc?: unknown;
-  readonly vpcSubnets?: unknown;
-  readonly securityGroups?: unknown;
-  readonly encryptionKey?: kms.IKey;
-  readonly otherEncryptionKeys?: readonly kms.IKey[];
-  readonly environmentKmsKey?: kms.IKey;
-  readonly logKmsKey?: kms.IKey;
-  readonly permissionsBoundary?: unknown;
-  readonly rolePath?: string;
-  readonly deployment?: unknown;
-}
+/** Options that have a default. */
+type Filled =
+  | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency'
+  | 'visibilityTimeout' | 'retentionPeriod' | 'maxReceiveCount' | 'monitoring' | 'maxQueueDepth' | 'maxMessageAge' | 'runbookUrl';
+
+/** The options with the defaults filled in. */
+export type Checked = RetryQueueProps & Required<Pick<RetryQueueProps, Filled>>;
 
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
 

@@ -362,8 +362,7 @@ export interface RetryQueueProps {
 }
 
 /** The options with their defaults. */
-export type Completed = RetryQueueProps &
-  Checked & { readonly architecture: lambda.Architecture; readonly runbookUrl: string };
+export type Completed = Checked & { readonly architecture: lambda.Architecture };
 
 export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
