@@ -19,6 +19,9 @@ mock_provider "aws" {
   mock_resource "aws_sqs_queue" {
     defaults = { id = "https://sqs.eu-west-1.amazonaws.com/123456789012/requeue", arn = "arn:aws:sqs:eu-west-1:123456789012:requeue" }
   }
+  mock_resource "aws_dynamodb_table" {
+    defaults = { arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/requeue-coordination" }
+  }
   mock_resource "aws_iam_role" {
     defaults = { id = "requeue", name = "requeue", arn = "arn:aws:iam::123456789012:role/requeue" }
   }
