@@ -54,22 +54,17 @@ resource "aws_codedeploy_deployment_group" "live" {
 resource "aws_cloudwatch_metric_alarm" "new_version_errors" {
   count               = var.deployment == "" ? 0 : 1
   alarm_name          = "${var.name}-new-version-errors"
-  alarm_description   = "CodeDeploy rolls back by this alarm: invocations of a new version of ${local.function} failed as a whole, and the alias live points to the version before again. Runbook (your copy, or in Requeue's repository): ${var.runbook_url}#function-errors"
-  namespace           = "AWS/Lambda"
-  metric_name         = "Errors"
-  statistic           = "Sum"
-  period              = 60
-  evaluation_periods  = 1
+  alarm_description   = local.alarm_texts.new-version-errors
+  namespace           = local.table.newVersionErrors.metrics[0].namespace
+  metric_name         = local.table.newVersionErrors.metrics[0].name
+  dimensions          = { for name, value in local.table.newVersionErrors.metrics[0].dimensions : name => local.values[value] }
+  statistic           = local.table.newVersionErrors.metrics[0].statistic
+  period              = local.table.newVersionErrors.period
+  evaluation_periods  = local.table.newVersionErrors.periods
   comparison_operator = "GreaterThanThreshold"
-  threshold           = 0
+  threshold           = local.table.newVersionErrors.threshold
   treat_missing_data  = "notBreaching"
   tags                = var.tags
-
-  dimensions = {
-    FunctionName    = local.function
-    Resource        = "${local.function}:live"
-    ExecutedVersion = aws_lambda_function.function.version
-  }
 }
 
 resource "aws_iam_role" "deployment" {

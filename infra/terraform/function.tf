@@ -1,7 +1,7 @@
 # The function, its settings, its log group and its event source mapping.
 
 locals {
-  # AWS's rule: 6 × function timeout + the longest batching window that the template allows. Lambda
+  # AWS's rule: 6 × function timeout + batching window, and room for a window of up to 20 s. Lambda
   # tries a throttled batch again, and SQS must not deliver it a second time meanwhile.
   visibility_timeout = 6 * var.function_timeout + max(20, var.batching_window)
 
@@ -22,12 +22,15 @@ locals {
   ]
 
   # The most retries of a message whose failures are all of one class.
-  preset_retries = lookup({ standard = 50, high-volume = 10, critical = 5 }, local.document.preset, 0)
-  max_retries    = lookup(local.document, "maxRetries", local.preset_retries)
-  most_retries   = max([for entry in local.classes : min(lookup(entry, "maxRetries", local.max_retries), local.max_retries)]...)
+  preset       = lookup(local.table.presets, local.document.preset, { maxRetries = 0, totalTimeoutSeconds = [0, 0, 0] })
+  max_retries  = lookup(local.document, "maxRetries", local.preset.maxRetries)
+  most_retries = max([for entry in local.classes : min(lookup(entry, "maxRetries", local.max_retries), local.max_retries)]...)
 
-  # The longest age that the document names. Those of the presets are below the shortest retention.
-  longest_age = max([for entry in local.classes : lookup(entry, "totalTimeoutSeconds", lookup(local.document, "totalTimeoutSeconds", 0))]...)
+  # The longest age at which a message is still retried; unknown if the document is stored elsewhere.
+  longest_age = local.is_stored ? 0 : max([
+    for index, entry in local.classes :
+    lookup(entry, "totalTimeoutSeconds", lookup(local.document, "totalTimeoutSeconds", local.preset.totalTimeoutSeconds[index]))
+  ]...)
 
   # If messages wait by their visibility timeout, each retry is a receive. In a batch of a FIFO queue, an
   # earlier message of a group uses up receives of later ones.
@@ -157,7 +160,7 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
-      condition     = var.message_retention_period >= local.longest_age + 900
+      condition     = local.is_stored || var.message_retention_period >= local.longest_age + 900
       error_message = "message_retention_period is ${var.message_retention_period} s, and the policy retries messages for up to ${local.longest_age} s: give it the policy's longest totalTimeoutSeconds + 900 s, here ${local.longest_age + 900} s, or shorten that timeout."
     }
 

@@ -82,7 +82,7 @@ class Commands(unittest.TestCase):
         levers = text[text.index("| lever") : text.index("### Stop all calls")]
         rows = re.findall(r"^\| \[?(?:stop|call|switch|reserve) .*$", levers, re.MULTILINE)
         self.assertEqual(len(rows), 4)
-        variables = (ROOT / "infra" / "terraform" / "variables.tf").read_text()
+        variables = "".join((ROOT / "infra/terraform" / name).read_text() for name in ("variables.tf", "options.tf"))
         options = (ROOT / "infra" / "cdk" / "lib" / "props.ts").read_text()
         for row in rows:
             sam, cdk, terraform = (cell.strip().strip("`") for cell in row.split("|")[2:5])

@@ -31,11 +31,12 @@ class Queues(unittest.TestCase):
     def mapping(self, **given):
         return self.properties("FunctionMessages", **given)
 
-    def test_visibility_is_six_function_timeouts_and_the_longest_window(self):
-        window = self.parameters["BatchingWindow"]["MaxValue"]
+    def test_visibility_is_six_function_timeouts_and_room_for_the_window(self):
+        longest = self.parameters["BatchingWindow"]["MaxValue"]
         for timeout in self.parameters["FunctionTimeout"]["AllowedValues"]:
-            visibility = self.properties("Queue", FunctionTimeout=timeout)["VisibilityTimeout"]
-            self.assertEqual(visibility, 6 * int(timeout) + window)
+            for window in range(longest + 1):
+                visibility = self.properties("Queue", FunctionTimeout=timeout, BatchingWindow=window)["VisibilityTimeout"]
+                self.assertEqual(visibility, 6 * int(timeout) + (20 if window <= 20 else longest), (timeout, window))
             self.assertLessEqual(visibility, 43_200)
             self.assertEqual(self.properties("Function", FunctionTimeout=timeout)["Timeout"], timeout)
         self.assertEqual(self.mapping(BatchingWindow=7)["MaximumBatchingWindowInSeconds"], 7)

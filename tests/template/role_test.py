@@ -128,7 +128,7 @@ class Role(unittest.TestCase):
             self.assertTrue(resources[name]["Properties"]["SqsManagedSseEnabled"])
         for name, key in [("LogGroup", "KmsKeyId"), ("Function", "KmsKeyArn"), ("AlarmTopic", "KmsMasterKeyId")]:
             self.assertNotIn(key, resources[name]["Properties"])
-        paths = ("template.yaml", "infra/cdk/lib/props.ts", "infra/terraform/variables.tf")
+        paths = ("template.yaml", "infra/cdk/lib/props.ts", "infra/terraform/variables.tf", "infra/terraform/options.tf")
         known = "".join((ROOT / path).read_text() for path in paths)
         known = set(re.findall(r'^(?:  |  readonly |variable ")(\w+)(?=:\n|\??: |" )', known, re.MULTILINE))
         rows = re.findall(r"^\| [^-].*$", sections["Encryption at rest"], re.MULTILINE)[1:]

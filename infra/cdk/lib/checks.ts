@@ -4,96 +4,36 @@
  */
 
 import { type Duration, Token } from 'aws-cdk-lib';
-import type * as kms from 'aws-cdk-lib/aws-kms';
-import type * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
+import { type Parameter, PARAMETERS } from './table.ts';
 
-/** The options that are checked, with the defaults filled in. */
-export interface Checked {
-  readonly targetUrl?: string;
-  readonly allowHttp?: boolean;
-  readonly contentType?: string;
-  readonly scope?: string;
-  readonly signingSecret?: string;
-  readonly clientCertificate?: string;
-  readonly clientKey?: string;
-  readonly policy?: RetryPolicy | string;
-  readonly coordination?: unknown;
-  readonly messageTimeout: Duration;
-  readonly messageConcurrency: number;
-  readonly timeout: Duration;
-  readonly memorySize: number;
-  readonly batchSize: number;
-  readonly maxBatchingWindow: Duration;
-  readonly maxConcurrency: number;
-  readonly visibilityTimeout: Duration;
-  readonly retentionPeriod: Duration;
-  readonly maxReceiveCount: number;
-  readonly name?: string;
-  readonly fifo?: boolean;
-  readonly strategy?: 'copy' | 'visibility';
-  readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';
-  readonly mode?: 'requeue' | 'report';
-  readonly topic?: sns.ITopic;
-  readonly topicOperations?: readonly string[];
-  readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
-  readonly maxQueueDepth: number;
-  readonly maxMessageAge: Duration;
-  readonly alarmEmail?: string;
-  readonly alarmTopic?: unknown;
-  readonly runbookUrl: string;
-  readonly handler?: lambda.Function;
-  readonly vpc?: unknown;
-  readonly vpcSubnets?: unknown;
-  readonly securityGroups?: unknown;
-  readonly encryptionKey?: kms.IKey;
-  readonly otherEncryptionKeys?: readonly kms.IKey[];
-  readonly environmentKmsKey?: kms.IKey;
-  readonly logKmsKey?: kms.IKey;
-  readonly permissionsBoundary?: unknown;
-  readonly rolePath?: string;
-  readonly deployment?: unknown;
-}
+/** Options that have a default. */
+type Filled =
+  | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency'
+  | 'visibilityTimeout' | 'retentionPeriod' | 'maxReceiveCount' | 'monitoring' | 'maxQueueDepth' | 'maxMessageAge' | 'runbookUrl';
+
+/** The options with the defaults filled in. */
+export type Checked = RetryQueueProps & Required<Pick<RetryQueueProps, Filled>>;
 
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
 
 /** The limits of SQS, Lambda and the function. AWS recommends a `maxReceiveCount` of at least 5. */
-export const BOUNDS: Readonly<Record<keyof Named<number>, readonly [number, number]>> = {
-  messageConcurrency: [1, 1000],
-  memorySize: [128, 10_240],
-  batchSize: [1, 10_000],
-  maxConcurrency: [2, 1000],
-  maxReceiveCount: [5, 1000],
-  maxQueueDepth: [0, Infinity],
-};
+const BOUNDS = bounded<keyof Named<number>>('messageConcurrency', 'memorySize', 'batchSize', 'maxConcurrency', 'maxReceiveCount', 'maxQueueDepth');
 
 /** The limits of durations, in seconds. */
-export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, number]>> = {
-  messageTimeout: [0.001, 890],
-  timeout: [1, 900],
-  maxBatchingWindow: [0, 300],
-  visibilityTimeout: [0, 43_200],
-  retentionPeriod: [60, 1_209_600],
-  maxMessageAge: [60, Infinity],
+const SECONDS: Readonly<Record<keyof Named<Duration>, Parameter>> = {
+  ...bounded('messageTimeout', 'timeout', 'maxBatchingWindow', 'retentionPeriod', 'maxMessageAge'),
+  visibilityTimeout: { type: 'integer', minimum: 0, maximum: 43_200 },
 };
 
-/** The patterns of texts, each with its description. */
-export const FORMS: Readonly<
-  Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'clientCertificate' | 'clientKey' | 'alarmEmail', readonly [RegExp, string]>
-> = {
-  targetUrl: [
-    /^(https:\/\/[^/].*|http:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?([/?].*)?)$/,
-    'an https URL, for example https://api.example.com/orders; http is for localhost, or with allowHttp',
-  ],
-  contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
-  scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
-  signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
-  clientCertificate: [/^(arn:\S+|-----BEGIN CERTIFICATE-----[\s\S]+)$/, 'a certificate in PEM, or the ARN of a secret'],
-  clientKey: [/^(arn:\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[\s\S]+)$/, 'a private key in PEM, not encrypted, or the ARN of a secret'],
-  alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
-};
+function bounded<Name extends string>(...names: Name[]): Readonly<Record<Name, Parameter>> {
+  return Object.fromEntries(names.map((name) => [name, PARAMETERS[name]!])) as Record<Name, Parameter>;
+}
+
+/** Texts that have a pattern. */
+const FORMS = ['targetUrl', 'contentType', 'scope', 'signingSecret', 'clientCertificate', 'clientKey', 'alarmEmail'] as const;
 
 /** The pattern of `targetUrl` with `allowHttp`. */
 const HTTP_TOO = /^https?:\/\/[^/].*$/;
@@ -106,9 +46,6 @@ const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
  * be this long after its copy was sent.
  */
 const LONGEST_DELAY = 900;
-
-/** The longest description with a runbook of this length has 1,024 characters, CloudWatch's limit. */
-const LONGEST_RUNBOOK = 285;
 
 /** Options of the function that the construct makes. A user's function has its own. */
 const OF_THE_READY_LAMBDA = [
@@ -158,11 +95,12 @@ export function problemsOf(options: Checked): string[] {
 }
 
 function forms(options: Checked): string[] {
-  return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
-    const text = options[name as keyof typeof FORMS];
-    const allowing = name === 'targetUrl' && options.allowHttp ? HTTP_TOO : form;
+  return FORMS.flatMap((name) => {
+    const { pattern, form } = PARAMETERS[name]!;
+    const text = options[name];
+    const allowing = name === 'targetUrl' && options.allowHttp ? HTTP_TOO : new RegExp(`^(${pattern})$`);
     if (text === undefined || Token.isUnresolved(text) || allowing.test(text)) return [];
-    return [`${name} is ${HIDDEN.includes(name) ? 'invalid' : JSON.stringify(text)}: give it ${allowed}`];
+    return [`${name} is ${HIDDEN.includes(name) ? 'invalid' : JSON.stringify(text)}: give it ${form}${name === 'targetUrl' ? ', or with allowHttp' : ''}`];
   });
 }
 
@@ -172,15 +110,17 @@ function bounds(options: Checked): string[] {
     .map(([name, bound]) => [name, options[name as keyof typeof SECONDS], bound] as const)
     .filter(([, duration]) => !duration.isUnresolved())
     .map(([name, duration, bound]) => [name, seconds(duration), bound, ' s'] as const);
-  const outside = [...numbers, ...durations].flatMap(([name, value, [least, most], unit]) =>
-    Token.isUnresolved(value) || (value >= least && value <= most) ? [] : [`${name} is ${value}${unit}: give it ${range(least, most, unit)}`],
-  );
+  const outside = [...numbers, ...durations].flatMap(([name, value, { type, minimum = 0, maximum = Infinity }, unit]) => {
+    const fits = value >= minimum && value <= maximum && (type !== 'integer' || Number.isInteger(value));
+    return Token.isUnresolved(value) || fits ? [] : [`${name} is ${value}${unit}: give it ${range(type, minimum, maximum)}${unit}`];
+  });
   const late = Object.keys(SECONDS).filter((name) => options[name as keyof typeof SECONDS].isUnresolved());
   return [...outside, ...late.map((name) => `${name} is known only at deployment, and other options depend on it: give it a value`)];
 }
 
-function range(least: number, most: number, unit: string): string {
-  return most === Infinity ? `at least ${least}${unit}` : `${least} to ${most}${unit}`;
+function range(type: string, least: number, most: number): string {
+  const whole = type === 'integer' ? 'a whole number from ' : '';
+  return most === Infinity ? `at least ${least}` : `${whole}${least} to ${most}`;
 }
 
 function policies(policy: RetryPolicy | string | undefined, coordination: unknown): string[] {
@@ -221,10 +161,11 @@ function together(options: Checked): string[] {
   if (options.batchSize > 10 && window < 1) {
     problems.push(`batchSize is ${options.batchSize}, and more than 10 need a batching window: give maxBatchingWindow 1 s, or batchSize 10`);
   }
-  if (!Token.isUnresolved(options.runbookUrl) && options.runbookUrl.length > LONGEST_RUNBOOK) {
+  const longestUrl = PARAMETERS['runbookUrl']!.maximumLength!;
+  if (!Token.isUnresolved(options.runbookUrl) && options.runbookUrl.length > longestUrl) {
     problems.push(
       `runbookUrl has ${options.runbookUrl.length} characters, and CloudWatch would refuse an alarm whose description ends with it: ` +
-        `give it at most ${LONGEST_RUNBOOK}`,
+        `give it at most ${longestUrl}`,
     );
   }
   if (options.fifo && window > 0) {

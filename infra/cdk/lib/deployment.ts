@@ -3,13 +3,15 @@
  */
 
 import { createHash } from 'node:crypto';
-import { CfnResource, Duration, Lazy, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
-import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
+import { CfnResource, Lazy, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
+import type * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import * as codedeploy from 'aws-cdk-lib/aws-codedeploy';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
+import { alarm } from './alarms.ts';
 import type { Completed } from './props.ts';
+import { TABLE } from './table.ts';
 
 /** The alias that the event source mapping invokes. */
 export const LIVE = 'live';
@@ -119,21 +121,6 @@ function namesOf(resource: CfnResource): string[] {
  */
 function newVersionAlarm(scope: Construct, alias: lambda.Alias, runbookUrl: string): cloudwatch.Alarm {
   const { functionName } = alias.lambda;
-  return new cloudwatch.Alarm(scope, 'NewVersionErrorsAlarm', {
-    alarmDescription:
-      `CodeDeploy rolls back by this alarm: invocations of a new version of ${functionName} failed as a whole, and ` +
-      `the alias ${LIVE} points to the version before again. Runbook (your copy, or in Requeue's repository): ` +
-      `${runbookUrl}#function-errors`,
-    metric: new cloudwatch.Metric({
-      namespace: 'AWS/Lambda',
-      metricName: 'Errors',
-      dimensionsMap: { FunctionName: functionName, Resource: `${functionName}:${LIVE}`, ExecutedVersion: alias.version.version },
-      statistic: 'Sum',
-      period: Duration.minutes(1),
-    }),
-    threshold: 0,
-    evaluationPeriods: 1,
-    comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-    treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
-  });
+  const values = { Function: functionName, Invoked: `${functionName}:${LIVE}`, Version: alias.version.version, RunbookUrl: runbookUrl };
+  return alarm(scope, 'NewVersionErrorsAlarm', TABLE.newVersionErrors, TABLE.newVersionErrors.section!, values);
 }

@@ -5,6 +5,7 @@
 
 import { problemsOf, type Schema } from './schema.ts';
 import { shared } from './shared.ts';
+import { TABLE } from './table.ts';
 
 /** The built-in policies. */
 export type Preset = 'standard' | 'high-volume' | 'critical';
@@ -223,18 +224,6 @@ export interface Calls {
   readonly jitter?: Jitter;
 }
 
-const HOUR = 3600;
-
-/** The `totalTimeoutSeconds` of the built-in policies, for rate limit, quota and temporary. */
-export const AGES: Readonly<Record<Preset, readonly [number, number, number]>> = {
-  standard: [12 * HOUR, 48 * HOUR, 12 * HOUR],
-  'high-volume': [HOUR, HOUR, HOUR],
-  critical: [600, 600, 600],
-};
-
-/** The `maxRetries` of the built-in policies. */
-export const RETRIES: Readonly<Record<Preset, number>> = { standard: 50, 'high-volume': 10, critical: 5 };
-
 /** The problems of a document, one sentence for each, with the path of the key. */
 export function policyProblems(policy: unknown): string[] {
   const schema = JSON.parse(shared('policy.schema.json')) as Schema;
@@ -243,13 +232,13 @@ export function policyProblems(policy: unknown): string[] {
 
 /** The longest age in seconds at which a message is still retried. The policy must be valid. */
 export function longestAge(policy: RetryPolicy): number {
-  const ages = AGES[policy.preset ?? 'standard'];
+  const { totalTimeoutSeconds: ages } = TABLE.presets[policy.preset ?? 'standard'];
   return Math.max(...classes(policy).map((entry, index) => entry?.totalTimeoutSeconds ?? policy.totalTimeoutSeconds ?? ages[index]!));
 }
 
 /** The most retries of a message whose failures are all of one class. The policy must be valid. */
 export function mostRetries(policy: RetryPolicy): number {
-  const all = policy.maxRetries ?? RETRIES[policy.preset ?? 'standard'];
+  const all = policy.maxRetries ?? TABLE.presets[policy.preset ?? 'standard'].maxRetries;
   return Math.max(...classes(policy).map((entry) => Math.min(entry?.maxRetries ?? all, all)));
 }
 

@@ -15,6 +15,7 @@ import type * as sns from 'aws-cdk-lib/aws-sns';
 import type * as ssm from 'aws-cdk-lib/aws-ssm';
 import { type Checked, longestMessage, seconds } from './checks.ts';
 import type { RetryPolicy } from './policy.ts';
+import { standard } from './table.ts';
 
 /** Options of `RetryQueue`. */
 export interface RetryQueueProps {
@@ -354,44 +355,43 @@ export interface RetryQueueProps {
   readonly alarmTopic?: sns.ITopic;
   /**
    * Address of the runbook. Every alarm's description ends with it and the alarm's section. Give
-   * the address of your copy, with at most 285 characters.
+   * the address of your copy, with at most 290 characters.
    * @default 'docs/operate/runbook.md', the page in Requeue's repository
    */
   readonly runbookUrl?: string;
 }
 
 /** The options with their defaults. */
-export type Completed = RetryQueueProps &
-  Checked & { readonly architecture: lambda.Architecture; readonly runbookUrl: string };
+export type Completed = Checked & { readonly architecture: lambda.Architecture };
 
 export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
   // 3 s is Lambda's default timeout.
-  const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(60));
+  const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(standard('timeout')));
   const maxBatchingWindow = window(props);
   return {
     ...props,
     // The library cuts its default of 30 s to the time that the function's timeout leaves.
-    messageTimeout: props.messageTimeout ?? Duration.seconds(handler ? Math.min(30, longestMessage(seconds(timeout))) : 10),
-    messageConcurrency: props.messageConcurrency ?? 10,
+    messageTimeout: props.messageTimeout ?? Duration.seconds(handler ? Math.min(30, longestMessage(seconds(timeout))) : standard('messageTimeout')),
+    messageConcurrency: props.messageConcurrency ?? standard('messageConcurrency'),
     architecture: props.architecture ?? lambda.Architecture.ARM_64,
-    memorySize: props.memorySize ?? 256,
+    memorySize: props.memorySize ?? standard('memorySize'),
     timeout,
-    batchSize: props.batchSize ?? 10,
+    batchSize: props.batchSize ?? standard('batchSize'),
     maxBatchingWindow,
-    maxConcurrency: props.maxConcurrency ?? 10,
+    maxConcurrency: props.maxConcurrency ?? standard('maxConcurrency'),
     visibilityTimeout: props.visibilityTimeout ?? Duration.seconds(Math.ceil(6 * seconds(timeout) + Math.max(20, seconds(maxBatchingWindow)))),
-    retentionPeriod: props.retentionPeriod ?? Duration.days(7),
-    maxReceiveCount: props.maxReceiveCount ?? 5,
-    monitoring: props.monitoring ?? 'alarms-and-dashboard',
-    maxQueueDepth: props.maxQueueDepth ?? 5000,
-    maxMessageAge: props.maxMessageAge ?? Duration.minutes(15),
-    runbookUrl: props.runbookUrl ?? 'docs/operate/runbook.md',
+    retentionPeriod: props.retentionPeriod ?? Duration.seconds(standard('retentionPeriod')),
+    maxReceiveCount: props.maxReceiveCount ?? standard('maxReceiveCount'),
+    monitoring: props.monitoring ?? standard('monitoring'),
+    maxQueueDepth: props.maxQueueDepth ?? standard('maxQueueDepth'),
+    maxMessageAge: props.maxMessageAge ?? Duration.seconds(standard('maxMessageAge')),
+    runbookUrl: props.runbookUrl ?? standard('runbookUrl'),
   };
 }
 
 /** With a table, a fuller batch asks it once for all of its messages. A FIFO queue has no window. */
-function window({ maxBatchingWindow: given = Duration.seconds(0), coordination = 'none', fifo }: RetryQueueProps): Duration {
+function window({ maxBatchingWindow: given = Duration.seconds(standard('maxBatchingWindow')), coordination = 'none', fifo }: RetryQueueProps): Duration {
   const isShort = !given.isUnresolved() && seconds(given) < 1;
   return isShort && coordination !== 'none' && !fifo ? Duration.seconds(1) : given;
 }

@@ -15,10 +15,11 @@ export function filled(path: string, values: Readonly<Record<string, string>>): 
   return JSON.parse(shared(path), (_, value) => (typeof value === 'string' ? fill(value, path, values) : value));
 }
 
-function fill(text: string, path: string, values: Readonly<Record<string, string>>): string {
+/** The text of a file of `infra/`, with the values for its names. */
+export function fill(text: string, path: string, values: Readonly<Record<string, string | number>>): string {
   return text.replaceAll(/\$\{([^}]+)\}/g, (_, name: string) => {
     const value = values[name];
     if (value === undefined) throw new Error(`infra/${path} names \${${name}}, and the construct has no value for it`);
-    return value;
+    return String(value);
   });
 }

@@ -1,7 +1,7 @@
 /** The construct refuses impossible options at synthesis, and names the option and the remedy. */
 
 import assert from 'node:assert/strict';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CfnParameter, Duration, Lazy, type Stack } from 'aws-cdk-lib';
@@ -10,11 +10,11 @@ import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import * as ssm from 'aws-cdk-lib/aws-ssm';
-import { BOUNDS, FORMS, SECONDS } from '../lib/checks.ts';
 import { builtCode, codeFor } from '../lib/code.ts';
 import type { RetryQueueProps } from '../lib/index.ts';
 import { filled } from '../lib/shared.ts';
-import { ARM, build, deployed, made, samTemplate, scratch, X86 } from './world.ts';
+import { PARAMETERS } from '../lib/table.ts';
+import { ARM, build, deployed, HERE, made, scratch, X86 } from './world.ts';
 
 const seconds = Duration.seconds;
 
@@ -36,9 +36,11 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ retentionPeriod: seconds(173_699) }, /retentionPeriod is 173699 s, .* up to 172800 s: .* here 173700 s/],
     [{ policy: { totalTimeoutSeconds: 700_000 } }, /retentionPeriod is 604800 s, .* here 700900 s/],
     [{ policy: '{"totalTimeoutSeconds":700000}' }, /retentionPeriod is 604800 s, .* here 700900 s/],
-    [{ maxReceiveCount: 4 }, /maxReceiveCount is 4: give it 5 to 1000$/],
-    [{ messageConcurrency: 1001 }, /messageConcurrency is 1001: give it 1 to 1000$/],
-    [{ timeout: seconds(901) }, /timeout is 901 s: give it 1 to 900 s$/],
+    [{ maxReceiveCount: 4 }, /maxReceiveCount is 4: give it a whole number from 5 to 1000$/],
+    [{ batchSize: 9.5 }, /batchSize is 9\.5: give it a whole number from 1 to 10000$/],
+    [{ messageTimeout: Duration.millis(0.5) }, /messageTimeout is 0\.0005 s: give it 0\.001 to 890 s$/],
+    [{ messageConcurrency: 1001 }, /messageConcurrency is 1001: give it a whole number from 1 to 1000$/],
+    [{ timeout: seconds(901) }, /timeout is 901 s: give it a whole number from 1 to 900 s$/],
     [{ targetUrl: 'api.example.com' }, /targetUrl is "api\.example\.com": give it an https URL, /],
     [{ targetUrl: 'http://api.example.com/' }, /targetUrl is "http:.*": give it an https URL, .*; http is for localhost, or with allowHttp$/],
     [{ targetUrl: 'http://localhost.example.com/' }, /http is for localhost, or with allowHttp$/],
@@ -58,7 +60,7 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ name: 'a'.repeat(63), fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 }, /name is "a+": give it 1 to 62 letters/],
     [{ name: 'orders.new' }, /name is "orders\.new": give it 1 to 67 letters/],
     [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
-    [{ runbookUrl: 'a'.repeat(286) }, /runbookUrl has 286 characters, .*: give it at most 285$/],
+    [{ runbookUrl: 'a'.repeat(291) }, /runbookUrl has 291 characters, .*: give it at most 290$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
   ];
   for (const [props, problem] of table) {
@@ -88,7 +90,7 @@ test('options at the limit are accepted', () => {
     { timeout: seconds(900), visibilityTimeout: seconds(5400) },
     { batchSize: 10 },
     { batchSize: 11, maxBatchingWindow: seconds(1) },
-    { runbookUrl: 'a'.repeat(285) },
+    { runbookUrl: 'a'.repeat(290) },
     { messageTimeout: seconds(55) },
     { timeout: seconds(8), messageTimeout: seconds(6) },
     padded(3907),
@@ -134,36 +136,12 @@ test('numbers and texts may be known only at deployment, durations not', () => {
   assert.throws(() => made({ timeout }), /^Error: RetryQueue .*\n  timeout is known only at deployment, and other options depend on it: give it a value$/);
 });
 
-test('bounds and forms are those of the template', () => {
-  const parameters = samTemplate().Parameters as Record<
-    string,
-    { MinValue?: number; MaxValue?: number; AllowedPattern?: string; AllowedValues?: string[] }
-  >;
-  const all = { ...BOUNDS, ...SECONDS };
-  const same: Record<string, string> = {
-    messageTimeout: 'MessageTimeout',
-    messageConcurrency: 'MessageConcurrency',
-    memorySize: 'MemorySize',
-    batchSize: 'BatchSize',
-    maxConcurrency: 'MaximumConcurrency',
-    maxReceiveCount: 'MaxReceiveCount',
-    maxQueueDepth: 'MaxQueueDepth',
-    maxMessageAge: 'MaxMessageAgeSeconds',
-  };
-  for (const [option, parameter] of Object.entries(same)) {
-    const [least, most] = all[option as keyof typeof all];
-    const { MinValue, MaxValue = Infinity } = parameters[parameter]!;
-    // The template accepts whole seconds only.
-    assert.deepEqual([Math.ceil(least), most], [MinValue, MaxValue], option);
-  }
-  // The template offers a choice of timeouts, up to Lambda's limit.
-  const { AllowedValues: timeouts } = parameters['FunctionTimeout']!;
-  assert.equal(SECONDS.timeout[1], Math.max(...timeouts!.map(Number)));
-  for (const [option, [form]] of Object.entries(FORMS)) {
-    const { AllowedPattern: pattern } = parameters[option.replace(/^./, (letter) => letter.toUpperCase())]!;
-    const text = form.source.slice(1, -1).replaceAll('\\/', '/');
-    // The template's patterns also accept an empty text, which leaves the option out.
-    assert.ok([`^${text}$`, `^${text}?$`, `^(${text})?$`].includes(pattern!), option);
+test('the comments on the options have the names and defaults of the table', () => {
+  const source = readFileSync(join(HERE, 'lib/props.ts'), 'utf8');
+  for (const [name, { default: expected }] of Object.entries(PARAMETERS)) {
+    const [, said] = new RegExp(`(?: @default (.*))?(?:\\n(?! {2}readonly).*)*\\n {2}readonly ${name}\\?:`).exec(source) ?? assert.fail(name);
+    // Other defaults are described, or have another type than the parameter of the template.
+    if (said !== undefined && /^('[a-zA-Z-]+'|\d+|false)$/.test(said)) assert.equal(said.replaceAll("'", ''), String(expected), name);
   }
 });
 

@@ -23,8 +23,6 @@ export interface Planned {
 }
 
 export interface Evaluated {
-  /** Disagreements with the provider's schema, and circles. */
-  readonly problems: readonly string[];
   /** Resources with a number of instances, and the variables that decide it. */
   readonly counted: Record<string, readonly string[]>;
   readonly cases: readonly Planned[];

@@ -63,12 +63,17 @@ pub fn declare(context: &mut Context) {
         let found = regex(text(&args[0]))?.find(text(&args[1])).map(|found| found.as_str().into());
         found.ok_or_else(|| "the text does not match".into())
     });
+    // Each match is a text, or the list of its groups.
     simple("regexall", vec![String, String], |args| {
-        Ok(regex(text(&args[0]))?
-            .find_iter(text(&args[1]))
-            .map(|found| found.as_str())
-            .collect::<Vec<_>>()
-            .into())
+        let pattern = regex(text(&args[0]))?;
+        let of = |group: Option<regex_lite::Match>| {
+            group.map_or(Value::Null, |found| found.as_str().into())
+        };
+        let all = pattern.captures_iter(text(&args[1])).map(|found| match pattern.captures_len() {
+            1 => of(found.get(0)),
+            _ => found.iter().skip(1).map(of).collect::<Vec<_>>().into(),
+        });
+        Ok(all.collect::<Vec<_>>().into())
     });
     simple("replace", vec![String, String, String], replace);
     simple("slice", vec![list(), Number, Number], |args| {
