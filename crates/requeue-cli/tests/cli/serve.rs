@@ -182,7 +182,7 @@ fn only_requests_to_this_machine_of_no_web_page_and_of_a_bounded_size_are_read()
             (format!("localhost:{port}"), 200),
             (format!("{own}\r\norigin: http://{own}\r\nsec-fetch-site: same-origin"), 200),
             ("rebound.example".to_owned(), 421),
-            (format!("rebound.example:{port}"), 403),
+            (format!("rebound.example:{port}"), 421),
             (format!("{own}\r\norigin: https://page.example"), 403),
             (format!("{own}\r\norigin: http://localhost:3000"), 403),
             (format!("{own}\r\norigin: null"), 403),
