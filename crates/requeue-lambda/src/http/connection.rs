@@ -2,13 +2,13 @@
 //! response's status as soon as it has arrived. It knows no other connections, and does not decide
 //! about resending.
 
-use std::error::Error;
+use std::error::Error as _;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ::http::header::HOST;
 use ::http::{Request, Response, StatusCode, response};
@@ -28,11 +28,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connector::Connector;
-use super::frames::Frames;
-use super::pool::LastUse;
+use super::frames::{Frames, MAX_HEAD_BYTES};
+use super::proxy::BoxError;
 use super::request::{Address, Unaddressed};
 use super::status_line::StatusLine;
-use super::watched::Watched;
+use super::watched::{Watched, lock};
 
 /// The interval of pings over an HTTP/2 connection with open requests. Without them, a connection
 /// that died while the environment was frozen would delay every message until its timeout.
@@ -42,10 +42,6 @@ pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for the orderly end of a closed connection in TLS and HTTP/2. A target that does not
 /// read would hold it forever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The largest status line and headers of a response. Gateways, tracing and cookies make some long.
-/// Over HTTP/1.1 a longer head still counts by its status. Over HTTP/2, h2 does not return it, so
-/// the response is a temporary failure.
-pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The headers of a response.
 pub(super) const MAX_HEADERS: usize = 1_000;
 /// The bytes of a body that an HTTP/2 target may send before they are read: the least that HTTP/2
@@ -54,7 +50,26 @@ const STREAM_WINDOW: u32 = 65_535;
 /// The same for all bodies of a connection together.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+/// The time of the last use by both clocks, since one of them may stand still while Lambda freezes
+/// the environment.
+#[derive(Clone, Copy)]
+pub(super) struct LastUse {
+    at: Instant,
+    by_clock: SystemTime,
+}
+
+impl LastUse {
+    pub(super) fn now(clock: &Clock) -> Self {
+        Self { at: Instant::now(), by_clock: clock.now() }
+    }
+
+    /// Whether the last use was this long before `now`. If the clock was set back, the connection
+    /// counts as old.
+    pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
+        now.at.duration_since(self.at) >= limit
+            || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
+    }
+}
 
 /// A connection, held by one request.
 pub(super) enum Connection {
@@ -368,10 +383,6 @@ async fn in_time<F: Future + Unpin>(until: Instant, mut response: F) -> Option<F
     }
     yield_now().await;
     response.now_or_never()
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// No response in time.

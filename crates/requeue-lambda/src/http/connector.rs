@@ -13,9 +13,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::connection::BoxError;
-use super::pool::Connectors;
-use super::proxy::Route;
+use super::proxy::{BoxError, Route};
 use super::{HttpSettings, TargetUrl};
 
 /// TCP, directly or through a proxy, with TLS for `https`. The library, and so the type of its
@@ -41,6 +39,14 @@ impl fmt::Debug for TlsConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TlsConnector")
     }
+}
+
+/// The connectors, for the best version that the target offers and, if there is a choice, for
+/// HTTP/1.1.
+#[derive(Clone)]
+pub(super) struct Connectors<C> {
+    pub(super) best: C,
+    pub(super) http1: Option<C>,
 }
 
 /// Opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from a URI

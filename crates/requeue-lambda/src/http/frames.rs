@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use super::MAX_INTERIM_BYTES;
-use super::connection::MAX_HEAD_BYTES;
 use super::watched::{Flooded, Watch};
 
 // Types of frames and their flags, by RFC 9113, section 6.
@@ -24,6 +23,10 @@ const PREFACE: usize = 24;
 
 /// The interim responses to a request. Each takes memory until the response comes.
 const MAX_INTERIM: usize = 64;
+/// The largest status line and headers of a response. Gateways, tracing and cookies make some long.
+/// Over HTTP/1.1 a longer head still counts by its status. Over HTTP/2, h2 does not return it, so
+/// the response is a temporary failure.
+pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The frames that the target may send at the start, and more for each request.
 const FRAMES: usize = 4_096;
 /// The same in bytes: a head, the beginning of a body, and as much of others.

@@ -39,10 +39,11 @@ mod watched;
 
 pub use certificate::{ClientCertificate, InvalidClientCertificate};
 use connection::{Connection, Received, Repeat, TimedOut};
+use connector::Connectors;
 pub use connector::{Connector, TlsConnector};
 pub use delivery::Delivery;
 pub use header::HeaderError;
-use pool::{Connectors, Pool, Times};
+use pool::{Pool, Times};
 pub use proxy::Proxy;
 use request::{Address, Unaddressed};
 pub use rules::TargetRules;

@@ -9,7 +9,7 @@ use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -17,11 +17,13 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use requeue::Clock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::connection::{BoxError, Connection, Http1, Http2, Stream, lock};
-use super::connector::{ConnectTimedOut, Connector};
+use super::connection::{Connection, Http1, Http2, LastUse, Stream};
+use super::connector::{ConnectTimedOut, Connector, Connectors};
+use super::proxy::BoxError;
 use super::request::Address;
+use super::watched::lock;
 use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
 
 /// Most rests of responses that are read at a time. Lambda allows a process 1,024 descriptors.
@@ -29,35 +31,6 @@ const MAX_BACKGROUND: usize = 100;
 /// The longest wait for a connection whose last response is still being read. After it, the request
 /// opens another one.
 const SOON: Duration = Duration::from_millis(10);
-
-/// The time of the last use by both clocks, since one of them may stand still while Lambda freezes
-/// the environment.
-#[derive(Clone, Copy)]
-pub(super) struct LastUse {
-    at: Instant,
-    by_clock: SystemTime,
-}
-
-impl LastUse {
-    pub(super) fn now(clock: &Clock) -> Self {
-        Self { at: Instant::now(), by_clock: clock.now() }
-    }
-
-    /// Whether the last use was this long before `now`. If the clock was set back, the connection
-    /// counts as old.
-    pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
-        now.at.duration_since(self.at) >= limit
-            || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
-    }
-}
-
-/// The connectors, for the best version that the target offers and, if there is a choice, for
-/// HTTP/1.1.
-#[derive(Clone)]
-pub(super) struct Connectors<C> {
-    pub(super) best: C,
-    pub(super) http1: Option<C>,
-}
 
 /// The timeouts of connections.
 #[derive(Clone)]
@@ -211,7 +184,9 @@ impl<C: Connector> Pool<C> {
     /// Opens all further connections over HTTP/1.1; `false` if there is no choice.
     pub(super) fn use_http1(&self) -> bool {
         self.0.wants_http1.store(true, Ordering::Relaxed);
-        self.0.unused().http2.clear();
+        // Dropped after the lock: a connection that ends may take its time.
+        let ended = mem::take(&mut self.0.unused().http2);
+        drop(ended);
         self.0.connectors.http1.is_some()
     }
 

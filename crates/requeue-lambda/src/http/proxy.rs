@@ -21,7 +21,6 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::TargetUrl;
-use super::connection::BoxError;
 use super::rules::Guarded;
 
 /// The proxy for `https` targets, and its exceptions. For a target over `http` no proxy is used.
@@ -156,6 +155,8 @@ impl Service<Uri> for Route {
         }
     }
 }
+
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The proxy could not be reached, or refused the tunnel.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ use requeue::{BatchProcessor, Clock, FailureClass, Record, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::connection::{MAX_HEAD_BYTES, MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
+use super::connection::{MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
+use super::frames::MAX_HEAD_BYTES;
 use super::settings::TIMEOUT;
 use super::*;
 
