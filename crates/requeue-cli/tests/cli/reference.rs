@@ -593,7 +593,7 @@ fn the_limits_are_those_of_the_code() {
             "one batch request | 10 |",
         ),
         ("crates/requeue-sqs/src/limits.rs", "Duration::from_secs(43_200)", "43,200 s"),
-        ("src/delay.rs", "MAX: Self = Self(900)", "one copy | 900 s"),
+        ("crates/requeue-sqs/src/limits.rs", "MAX: Self = Self(900)", "one copy | 900 s"),
         ("src/queue/mod.rs", "from_secs(300 + 60)", "less 1,260 s"),
         ("src/queue/mod.rs", "RECEIVED_BEFORE.as_secs() - 15 * 60)", "41,940 s"),
         ("src/queue/mod.rs", "Duration::from_hours(14 * 24)", "14 days"),
