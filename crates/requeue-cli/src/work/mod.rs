@@ -31,6 +31,7 @@ mod banner;
 mod depth;
 mod ending;
 mod line;
+mod live;
 mod log;
 mod screen;
 mod settings;

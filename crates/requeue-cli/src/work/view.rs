@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{DeadLetterMode, Deferral, Mode, Observers, Progress, ScopeHold, init_logging_to};
+use requeue::{Deferral, Mode, Observers, Progress, ScopeHold, init_logging_to};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, interval_at};
 
@@ -14,6 +14,7 @@ use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
+use super::live::on_page;
 use super::log::{LogAbove, LogLines};
 use super::screen::{self, Screen};
 use super::trouble;
@@ -25,13 +26,10 @@ use crate::observe::{
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::wrapped;
-use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
+use crate::ui::{LiveCounts, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(500);
-
-/// Most pauses and circuits on the page.
-const MAX_HOLDS: usize = 50;
 
 pub(super) struct View {
     screen: Option<Screen>,
@@ -238,7 +236,7 @@ impl View {
                     ending.text(self.in_hand(started)).map(|text| format!("ending: {text}"));
                 let troubles = self.troubles(started, &holds, usize::MAX);
                 let troubles = ending.into_iter().chain(troubles).collect();
-                page.send_replace(state(started, figures, troubles, stop));
+                page.send_replace(on_page(started, figures, troubles, stop));
             }
         }
     }
@@ -385,46 +383,4 @@ fn closing(progress: &Progress, mode: Mode) -> String {
         }
     };
     format!("{received} receive{s}: {completed} done, {others}{not_settled}{not_deleted}")
-}
-
-/// What becomes of the messages that were given up, if SQS has to move them.
-fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
-    let text = match mode {
-        DeadLetterMode::Redrive => {
-            "SQS moves a message that was given up to the dead-letter queue after maxReceiveCount \
-             receives. Until then it is in this queue."
-        }
-        DeadLetterMode::Annotate => {
-            "Requeue sends a message that was given up once more, with the reason. SQS moves this \
-             copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
-             queue."
-        }
-        _ => return None,
-    };
-    let is_any = figures.progress.dead_lettered > 0 && figures.mode == Mode::Requeue;
-    is_any.then_some(text)
-}
-
-/// The state for the page.
-fn state(started: &Started, figures: Figures, troubles: Vec<String>, stop: &Stop) -> LiveState {
-    let given_up = given_up(&started.dead_letter, &figures);
-    let hold = |hold: HoldFigure| LiveHold {
-        scope: hold.scope.to_string(),
-        why: hold.why.as_str(),
-        rest_ms: u64::try_from(hold.rest.as_millis()).unwrap_or(u64::MAX),
-        reason: hold.reason,
-    };
-    LiveState {
-        source: "worker",
-        queue: figures.queue,
-        target: Some(started.target.clone()),
-        waiting: figures.waiting,
-        rate: figures.rate,
-        counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
-        given_up,
-        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
-        troubles,
-        is_ending: stop.is_told(),
-        ..LiveState::default()
-    }
 }

@@ -638,7 +638,7 @@ fn the_limits_are_those_of_the_code() {
             "| 512 bytes",
         ),
         (
-            "crates/requeue-lambda/src/http/connection.rs",
+            "crates/requeue-lambda/src/http/frames.rs",
             "MAX_HEAD_BYTES: usize = 256 * 1024",
             "256 KiB",
         ),

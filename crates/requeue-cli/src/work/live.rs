@@ -1,0 +1,58 @@
+//! The state of a worker, as the page's screen "Live" shows it.
+
+use requeue::{DeadLetterMode, Mode};
+
+use super::Started;
+use super::line::{Figures, HoldFigure};
+use crate::stop::Stop;
+use crate::ui::{LiveCounts, LiveHold, LiveState};
+
+/// Most pauses and circuits on the page.
+const MAX_HOLDS: usize = 50;
+
+/// What becomes of the messages that were given up, if SQS has to move them.
+fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
+    let text = match mode {
+        DeadLetterMode::Redrive => {
+            "SQS moves a message that was given up to the dead-letter queue after maxReceiveCount \
+             receives. Until then it is in this queue."
+        }
+        DeadLetterMode::Annotate => {
+            "Requeue sends a message that was given up once more, with the reason. SQS moves this \
+             copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
+             queue."
+        }
+        _ => return None,
+    };
+    let is_any = figures.progress.dead_lettered > 0 && figures.mode == Mode::Requeue;
+    is_any.then_some(text)
+}
+
+/// The state for the screen.
+pub(super) fn on_page(
+    started: &Started,
+    figures: Figures,
+    troubles: Vec<String>,
+    stop: &Stop,
+) -> LiveState {
+    let given_up = given_up(&started.dead_letter, &figures);
+    let hold = |hold: HoldFigure| LiveHold {
+        scope: hold.scope.to_string(),
+        why: hold.why.as_str(),
+        rest_ms: u64::try_from(hold.rest.as_millis()).unwrap_or(u64::MAX),
+        reason: hold.reason,
+    };
+    LiveState {
+        source: "worker",
+        queue: figures.queue,
+        target: Some(started.target.clone()),
+        waiting: figures.waiting,
+        rate: figures.rate,
+        counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
+        given_up,
+        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
+        troubles,
+        is_ending: stop.is_told(),
+        ..LiveState::default()
+    }
+}
