@@ -24,8 +24,7 @@ use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::document::{PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
-use crate::output::ChartFile;
-use crate::output::{out, outln};
+use crate::output::{ChartFile, out, outln};
 use crate::{Error, document};
 
 #[derive(clap::Args)]
