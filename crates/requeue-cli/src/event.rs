@@ -9,7 +9,7 @@ use requeue::embedded::{EmbeddedSqs, EventSourceMapping};
 use requeue::queue::Outgoing;
 use uuid::Uuid;
 
-use crate::message::GivenMessage;
+use crate::send::GivenMessage;
 use crate::{Error, output};
 
 #[derive(clap::Args)]

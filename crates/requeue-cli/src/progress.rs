@@ -2,6 +2,7 @@
 //! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
 //! page holds up no message.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,7 +20,6 @@ mod terminal;
 
 use line::Pace;
 
-use crate::growth::Growth;
 use crate::output;
 use crate::silence::Requests;
 
@@ -333,6 +333,38 @@ pub(crate) fn leave(left_behind: Option<String>) {
         drop(leaving);
     });
     let _ = left.recv_timeout(LEAVE);
+}
+
+/// The growth in less time is a guess.
+const LEAST_GROWTH_TIME: Duration = Duration::from_secs(1);
+
+/// The counts of the last seconds.
+pub(crate) struct Growth {
+    window: Duration,
+    counts: VecDeque<(Instant, u64)>,
+}
+
+impl Growth {
+    pub(crate) const fn within(window: Duration) -> Self {
+        Self { window, counts: VecDeque::new() }
+    }
+
+    /// Forgets the counts so far.
+    pub(crate) fn restart(&mut self) {
+        self.counts.clear();
+    }
+
+    /// Notes the count now, and returns its growth and the time for it, once that is long enough.
+    pub(crate) fn note(&mut self, count: u64) -> Option<(u64, Duration)> {
+        let now = Instant::now();
+        self.counts.push_back((now, count));
+        while self.counts.len() > 2 && now.duration_since(self.counts[1].0) >= self.window {
+            self.counts.pop_front();
+        }
+        let (began, first) = *self.counts.front()?;
+        let time = now.duration_since(began);
+        (time >= LEAST_GROWTH_TIME).then(|| (count.saturating_sub(first), time))
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `requeue send`: sends a message to the queue of `requeue serve`, or to any other queue.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use requeue::printable;
-use requeue::queue::{Attribute, AttributeValue};
+use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -18,7 +20,7 @@ use uuid::Uuid;
 
 use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
-use crate::message::GivenMessage;
+use crate::input;
 use crate::output::{self, errln, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -297,4 +299,55 @@ fn typed(attribute: Attribute) -> MessageAttributeValue {
         AttributeValue::Binary(bytes) => value.binary_value(bytes.into()),
     };
     value.build().expect("it has a data type")
+}
+
+/// The message in the options of `requeue send` and `requeue event`.
+#[derive(clap::Args)]
+pub(crate) struct GivenMessage {
+    /// The body; `@FILE` reads it from a file, and `-` from the standard input.
+    body: String,
+    /// A message attribute of the type String. May be given several times.
+    #[arg(long = "attribute", help_heading = "Message", value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// The message group. FIFO queues keep the order within it; fair queues share capacity between
+    /// groups.
+    #[arg(long, help_heading = "Message", value_name = "ID")]
+    pub(crate) group: Option<String>,
+    /// The number of such messages.
+    #[arg(long, help_heading = "Message", value_name = "MESSAGES", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) count: u16,
+}
+
+/// Reads `NAME=VALUE`.
+pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("a message attribute must have a name and a value; write it as in tenant=acme"
+            .to_owned()),
+    }
+}
+
+impl GivenMessage {
+    pub(crate) fn body(&self) -> Result<String, Error> {
+        let (name, path) = if self.body == "-" {
+            ("the standard input".to_owned(), "-")
+        } else if let Some(path) = self.body.strip_prefix('@') {
+            (format!("the body {path}"), path)
+        } else {
+            return Ok(self.body.clone());
+        };
+        let allowed = format!(
+            "the {MAX_BATCH_BYTES} bytes that SQS accepts; store it elsewhere, and send its address"
+        );
+        let text = input::read(Path::new(path), MAX_BATCH_BYTES, &allowed);
+        text.map_err(|error| format!("{name} cannot be read: {error}").into())
+    }
+
+    pub(crate) fn attributes(&self) -> BTreeMap<String, Attribute> {
+        let typed = |(name, value): &(String, String)| (name.clone(), Attribute::text(value));
+        self.attributes.iter().map(typed).collect()
+    }
 }

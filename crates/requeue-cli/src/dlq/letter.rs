@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::table::moment;
-use crate::{duration_argument, message, output};
+use crate::{duration_argument, output, send};
 
 /// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -90,7 +90,7 @@ pub(crate) struct Filter {
     #[arg(long, help_heading = "Which messages", value_name = "DURATION|TIME", value_parser = moment_given)]
     since: Option<SystemTime>,
     /// Only messages with this message attribute. If given several times, all must match.
-    #[arg(long, help_heading = "Which messages", value_name = "NAME=VALUE", value_parser = message::attribute)]
+    #[arg(long, help_heading = "Which messages", value_name = "NAME=VALUE", value_parser = send::attribute)]
     attribute: Vec<(String, String)>,
     /// Only the message with this id, its own or that of its first delivery. May be given several
     /// times.

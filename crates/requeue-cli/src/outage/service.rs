@@ -8,7 +8,7 @@ use requeue::classify::Response;
 use requeue::{Clock, Failure, Sampler};
 use tokio::time::{Instant, sleep};
 
-use super::arguments::Arguments;
+use super::Arguments;
 
 /// The duration of a call.
 const CALL: Duration = Duration::from_millis(100);

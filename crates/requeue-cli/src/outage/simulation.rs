@@ -17,7 +17,7 @@ use requeue::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;

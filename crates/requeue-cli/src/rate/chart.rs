@@ -6,8 +6,8 @@ use std::time::Duration;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
+use super::Arguments;
 use super::Sharing;
-use super::arguments::Arguments;
 use super::calls::rate;
 use super::figures::RateFigures;
 use crate::Error;

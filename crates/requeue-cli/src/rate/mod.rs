@@ -3,30 +3,104 @@
 //! one limit that all share by a table, in virtual time, over the embedded queue.
 
 use std::io::stdout;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use requeue::policy::RetryPolicy;
+use requeue::policy::{RateLimit, RetryPolicy};
 use serde_json::{Value, json};
 
-mod arguments;
 mod calls;
 mod chart;
 mod figures;
 mod late;
 mod simulation;
 
-pub(crate) use arguments::Arguments;
 pub(crate) use calls::{Call, Calls};
 use figures::RateFigures;
 use simulation::{Sharing, simulate};
 
 use crate::Error;
-use crate::output::outln;
+use crate::document::PolicyArgument;
+use crate::duration_argument::{parse, within};
+use crate::output::{ChartFile, outln};
 use crate::progress::CommandProgress;
-use crate::schedule::chart_file::ChartFile;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, span, thousands, wrapped};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Messages that are in the queue at the beginning.
+    #[arg(long, help_heading = "Messages", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    messages: u32,
+    /// Calls in each period that the service takes: `limit` of `rateLimit`.
+    #[arg(long, help_heading = "Service", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// The period: `periodSeconds` of `rateLimit`.
+    #[arg(long, help_heading = "Service", value_name = "DURATION", default_value = "1s", value_parser = within(1..=3_600))]
+    period: Duration,
+    /// Calls that may come at once: `burst` of `rateLimit`.
+    #[arg(long, help_heading = "Service", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    burst: u32,
+    /// Calls in each period that the service really takes, and refuses the others by a 429.
+    /// [default: it takes all calls, and counts]
+    #[arg(long, help_heading = "Service", value_name = "LIMIT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    true_limit: Option<u32>,
+    /// Let the limit adapt to refused calls: `adaptive` of `rateLimit`.
+    #[arg(long, help_heading = "Service")]
+    adaptive: bool,
+    /// Execution environments of the function.
+    #[arg(long, help_heading = "Function", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    environments: u32,
+    /// Begin with all execution environments. Otherwise Lambda begins with 5, and adds 5 each second.
+    #[arg(long, help_heading = "Function")]
+    warm: bool,
+    /// Other scopes, such as tenants. Each sends one message within the first minute, and has a
+    /// limit of its own.
+    #[arg(long, help_heading = "Messages", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    tenants: u32,
+    /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
+    #[arg(long, help_heading = "Function", value_name = "FROM-TO", value_parser = times)]
+    store_down: Option<(Duration, Duration)>,
+    /// Percentage of receives after which SQS delivers the same message again, up to 20 s later.
+    #[arg(long, help_heading = "Function", value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=50))]
+    duplicates: u32,
+    /// The most by which the clocks of execution environments are wrong.
+    #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "0s", value_parser = within(0..=3_600))]
+    skew: Duration,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    /// The seed of all random numbers: the same seed gives the same run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Write a chart of the calls to this file.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    svg: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn rate_limit(&self) -> RateLimit {
+        let mut limit = RateLimit::new(self.limit, self.period);
+        limit.burst = self.burst;
+        limit.adaptive = self.adaptive;
+        limit
+    }
+}
+
+fn times(text: &str) -> Result<(Duration, Duration), String> {
+    const LATEST: Duration = Duration::from_secs(1_000_000);
+    let times = text.split_once('-').and_then(|(from, to)| parse(from).ok().zip(parse(to).ok()));
+    let times = times.filter(|(from, to)| from < to && *to <= LATEST);
+    times.ok_or_else(|| {
+        "it must be two times, the earlier one first, as in 60-120 or 1m-2m".to_owned()
+    })
+}
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let policy = arguments.policy.read()?;

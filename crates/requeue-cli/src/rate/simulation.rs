@@ -18,7 +18,7 @@ use requeue::{
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::calls::{Call, Calls};
 use super::figures::{RateFigures, Requests, RunCounts};
 use super::late::{LateMessages, is_put_off};

@@ -11,7 +11,6 @@ use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, QueueConfig};
 
 pub(crate) mod chart;
-pub(crate) mod chart_file;
 mod cost;
 pub(crate) mod json;
 pub(crate) mod timeline;
@@ -19,14 +18,13 @@ pub(crate) mod panel;
 mod text;
 mod dead_lettering;
 
-use chart_file::ChartFile;
 use cost::Requests;
 use dead_lettering::DeadLettering;
 use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::document::{PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
-use crate::output::{out, outln};
+use crate::output::{ChartFile, out, outln};
 use crate::{Error, document};
 
 #[derive(clap::Args)]

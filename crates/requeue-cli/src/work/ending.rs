@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use requeue::Progress;
 use tokio::time::Instant;
 
 use super::line::seconds;
 use super::trouble::fitting;
-use crate::table::messages;
+use crate::table::{messages, thousands};
 
 /// The messages that a worker has received and not yet settled.
 #[derive(Clone, Copy)]
@@ -75,6 +76,53 @@ impl fmt::Display for InHand {
             count => write!(f, ", {} to settle", messages(count)),
         }
     }
+}
+
+/// Done and copied messages may be handled again.
+pub(super) fn not_deleted(progress: Progress) -> Option<String> {
+    (progress.not_deleted > 0).then(|| {
+        format!(
+            "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver again, or \
+             move to the dead-letter queue; so they may be handled, or given up, twice",
+            messages(progress.not_deleted)
+        )
+    })
+}
+
+/// Messages whose copy SQS may have stored are in the queue twice.
+pub(super) fn in_doubt(copies: u64) -> Option<String> {
+    (copies > 0).then(|| {
+        let copies =
+            if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", thousands(copies)) };
+        format!(
+            "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
+             may be handled, and given up, several times"
+        )
+    })
+}
+
+/// Each receive that SQS carried out counts, though its response was lost.
+pub(super) fn lost(receives: u64) -> Option<String> {
+    (receives > 0).then(|| {
+        let s = if receives == 1 { "" } else { "s" };
+        format!(
+            "note: {} receive{s} without a response: if SQS carried them out, it counted them for their \
+             messages, which become dead letters after maxReceiveCount receives",
+            thousands(receives)
+        )
+    })
+}
+
+/// Calls without an end may have worked.
+pub(super) fn cut_off(calls: u64) -> Option<String> {
+    let (calls, were) = match calls {
+        0 => return None,
+        1 => ("1 call".to_owned(), "was"),
+        calls => (format!("{} calls", thousands(calls)), "were"),
+    };
+    Some(format!(
+        "note: {calls} {were} cut off at the end and may have worked; SQS delivers the messages again"
+    ))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::table::{messages, thousands};
+use crate::table::messages;
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 
 mod banner;
@@ -259,8 +259,9 @@ impl Started {
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
-        let lost = lost(view.observer.sqs().lost_receives());
-        let doubts = [not_deleted(ended), in_doubt(doubt), cut_off(cut), lost];
+        let lost = ending::lost(view.observer.sqs().lost_receives());
+        let doubts =
+            [ending::not_deleted(ended), ending::in_doubt(doubt), ending::cut_off(cut), lost];
         let doubts: Vec<String> = doubts.into_iter().flatten().collect();
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode, usize::MAX);
@@ -274,53 +275,6 @@ impl Started {
         view.end(ended, self.mode, &notes, &doubts);
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Done and copied messages may be handled again.
-fn not_deleted(progress: Progress) -> Option<String> {
-    (progress.not_deleted > 0).then(|| {
-        format!(
-            "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver again, or \
-             move to the dead-letter queue; so they may be handled, or given up, twice",
-            messages(progress.not_deleted)
-        )
-    })
-}
-
-/// Messages whose copy SQS may have stored are in the queue twice.
-fn in_doubt(copies: u64) -> Option<String> {
-    (copies > 0).then(|| {
-        let copies =
-            if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", thousands(copies)) };
-        format!(
-            "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
-             may be handled, and given up, several times"
-        )
-    })
-}
-
-/// Each receive that SQS carried out counts, though its response was lost.
-fn lost(receives: u64) -> Option<String> {
-    (receives > 0).then(|| {
-        let s = if receives == 1 { "" } else { "s" };
-        format!(
-            "note: {} receive{s} without a response: if SQS carried them out, it counted them for their \
-             messages, which become dead letters after maxReceiveCount receives",
-            thousands(receives)
-        )
-    })
-}
-
-/// Calls without an end may have worked.
-fn cut_off(calls: u64) -> Option<String> {
-    let (calls, were) = match calls {
-        0 => return None,
-        1 => ("1 call".to_owned(), "was"),
-        calls => (format!("{} calls", thousands(calls)), "were"),
-    };
-    Some(format!(
-        "note: {calls} {were} cut off at the end and may have worked; SQS delivers the messages again"
-    ))
 }
 
 impl Started {
