@@ -197,7 +197,9 @@ async fn forge(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn no_field_of_a_body_moves_a_bound() {
-    for seed in 0..share(600) {
+    // A first send in the far future shows in these two, which a quick run would leave out.
+    const TELLING: [u64; 2] = [166, 265];
+    for seed in (0..share(600)).chain(TELLING) {
         forge(seed).await;
     }
 }
