@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::guard::{Admission, Guard};
@@ -32,6 +33,8 @@ use crate::Error;
 pub(super) const MAX_BODY: usize = 256 * 1024;
 /// A browser opens six connections for a page.
 const BOUNDS: Bounds = Bounds { body: MAX_BODY, bodies: 64 * MAX_BODY, connections: 64 };
+/// How long open pages are served after the end of the command's work, so that they see its result.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,18 +82,26 @@ impl Server {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
-        let guard = self.guard;
-        let (sender, stopped) = watch::channel(false);
+        let (guard, is_used) = (self.guard, Arc::new(AtomicBool::new(false)));
+        // It never changes: a page that is open goes on asking for a moment after the stop.
+        let (_sender, stopped) = watch::channel(false);
+        let used = Arc::clone(&is_used);
         let serving = loopback::serve_unread(self.listener, stopped, BOUNDS, move |request| {
+            used.store(true, Ordering::Relaxed);
             let (guard, router) = (Arc::clone(&guard), router.clone());
             async move { Ok(respond(&guard, router, request).await) }
         });
         let stopping = async {
             let value = stop.await;
-            let _ = sender.send(true);
+            if is_used.load(Ordering::Relaxed) {
+                sleep(STOP_GRACE).await;
+            }
             value
         };
-        tokio::join!(serving, stopping).1
+        tokio::select! {
+            value = stopping => value,
+            () = serving => unreachable!("nothing stops it"),
+        }
     }
 }
 
