@@ -29,7 +29,7 @@ pub(crate) fn completed(settings: Settings) -> Settings {
 
 /// The observer that writes the log lines, by `tracing`: one for each message that did not simply
 /// complete, one for each batch, and one for each other event but [`Event::Received`] and
-/// [`Event::Called`].
+/// [`Event::Called`]. It has no fields, so write it as a literal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogLines;
 

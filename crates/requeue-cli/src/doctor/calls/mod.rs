@@ -179,6 +179,7 @@ pub(crate) struct LogEvents {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogEvent {
     pub(crate) event_id: String,
+    pub(crate) log_stream_name: String,
     /// Milliseconds since 1970.
     pub(crate) timestamp: u64,
     pub(crate) message: String,

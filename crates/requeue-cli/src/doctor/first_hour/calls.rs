@@ -7,7 +7,7 @@ use requeue::queue::QueueArn;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::calls::{function_configuration, log_events, metric_sum};
+use super::super::calls::{LogEvent, function_configuration, log_events, metric_sum};
 use super::super::facts::{Deployment, Function};
 use super::super::fetch::{ATTRIBUTES, CONFIGURATION, Clients};
 use super::message::MARK;
@@ -64,7 +64,8 @@ impl Clients {
         Ok(Counts { visible, in_flight, delayed })
     }
 
-    /// The lines of metrics in the log since this time, in milliseconds of the epoch, by their ids.
+    /// The lines of metrics in the log since this time, in milliseconds of the epoch, by all that
+    /// tells them apart: emulators give their ids again.
     pub(crate) async fn lines(
         &self,
         group: &str,
@@ -81,8 +82,11 @@ impl Clients {
                 }
                 Err(unread) => return Err(self.told(&unread).into()),
             };
-            let events = page.events.into_iter().map(|event| (event.event_id, event.message));
-            lines.extend(events.filter(|(_, message)| message.contains("CloudWatchMetrics")));
+            let of_metrics = |line: &LogEvent| line.message.contains("CloudWatchMetrics");
+            lines.extend(page.events.into_iter().filter(of_metrics).map(|line| {
+                let LogEvent { log_stream_name, timestamp, message, .. } = line;
+                (format!("{log_stream_name} {timestamp} {message}"), message)
+            }));
             token = page.next_token.filter(|token| !token.is_empty());
             if token.is_none() {
                 return Ok(lines);
