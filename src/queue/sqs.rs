@@ -18,6 +18,7 @@ use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, MessageAttributeValue, MessageSystemAttributeName as System,
     QueueAttributeName, SendMessageBatchRequestEntry,
 };
+use requeue_sqs::printable;
 use tokio::sync::OnceCell;
 
 use super::{
@@ -26,7 +27,6 @@ use super::{
 };
 use crate::aws;
 use crate::clock::{Clock, from_epoch_millis};
-use requeue_sqs::printable;
 
 /// SQS, by AWS's SDK.
 ///

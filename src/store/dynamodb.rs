@@ -13,6 +13,7 @@ use aws_smithy_types::retry::RetryConfig;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use requeue_aws::{CallError, Service, call_json_with, is_throttled};
+use requeue_sqs::printable;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -20,7 +21,6 @@ use tokio::sync::OnceCell;
 
 use super::{Action, Answer, Field, Item, Key, Store, StoreError, Update};
 use crate::aws::{self, SdkConfig};
-use requeue_sqs::printable;
 
 /// The table's only key attribute, a string.
 const ID: &str = "id";

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use requeue_sqs::printable;
 use tracing::{Level, Span, error, event, field, info, info_span, warn};
 
 use crate::delay::whole_secs;
@@ -12,7 +13,6 @@ use crate::disposition::{Deferral, Disposition};
 use crate::observer::{Event, Observer, Observers};
 use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Settings;
-use requeue_sqs::printable;
 
 mod metrics;
 mod counts;

@@ -68,6 +68,28 @@ pub(crate) struct LogLine {
 }
 
 impl LogLine {
+    /// The fields of the line that the library logs about this outcome.
+    fn of(outcome: &Outcome) -> Self {
+        let text = |text: &str| Some(text.to_owned());
+        Self {
+            message_id: outcome.message_id.clone(),
+            original_message_id: outcome.original_message_id.clone(),
+            retry_count: Some(outcome.retry_count),
+            receive_count: Some(outcome.receive_count),
+            class: outcome.class.and_then(|class| text(class.as_str())),
+            disposition: text(outcome.disposition.as_str()),
+            why: outcome.why().and_then(text),
+            delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
+            reason: outcome.reason.clone(),
+            settlement: text(outcome.settlement.as_str()),
+            elapsed_ms: outcome
+                .elapsed
+                .map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
+            code: outcome.settlement.code().and_then(text),
+            ..Self::default()
+        }
+    }
+
     /// Reads a line of JSON: one of Requeue, whose fields are inside `fields`, or one of another
     /// program with the same names. `None` for any other line.
     pub(crate) fn read(line: &str) -> Option<Self> {
@@ -157,30 +179,6 @@ impl LogLine {
             None => "no confirmation",
         };
         Some(format!("{what}: {why}"))
-    }
-}
-
-impl LogLine {
-    /// The fields of the line that the library logs about this outcome.
-    fn of(outcome: &Outcome) -> Self {
-        let text = |text: &str| Some(text.to_owned());
-        Self {
-            message_id: outcome.message_id.clone(),
-            original_message_id: outcome.original_message_id.clone(),
-            retry_count: Some(outcome.retry_count),
-            receive_count: Some(outcome.receive_count),
-            class: outcome.class.and_then(|class| text(class.as_str())),
-            disposition: text(outcome.disposition.as_str()),
-            why: outcome.why().and_then(text),
-            delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-            reason: outcome.reason.clone(),
-            settlement: text(outcome.settlement.as_str()),
-            elapsed_ms: outcome
-                .elapsed
-                .map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
-            code: outcome.settlement.code().and_then(text),
-            ..Self::default()
-        }
     }
 }
 
