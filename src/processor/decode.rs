@@ -34,7 +34,25 @@ pub(super) async fn decode(
             delivery.continue_row(copies_in_row);
         }
     }
+    wait_behind_predecessors(&mut deliveries);
     deliveries
+}
+
+/// Tells each message of a FIFO group which one comes before it, also if that one is done and only
+/// to be deleted once more. A batch usually has one queue. If it has two, groups of the same name
+/// are different groups.
+fn wait_behind_predecessors(deliveries: &mut [Delivery]) {
+    let mut last = HashMap::new();
+    for at in 0..deliveries.len() {
+        let (before, rest) = deliveries.split_at_mut(at);
+        let delivery = &mut rest[0];
+        if delivery.is_fifo() {
+            let group = (delivery.queue.clone(), delivery.group_id.clone());
+            if let Some(predecessor) = last.insert(group, at) {
+                delivery.wait_behind(&before[predecessor]);
+            }
+        }
+    }
 }
 
 /// The key of a message. Ids are unique in one queue only: another queue may have the same.

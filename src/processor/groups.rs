@@ -63,16 +63,12 @@ fn is_suspect(delivery: &Delivery) -> bool {
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
     let (fifo, unordered): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(Delivery::is_fifo);
     let mut groups: Vec<Vec<Arc<Delivery>>> = Vec::new();
-    // A batch usually has one queue. If it has two, groups of the same name are different groups.
     let mut numbers = HashMap::new();
-    for mut delivery in fifo {
+    for delivery in fifo {
         let group = (delivery.queue.clone(), delivery.group_id.clone());
         let number = *numbers.entry(group).or_insert(groups.len());
         if number == groups.len() {
             groups.push(Vec::new());
-        }
-        if let Some(predecessor) = groups[number].last() {
-            delivery.wait_behind(predecessor);
         }
         groups[number].push(Arc::new(delivery));
     }
