@@ -2,7 +2,7 @@
 //! reason.
 //!
 //! Give the dead-letter queue a dead-letter queue of its own. If the function cannot open a ticket,
-//! Requeue retries it and gives it up at last.
+//! Requeue retries it and dead-letters it at last.
 
 #![allow(
     clippy::disallowed_methods,
@@ -32,7 +32,7 @@ async fn handle(tickets: Tickets, message: Message) -> Result<(), Failure> {
     let title = match &info {
         // Only its sender can repair it.
         Some(info) if info.class() == Some(FailureClass::NonRetryable) => "refused",
-        Some(_) => "given up after its retries",
+        Some(_) => "dead-lettered after its retries",
         // SQS moved it, in the mode `redrive` or after receives without a response.
         None => "received too often",
     };
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_ticket_says_why_the_message_was_given_up() {
+    async fn a_ticket_says_why_the_message_was_dead_lettered() {
         let mut orders = World::with(refuse, "orders", |settings| {
             settings.dead_letter = Some(DeadLetterMode::Annotate);
         });

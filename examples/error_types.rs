@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_error_becomes_a_failure_of_a_class() {
-        let of = |failure: Failure| (failure.class(), failure.reason().to_owned());
+        let of = |failure: Failure| (failure.class(), failure.detail().to_owned());
         let declined = with_thiserror(message("declined")).await.unwrap_err();
         assert_eq!(of(declined.into()), (NonRetryable, "the card was declined".to_owned()));
         let refused = with_thiserror(message("order 1")).await.unwrap_err();

@@ -99,7 +99,7 @@ mod tests {
         let refusal = "HTTP/1.1 422 No\r\ncontent-length: 24\r\n\r\n{\"code\":\"card_declined\"}";
         let refusal = charged(refusal).await.unwrap_err();
         assert_eq!(
-            (refusal.class(), refusal.reason()),
+            (refusal.class(), refusal.detail()),
             (NonRetryable, "status 422: card_declined")
         );
 

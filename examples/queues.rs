@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_receipt_is_given_up_after_three_retries() {
+    async fn a_receipt_is_dead_lettered_after_three_retries() {
         let mut world = world("receipts");
         let id = world.send_text("order 1").await;
         world.run_until_empty().await;

@@ -52,7 +52,7 @@ pub(crate) struct Delivery {
     waits: u32,
     /// Receives that it used up behind a message that waited for its time.
     waits_behind: u32,
-    /// Attempts before this one, if the store counted them.
+    /// Attempts before this one, if the table counted them.
     counted: OnceLock<u32>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -188,7 +188,7 @@ impl Delivery {
         };
         if is_fifo {
             // On a FIFO queue such a count is not ours: Requeue counts receives there. So the
-            // handler is called before the receives say that the message is given up.
+            // handler is called before the receives say that the message is dead-lettered.
             state.retry_count = 0;
         }
         let payload = match read.payload {
@@ -359,14 +359,14 @@ impl Delivery {
         self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified
     }
 
-    /// Whether the store may count its attempts: it waits in its place, and was received before.
+    /// Whether the table may count its attempts: it waits in its place, and was received before.
     pub(crate) fn may_count_attempts(&self) -> bool {
         // Other deliveries of a message that ends its row are copies.
         let waits_in_place = self.is_fifo() || !self.ends_its_row();
         waits_in_place && self.usage().receives_are_retries && self.receives() > 1
     }
 
-    /// Notes the attempts before this one, as the store counted them from the second receive on. The
+    /// Notes the attempts before this one, as the table counted them from the second receive on. The
     /// first receive counts as one, since a message that succeeds there is to cost no request.
     pub(crate) fn note_counted(&self, later: u32) {
         // A message has at most one attempt for each receive.

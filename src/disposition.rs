@@ -28,10 +28,10 @@ use crate::delay::Wait;
 /// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
 /// the `maxReceiveCount` that the policy needs. `docs/concepts/strategies.md` compares them.
 ///
-/// With a store ([`Settings::coordination`](crate::Settings::coordination)) and
+/// With a table ([`Settings::shared_table`](crate::Settings::shared_table)) and
 /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.
 /// The first receive counts as one attempt, since a message that succeeds there is to cost no
-/// request. Each later attempt is written right before its call. While the store does not respond,
+/// request. Each later attempt is written right before its call. While the table does not respond,
 /// receives count.
 ///
 /// ```
@@ -86,13 +86,13 @@ pub enum Disposition {
     #[non_exhaustive]
     Defer {
         /// Why it waits.
-        why: Deferral,
+        reason: Deferral,
         /// How long it waits.
         wait: Wait,
     },
     /// SQS keeps the message, and delivers it again after its visibility timeout.
     Release(ReleaseReason),
-    /// The message is given up. It reaches the dead-letter queue by the
+    /// The message is dead-lettered. It reaches the dead-letter queue by the
     /// [`DeadLetterMode`](crate::DeadLetterMode).
     DeadLetter(DeadLetterReason),
 }
@@ -110,12 +110,12 @@ impl Disposition {
         }
     }
 
-    /// Why the message is deferred, left to SQS or given up, in the words used in logs.
+    /// Why the message is deferred, left to SQS or dead-lettered, in the words used in logs.
     #[must_use]
-    pub const fn why(&self) -> Option<&'static str> {
+    pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::DeadLetter(why) => Some(why.as_str()),
-            Self::Defer { why, .. } => Some(why.as_str()),
+            Self::Defer { reason, .. } => Some(reason.as_str()),
             Self::Release(why) => Some(why.as_str()),
             Self::Complete | Self::Requeue { .. } => None,
         }
@@ -126,7 +126,7 @@ impl Disposition {
         match self {
             Self::DeadLetter(_) => true,
             Self::Release(reason) => {
-                matches!(reason, ReleaseReason::GivenUp | ReleaseReason::Annotated)
+                matches!(reason, ReleaseReason::NotRetried | ReleaseReason::Annotated)
             }
             Self::Complete | Self::Requeue { .. } | Self::Defer { .. } => false,
         }
@@ -172,7 +172,7 @@ impl fmt::Display for Retry {
     }
 }
 
-/// The part that [`once`](crate::policy::RetryPolicy::once) of the policy had in an attempt.
+/// The part that [`idempotency`](crate::policy::RetryPolicy::idempotency) of the policy had in an attempt.
 ///
 /// ```
 /// fn dropped(report: &requeue::Report) -> usize {
@@ -181,12 +181,12 @@ impl fmt::Display for Retry {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OnceNotes {
+pub struct IdempotencyNotes {
     /// The event was done before, so the message completed without a call.
     pub is_already_done: bool,
     /// The body has no name for the event, so the id of the first delivery was its name.
     pub is_key_missing: bool,
-    /// The store did not answer: the handler was called without its consent, or the store did not
+    /// The table did not answer: the handler was called without its consent, or the table did not
     /// confirm that the event is done.
     pub is_unconfirmed: bool,
 }
@@ -207,15 +207,15 @@ pub enum Deferral {
     CircuitOpen,
     /// The rate limit of its downstream service has no room. It waits in line, or for a slot.
     RateLimited,
-    /// The store of the rate limits takes no more requests for now.
-    StoreThrottled,
-    /// The store of the rate limits does not answer, and this execution environment makes no more
+    /// The table of the rate limits takes no more requests for now.
+    TableThrottled,
+    /// The table of the rate limits does not answer, and this execution environment makes no more
     /// calls than lately.
-    StoreUnavailable,
+    TableUnavailable,
     /// Another attempt handles the same event.
     InProgress,
-    /// The store does not say whether its event is done, and the policy defers it for that.
-    OnceUnavailable,
+    /// The table does not say whether its event is done, and the policy defers it for that.
+    IdempotencyUnavailable,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS should keep it, but its record has no message id for the batch response.
@@ -235,10 +235,10 @@ impl Deferral {
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit-open",
             Self::RateLimited => "rate-limited",
-            Self::StoreThrottled => "store-throttled",
-            Self::StoreUnavailable => "store-unavailable",
+            Self::TableThrottled => "table-throttled",
+            Self::TableUnavailable => "table-unavailable",
             Self::InProgress => "in-progress",
-            Self::OnceUnavailable => "once-unavailable",
+            Self::IdempotencyUnavailable => "idempotency-unavailable",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
             Self::SenderUnknown => "sender-unknown",
@@ -252,8 +252,8 @@ impl Deferral {
 pub enum ReleaseReason {
     /// It was given up on an earlier receive, for any reason; the redrive policy is about to move
     /// it.
-    GivenUp,
-    /// It is the copy that says why it was given up; the redrive policy is about to move it.
+    NotRetried,
+    /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.
     Annotated,
     /// Its `retryState` was written by a later version than this one.
     LaterVersion,
@@ -282,7 +282,7 @@ impl ReleaseReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::GivenUp => "given-up",
+            Self::NotRetried => "not-retried",
             Self::Annotated => "annotated",
             Self::LaterVersion => "later-version",
             Self::Abandoned => "abandoned",
@@ -296,7 +296,7 @@ impl ReleaseReason {
     }
 }
 
-/// Why a message is given up.
+/// Why a message is dead-lettered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadLetterReason {

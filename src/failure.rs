@@ -163,7 +163,7 @@ impl Failure {
     /// It will never work. On `reason` see [`Failure::rate_limit`].
     ///
     /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive), SQS delivers the message
-    /// again until it has been received `maxReceiveCount` times. The process that gave it up does
+    /// again until it has been received `maxReceiveCount` times. The process that dead-lettered it does
     /// not call its handler again. Any other process calls it once: another execution environment,
     /// one after a cold start, or a restarted worker.
     ///
@@ -216,7 +216,7 @@ impl Failure {
     ///
     /// Requeue cuts a longer delay to the policy's
     /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default. If it
-    /// then exceeds the rest of the class's age, Requeue gives the message up at once. Otherwise
+    /// then exceeds the rest of the class's age, Requeue dead-letters the message at once. Otherwise
     /// Requeue adds up to a tenth, at most a minute. A message that waits by its visibility timeout
     /// waits for at most 41,940 s.
     #[must_use]
@@ -249,7 +249,7 @@ impl Failure {
     }
 
     /// Notes that the downstream service may still work on the request, as after a timeout. With
-    /// [`once`](crate::policy::RetryPolicy::once), Requeue then keeps the event until the lease of
+    /// [`idempotency`](crate::policy::RetryPolicy::idempotency), Requeue then keeps the event until the lease of
     /// this attempt ends. Without it, this changes nothing.
     ///
     /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
@@ -344,9 +344,9 @@ impl Failure {
         self.evidence
     }
 
-    /// The reason, scrubbed.
+    /// Its words, scrubbed.
     #[must_use]
-    pub fn reason(&self) -> &str {
+    pub fn detail(&self) -> &str {
         self.reason.as_str()
     }
 }
@@ -354,7 +354,7 @@ impl Failure {
 /// Class and reason: `rate-limit: the bank asks to wait`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.class, self.reason())
+        write!(f, "{}: {}", self.class, self.detail())
     }
 }
 
@@ -388,10 +388,10 @@ mod tests {
     #[test]
     fn a_reason_is_scrubbed_and_cut() {
         assert_eq!(
-            Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").reason(),
+            Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").detail(),
             "a b [31m c  d"
         );
-        assert_eq!(Failure::temporary("x".repeat(257)).reason().chars().count(), 256);
+        assert_eq!(Failure::temporary("x".repeat(257)).detail().chars().count(), 256);
     }
 
     #[test]

@@ -33,7 +33,7 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open, no slot in the rate limit | `gate/`, `limit/` |
+//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no slot in the rate limit | `gate/`, `limit/` |
 //! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
@@ -73,7 +73,7 @@
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
 //! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages, or of fewer for those alone; pause: 60 s at most |
 //! | call a service no more often than it takes | [`policy::RateLimit`] | none |
-//! | drop duplicates of a message | [`policy::Once`], with a [`Coordination`] | none |
+//! | drop duplicates of a message | [`policy::Idempotency`], with a [`SharedTable`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |
@@ -95,7 +95,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
-//! | `fleet` | [`store::DynamoStore`]: a table that execution environments share |
+//! | `fleet` | [`table::DynamoTable`]: a table that execution environments share |
 //!
 //! Both are off by default.
 //!
@@ -135,7 +135,7 @@ mod producer;
 mod arrivals;
 mod delivery;
 mod message;
-pub mod store;
+pub mod table;
 mod gate;
 mod handler;
 pub mod classify;
@@ -178,7 +178,7 @@ pub use config::Variables;
 pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
 pub use delay::{Delay, Wait};
 pub use disposition::{
-    DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason, Retry, Strategy,
+    DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,
 };
 pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
@@ -199,12 +199,12 @@ pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use sender::TrustedSenders;
 pub use settings::{
-    Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings, SharedTable,
 };
 pub use telemetry::LogLines;
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{
-    Progress, ScopeHold, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    Progress, ScopePause, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 
 // Users need the types of these crates. The re-exports have the version and the features that fit.

@@ -57,9 +57,9 @@ pub enum Event<'a> {
     },
     /// The table that all execution environments share refuses requests for now. The messages that
     /// need it are deferred.
-    StoreThrottled,
+    TableThrottled,
     /// The table does not respond. Each execution environment makes no more calls than lately.
-    StoreUnavailable {
+    TableUnavailable {
         /// Why.
         code: &'a str,
     },
@@ -92,7 +92,7 @@ pub enum Event<'a> {
     /// A worker stops receiving, since its messages could only be deferred.
     ReceivingStopped {
         /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
-        why: Deferral,
+        reason: Deferral,
         /// The time until messages may probe.
         rest: Duration,
     },

@@ -152,9 +152,9 @@ mod tests {
         {
             let failure = limits(name, value).expect_err("no value of it");
             assert!(
-                failure.reason().contains(name) && !failure.reason().contains(value),
+                failure.detail().contains(name) && !failure.detail().contains(value),
                 "{}",
-                failure.reason()
+                failure.detail()
             );
             assert_eq!(failure.class(), FailureClass::NonRetryable);
         }

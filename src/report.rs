@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::disposition::{Deferral, Disposition, OnceNotes, Retry};
+use crate::disposition::{Deferral, Disposition, IdempotencyNotes, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
@@ -28,21 +28,21 @@ pub struct Outcome {
     pub hops: u32,
     /// How often SQS delivered this copy.
     pub receive_count: u32,
-    /// Whether the message was given up, and its receive count is so high that no redrive policy
+    /// Whether the message was dead-lettered, and its receive count is so high that no redrive policy
     /// seems to move it.
     pub is_stuck: bool,
     /// The class of the failure, if it failed.
     pub class: Option<FailureClass>,
-    /// The reason of the failure, scrubbed.
-    pub reason: Option<String>,
+    /// The words of the failure, scrubbed.
+    pub detail: Option<String>,
     /// The intent for the message.
     pub disposition: Disposition,
     /// The retry that it gets; `None` unless it is requeued.
     pub retry: Option<Retry>,
     /// Whether the disposition was carried out.
     pub settlement: Settlement,
-    /// The part that `once` of the policy had in it.
-    pub once: OnceNotes,
+    /// The part that `idempotency` of the policy had in it.
+    pub idempotency: IdempotencyNotes,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
     /// The time from the first send until this decision.
@@ -50,11 +50,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Why the message is deferred, left to SQS or given up, or completed without a call, in the
+    /// Why the message is deferred, left to SQS or dead-lettered, or completed without a call, in the
     /// words used in logs.
     #[must_use]
-    pub fn why(&self) -> Option<&'static str> {
-        if self.once.is_already_done { Some("already-done") } else { self.disposition.why() }
+    pub fn reason(&self) -> Option<&'static str> {
+        if self.idempotency.is_already_done {
+            Some("already-completed")
+        } else {
+            self.disposition.reason()
+        }
     }
 }
 
@@ -63,7 +67,7 @@ impl Outcome {
     #[must_use]
     pub fn simply_completed(&self) -> bool {
         let is_complete = self.disposition == Disposition::Complete;
-        is_complete && self.settlement == Settlement::Done && !self.once.is_already_done
+        is_complete && self.settlement == Settlement::Done && !self.idempotency.is_already_done
     }
 
     /// Whether its call failed in an outage: its circuit is open or its scope paused, so the message
@@ -72,7 +76,7 @@ impl Outcome {
     pub fn failed_in_outage(&self) -> bool {
         let why = [Deferral::CircuitOpen, Deferral::Paused];
         let is_outage =
-            matches!(&self.disposition, Disposition::Defer { why: it, .. } if why.contains(it));
+            matches!(&self.disposition, Disposition::Defer { reason: it, .. } if why.contains(it));
         is_outage && self.elapsed.is_some()
     }
 }
@@ -91,10 +95,10 @@ impl Serialize for Outcome {
             is_stuck: bool,
             class: Option<&'a str>,
             disposition: &'a str,
-            why: Option<&'a str>,
+            reason: Option<&'a str>,
             retry_progress: Option<String>,
             delay_seconds: Option<u64>,
-            reason: Option<&'a str>,
+            detail: Option<&'a str>,
             settlement: &'a str,
             code: Option<&'a str>,
             elapsed_ms: Option<u64>,
@@ -110,10 +114,10 @@ impl Serialize for Outcome {
             is_stuck: self.is_stuck,
             class: self.class.map(FailureClass::as_str),
             disposition: self.disposition.as_str(),
-            why: self.why(),
+            reason: self.reason(),
             retry_progress: self.retry.map(|retry| retry.to_string()),
             delay_seconds: self.disposition.wait().map(|wait| wait.total().as_secs()),
-            reason: self.reason.as_deref(),
+            detail: self.detail.as_deref(),
             settlement: self.settlement.as_str(),
             code: self.settlement.code(),
             elapsed_ms: self.elapsed.map(millis),
@@ -252,11 +256,11 @@ mod tests {
             receive_count: 1,
             is_stuck: false,
             class: Some(FailureClass::NonRetryable),
-            reason: Some("declined".to_owned()),
+            detail: Some("declined".to_owned()),
             disposition: Disposition::DeadLetter(DeadLetterReason::NonRetryable),
             retry: None,
             settlement: Settlement::Unconfirmed { code: "NoConnection".to_owned() },
-            once: OnceNotes::default(),
+            idempotency: IdempotencyNotes::default(),
             elapsed: Some(Duration::from_millis(12)),
             age: Duration::from_secs(3),
         };
@@ -267,8 +271,8 @@ mod tests {
                 "messageId": "copy", "originalMessageId": "first",
                 "queue": "arn:aws:sqs:eu-west-1:123456789012:orders", "retryCount": 2, "hops": 0,
                 "receiveCount": 1, "isStuck": false, "class": "non-retryable",
-                "disposition": "dead-letter", "why": "non-retryable", "retryProgress": null,
-                "delaySeconds": null, "reason": "declined", "settlement": "unconfirmed",
+                "disposition": "dead-letter", "reason": "non-retryable", "retryProgress": null,
+                "delaySeconds": null, "detail": "declined", "settlement": "unconfirmed",
                 "code": "NoConnection", "elapsedMs": 12, "ageMs": 3000,
             }] })
         );

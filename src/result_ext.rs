@@ -19,11 +19,11 @@ use crate::failure::{Evidence, Failure};
 /// }
 /// let failure = amount("my secret").unwrap_err();
 /// assert_eq!(failure.class(), FailureClass::NonRetryable);
-/// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
+/// assert_eq!(failure.detail(), "core::num::error::ParseIntError");
 /// ```
 ///
 /// If you choose the class of a timeout with one of the other methods, and the policy has
-/// [`once`](crate::policy::RetryPolicy::once), add [`Failure::in_doubt`].
+/// [`idempotency`](crate::policy::RetryPolicy::idempotency), add [`Failure::in_doubt`].
 ///
 /// Only [`Result`] implements the trait, so later versions can add methods to it.
 pub trait ResultExt<T, E>: Sized + sealed::Sealed {
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let failure = result.expect_err("the error was given");
             assert_eq!(
-                (failure.class(), failure.evidence(), failure.reason()),
+                (failure.class(), failure.evidence(), failure.detail()),
                 (class, Evidence::Handler, "alloc::string::String")
             );
         }
@@ -122,7 +122,7 @@ mod tests {
             (Err("gone fishing").classified(), "unrecognised: &str"),
         ] {
             let failure = Result::<(), _>::expect_err(result, "the error was given");
-            assert_eq!((failure.class(), failure.reason()), (FailureClass::Temporary, reason));
+            assert_eq!((failure.class(), failure.detail()), (FailureClass::Temporary, reason));
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct TrustedSenders {
     /// (`GetCallerIdentity`) when it is first needed.
     pub own: bool,
     /// The others. If [`own`](Self::own) is `false`, one of them must be this process's own
-    /// principal. Otherwise its own copies are not trusted, and a message is given up after two
+    /// principal. Otherwise its own copies are not trusted, and a message is dead-lettered after two
     /// copies.
     pub ids: Vec<Principal>,
 }
@@ -128,7 +128,7 @@ impl Senders {
         tracing::warn!(
             senderId = sender.map(tracing::field::display),
             "a body bears the retry fields of a sender that is not trusted: they are taken for its producer's own; if the sender is yours, \
-             add its id to REQUEUE_TRUSTED_SENDERS (said once)"
+             add its id to REQUEUE_TRUSTED_SENDERS (said idempotency)"
         );
     }
 }

@@ -15,12 +15,11 @@ use crate::observer::Observers;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
-use crate::store::Store;
+use crate::table::Table;
 use crate::wire::Wrap;
 
-/// The problem of settings with `once` and without a store.
-pub(crate) const NO_STORE: &str =
-    "the policy has `once`, which needs a store: set Settings::coordination, or remove `once`";
+/// The problem of settings with `idempotency` and without a table.
+pub(crate) const NO_STORE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
 /// The settings of a processor, with their defaults.
 ///
@@ -49,7 +48,7 @@ pub struct Settings {
     pub strategy: Strategy,
     /// How Lambda treats copies. Default: [`RecursiveLoop::Terminate`].
     pub recursive_loop: RecursiveLoop,
-    /// How a message that is given up reaches the dead-letter queue. Default: `None`, which leaves it
+    /// How a message that is dead-lettered reaches the dead-letter queue. Default: `None`, which leaves it
     /// to the host. A Lambda function then has [`DeadLetterMode::Redrive`], because its role may not
     /// send. A [`Worker`](crate::Worker) has [`DeadLetterMode::OF_WORKERS`].
     pub dead_letter: Option<DeadLetterMode>,
@@ -63,9 +62,9 @@ pub struct Settings {
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
-    /// The store that all execution environments share. Default: none, so each keeps rate limits,
+    /// The table that all execution environments share. Default: none, so each keeps rate limits,
     /// pauses and circuits alone.
-    pub coordination: Option<Coordination>,
+    pub shared_table: Option<SharedTable>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
     /// The observers of what happens. Default: [`LogLines`](crate::LogLines), which writes the log.
@@ -108,10 +107,10 @@ impl Settings {
         self
     }
 
-    /// Whether a policy has `once`, and there is no store for it.
-    pub(crate) fn lacks_store(&self) -> bool {
+    /// Whether a policy has `idempotency`, and there is no table for it.
+    pub(crate) fn lacks_table(&self) -> bool {
         let mut policies = iter::once(&self.policy).chain(self.queue_policies.values());
-        self.coordination.is_none() && policies.any(|policy| policy.once.is_some())
+        self.shared_table.is_none() && policies.any(|policy| policy.idempotency.is_some())
     }
 }
 
@@ -129,7 +128,7 @@ impl Default for Settings {
             wrap: Wrap::WhenNeeded,
             trusted_senders: None,
             producer_limits: ProducerLimits::On,
-            coordination: None,
+            shared_table: None,
             metrics: None,
             observers: Observers::default(),
             clock: None,
@@ -165,34 +164,34 @@ impl Default for Limits {
 }
 
 /// How the execution environments of a function share rate limits, pauses, circuits and counts of
-/// attempts: by a store.
+/// attempts: by a table.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use requeue::store::MemoryStore;
-/// use requeue::{Coordination, Settings};
+/// use requeue::table::MemoryTable;
+/// use requeue::{SharedTable, Settings};
 ///
 /// let mut settings = Settings::default();
-/// settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+/// settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Coordination {
-    /// The store.
-    pub store: Arc<dyn Store>,
-    /// A part of the key of each item, so that several functions can use one store. Default: empty;
+pub struct SharedTable {
+    /// The table.
+    pub table: Arc<dyn Table>,
+    /// A part of the key of each item, so that several functions can use one table. Default: empty;
     /// [`Settings::from_env`] sets the function's name.
     pub namespace: String,
-    /// The most execution environments that run at once. While the store does not answer, each makes
+    /// The most execution environments that run at once. While the table does not answer, each makes
     /// as many calls as in the last 30 s, but at least this part of a rate limit. Default 1,000.
     pub max_environments: u32,
 }
 
-impl Coordination {
-    /// Coordination by this store, with the defaults.
+impl SharedTable {
+    /// SharedTable by this table, with the defaults.
     #[must_use]
-    pub fn by(store: Arc<dyn Store>) -> Self {
-        Self { store, namespace: String::new(), max_environments: 1_000 }
+    pub fn by(table: Arc<dyn Table>) -> Self {
+        Self { table, namespace: String::new(), max_environments: 1_000 }
     }
 }
 
@@ -260,7 +259,7 @@ impl Mode {
     }
 }
 
-/// How a message that is given up reaches the dead-letter queue.
+/// How a message that is dead-lettered reaches the dead-letter queue.
 ///
 /// A message that failed for good, in a queue with a `maxReceiveCount` of 10:
 ///
@@ -280,7 +279,7 @@ impl Mode {
 #[non_exhaustive]
 pub enum DeadLetterMode {
     /// The message stays in the queue until the queue's redrive policy moves it. A process
-    /// remembers 4,096 messages that it gave up and does not handle them again. Another process
+    /// remembers 4,096 messages that it dead-lettered and does not handle them again. Another process
     /// handles them once.
     #[default]
     Redrive,

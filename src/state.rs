@@ -44,11 +44,11 @@ pub(crate) struct RetryState {
     pub(crate) copies_in_row: u32,
     /// How often an operator redrove the message from the dead-letter queue.
     pub(crate) redrives: u32,
-    /// Why the message was given up, as JSON text.
+    /// Why the message was dead-lettered, as JSON text.
     pub(crate) dead_letter: Option<String>,
     /// The queue from which the message was sent to the dead-letter queue directly.
     pub(crate) source: Option<String>,
-    /// Why and where the message was given up before it was redriven or handled in a dead-letter
+    /// Why and where the message was dead-lettered before it was redriven or handled in a dead-letter
     /// queue, as JSON text. Only the handler reads it.
     pub(crate) last_dead_letter: Option<String>,
     /// The trace of the first delivery, if SQS kept one for X-Ray. On a copy SQS keeps that of the
@@ -65,7 +65,7 @@ impl RetryState {
     }
 
     /// The message starts afresh, with all its retries and all its time. Only its first id, its
-    /// trace, its redrives and the reason for which it was given up remain.
+    /// trace, its redrives and the reason for which it was dead-lettered remain.
     pub(crate) fn restarted(&self, last_dead_letter: Option<String>) -> Self {
         Self {
             original_message_id: self.original_message_id.clone(),

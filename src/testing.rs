@@ -64,8 +64,8 @@ use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
 use crate::queue::{Attribute, Outgoing, QueueArn};
 use crate::report::Outcome;
-use crate::settings::{Coordination, DeadLetterMode, RecursiveLoop, Settings};
-use crate::store::MemoryStore;
+use crate::settings::{DeadLetterMode, RecursiveLoop, Settings, SharedTable};
+use crate::table::MemoryTable;
 use crate::wire::DeadLetter;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
@@ -116,7 +116,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     }
 
     /// A world with a queue of this name and with settings of your own. The queue is a FIFO queue
-    /// if its name ends in `.fifo`. If a policy has `once` and the settings name no store, the world
+    /// if its name ends in `.fifo`. If a policy has `idempotency` and the settings name no table, the world
     /// has one. Panics as [`new`](Self::new).
     ///
     /// ```
@@ -157,8 +157,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             ..Settings::default()
         };
         set(&mut settings);
-        if settings.lacks_store() {
-            settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+        if settings.lacks_table() {
+            settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
         }
         Self {
             mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), BATCH_SIZE),
@@ -284,7 +284,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         };
         let story = self.story(id);
         assert!(self.dead().iter().any(is_it), "not in the dead-letter queue: {story}");
-        let reason = self.outcomes(id).iter().rev().find_map(|outcome| outcome.reason.as_deref());
+        let reason = self.outcomes(id).iter().rev().find_map(|outcome| outcome.detail.as_deref());
         assert!(
             reason.is_some_and(|reason| reason.contains(words)),
             "the reason does not contain {words:?}, it is {reason:?}: {story}"
@@ -303,7 +303,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
 
     fn story(&self, id: &str) -> String {
         let deliveries = self.outcomes(id).iter().map(|outcome| {
-            let why = outcome.disposition.why().or(outcome.reason.as_deref()).unwrap_or("success");
+            let why =
+                outcome.disposition.reason().or(outcome.detail.as_deref()).unwrap_or("success");
             let wait = outcome.disposition.wait().map(|wait| wait.total().as_secs());
             let wait = wait.map(|secs| format!(" for {secs} s")).unwrap_or_default();
             format!(

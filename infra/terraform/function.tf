@@ -6,7 +6,7 @@ locals {
   visibility_timeout = 6 * var.function_timeout + max(20, var.batching_window)
 
   # With a table, a fuller batch asks it once for all of its messages.
-  batching_window = var.coordination == "dynamodb" && !var.fifo ? max(1, var.batching_window) : var.batching_window
+  batching_window = var.shared_table == "dynamodb" && !var.fifo ? max(1, var.batching_window) : var.batching_window
 
   # The time for one message, without the function's reserve for settling.
   longest_message = var.function_timeout - min(5, var.function_timeout / 4)
@@ -50,7 +50,7 @@ locals {
       REQUEUE_POLICY                = var.policy
       REQUEUE_SCOPE                 = var.scope
       REQUEUE_TABLE                 = join("", local.table_names)
-      REQUEUE_MAX_ENVIRONMENTS      = var.coordination == "dynamodb" ? tostring(var.maximum_concurrency) : ""
+      REQUEUE_MAX_ENVIRONMENTS      = var.shared_table == "dynamodb" ? tostring(var.maximum_concurrency) : ""
       REQUEUE_STRATEGY              = var.strategy == "copy" ? "" : var.strategy
       REQUEUE_DEAD_LETTER           = var.dead_letter_mode
       REQUEUE_DEAD_LETTER_QUEUE_URL = var.dead_letter_mode == "direct" ? aws_sqs_queue.dead_letter_queue.id : ""
@@ -155,8 +155,8 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
-      condition     = lookup(local.document, "once", null) == null || var.coordination == "dynamodb"
-      error_message = "policy has once, which needs a table, and coordination is none: set coordination to dynamodb, or remove once."
+      condition     = lookup(local.document, "idempotency", null) == null || var.shared_table == "dynamodb"
+      error_message = "policy has idempotency, which needs a table, and shared_table is none: set shared_table to dynamodb, or remove idempotency."
     }
 
     precondition {
@@ -175,8 +175,8 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
-      condition     = var.table == null || var.coordination == "dynamodb"
-      error_message = "table is given, and coordination is none, so the function would not use it: set coordination to dynamodb, or leave table out."
+      condition     = var.table == null || var.shared_table == "dynamodb"
+      error_message = "table is given, and shared_table is none, so the function would not use it: set shared_table to dynamodb, or leave table out."
     }
 
     precondition {

@@ -150,7 +150,7 @@ variable "topic" {
 }
 
 variable "table" {
-  description = "A table of your own for coordination, which several functions can share, instead of one that the module makes. Its partition key is the text id, it has no sort key, and its attribute for time to live is expires. With a KMS key of yours, give kms_key_arn."
+  description = "A table of your own which several functions can share, instead of one that the module makes. Its partition key is the text id, it has no sort key, and its attribute for time to live is expires. With a KMS key of yours, give kms_key_arn."
   type = object({
     arn         = string
     kms_key_arn = optional(string, "")

@@ -54,7 +54,7 @@ output "alarm_topic_arn" {
 }
 
 output "table_name" {
-  description = "The table that the module makes for coordination; null without it."
+  description = "The table that the module makes for the execution environments; null without it."
   value       = one(aws_dynamodb_table.table[*].name)
 }
 

@@ -40,7 +40,7 @@ locals {
     {
       sid       = "TableKey"
       actions   = ["kms:Decrypt"] # DynamoDB, for the function: the key of the table
-      resources = var.coordination == "dynamodb" ? compact([for table in var.table[*] : table.kms_key_arn]) : []
+      resources = var.shared_table == "dynamodb" ? compact([for table in var.table[*] : table.kms_key_arn]) : []
     },
     {
       sid       = "DeadLetters"

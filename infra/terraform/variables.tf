@@ -165,14 +165,14 @@ variable "scope" {
   }
 }
 
-variable "coordination" {
-  description = "dynamodb makes a table that all execution environments share. A rateLimit of the policy then holds for all of them together, and its once needs the table. The batching_window is then at least 1 second, but for fifo. none: each keeps its own."
+variable "shared_table" {
+  description = "dynamodb makes a table that all execution environments share. A rateLimit of the policy then holds for all of them together, and its idempotency needs the table. The batching_window is then at least 1 second, but for fifo. none: each keeps its own."
   type        = string
   default     = "none"
   nullable    = false
   validation {
-    condition     = contains(["none", "dynamodb"], var.coordination)
-    error_message = "The variable coordination must be one of none, dynamodb."
+    condition     = contains(["none", "dynamodb"], var.shared_table)
+    error_message = "The variable shared_table must be one of none, dynamodb."
   }
 }
 
@@ -351,7 +351,7 @@ variable "max_receive_count" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of your KMS key for both queues, and for the table of coordination. Empty: AWS manages the keys. Producers need kms:GenerateDataKey and kms:Decrypt on it. With a topic, its policy must allow both to sns.amazonaws.com. Before a change, see other_kms_key_arns."
+  description = "ARN of your KMS key for both queues, and for the table of shared_table. Empty: AWS manages the keys. Producers need kms:GenerateDataKey and kms:Decrypt on it. With a topic, its policy must allow both to sns.amazonaws.com. Before a change, see other_kms_key_arns."
   type        = string
   default     = ""
   nullable    = false

@@ -197,7 +197,7 @@ mod tests {
             ),
         ] {
             for failure in [Failure::aws(&with_code(code)), Failure::classified(&with_code(code))] {
-                assert_eq!((failure.class(), failure.reason()), (class, reason), "{code}");
+                assert_eq!((failure.class(), failure.detail()), (class, reason), "{code}");
                 assert_eq!(failure.evidence(), Evidence::Typed);
             }
         }
@@ -210,7 +210,7 @@ mod tests {
             (failure.class(), failure.evidence()),
             (FailureClass::Temporary, Evidence::Unrecognised)
         );
-        assert!(!failure.reason().contains("secret"));
+        assert!(!failure.detail().contains("secret"));
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         {
             let failure = Failure::aws(&error);
             assert_eq!(
-                (failure.class(), failure.evidence(), failure.reason()),
+                (failure.class(), failure.evidence(), failure.detail()),
                 (FailureClass::Temporary, Evidence::Typed, reason)
             );
         }

@@ -234,7 +234,7 @@ impl Failure {
     /// };
     /// assert_eq!(of(br#"{"ok": true}"#), None);
     /// let failure = of(br#"{"ok": false, "error": "ratelimited"}"#).expect("a rule matches");
-    /// assert_eq!((failure.class(), failure.reason()), (FailureClass::RateLimit, "status 200: ratelimited, by rules[0]"));
+    /// assert_eq!((failure.class(), failure.detail()), (FailureClass::RateLimit, "status 200: ratelimited, by rules[0]"));
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     #[must_use]
@@ -287,7 +287,7 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
         return typed(class, format_args!("status {status}: {reason}"));
     }
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
-        return typed(code.class(), format_args!("status {status}: {}", code.reason()));
+        return typed(code.class(), format_args!("status {status}: {}", code.detail()));
     }
     let is_under_way = |row: &&(u16, &str)| row.0 == status && details.says(row.1);
     if let Some((_, reason)) = UNDER_WAY.iter().find(is_under_way) {

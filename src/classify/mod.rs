@@ -64,7 +64,7 @@ impl Failure {
     /// let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
     /// let failure = Failure::classified(&refused);
     /// assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Typed));
-    /// assert_eq!(failure.reason(), "connection refused");
+    /// assert_eq!(failure.detail(), "connection refused");
     /// ```
     #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
@@ -84,7 +84,7 @@ impl Failure {
     ///
     /// let error = ErrorMetadata::builder().code("ThrottlingException").message("Rate exceeded").build();
     /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
-    /// assert_eq!(Failure::aws(&error).reason(), "throttled: ThrottlingException");
+    /// assert_eq!(Failure::aws(&error).detail(), "throttled: ThrottlingException");
     /// ```
     #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
@@ -166,10 +166,10 @@ pub fn chain<'a>(
 /// let failure = Failure::from_response(&response, SystemTime::UNIX_EPOCH);
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
-/// assert_eq!(failure.reason(), "status 503");
+/// assert_eq!(failure.detail(), "status 503");
 ///
 /// let response = Response { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
-/// assert_eq!(Failure::from_response(&response, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
+/// assert_eq!(Failure::from_response(&response, SystemTime::UNIX_EPOCH).detail(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
 pub struct Response<'a> {

@@ -66,7 +66,7 @@ tokio::task_local! {
 /// let failure = rules.within(|| Failure::from_response(&response, SystemTime::UNIX_EPOCH));
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
-/// assert_eq!(failure.reason(), "status 404, by rules[0]");
+/// assert_eq!(failure.detail(), "status 404, by rules[0]");
 /// # Ok::<(), requeue::InvalidPolicy>(())
 /// ```
 #[derive(Clone, Default)]
@@ -143,7 +143,7 @@ impl Rules {
     /// impl std::error::Error for Locked {}
     ///
     /// let rules = Rules::new().on::<Locked>(|locked| (locked.by != 0).then(|| Failure::temporary("the account is locked")));
-    /// assert_eq!(rules.classify(&Locked { by: 7 }).reason(), "the account is locked");
+    /// assert_eq!(rules.classify(&Locked { by: 7 }).detail(), "the account is locked");
     /// assert_eq!(rules.classify(&Locked { by: 0 }).class(), FailureClass::NonRetryable);
     /// ```
     #[must_use]

@@ -213,7 +213,7 @@ impl Words {
         let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
         self.phrase(waits).or_else(|| {
             let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
-            Some(Failure::new(code.class(), Evidence::Text, code.reason()))
+            Some(Failure::new(code.class(), Evidence::Text, code.detail()))
         })
     }
 
@@ -323,7 +323,7 @@ mod tests {
         let error: Box<dyn Error> = text.into();
         let failure = classify(std::iter::once(&*error))?;
         assert_eq!(failure.evidence(), Evidence::Text);
-        Some((failure.class(), failure.reason().to_owned()))
+        Some((failure.class(), failure.detail().to_owned()))
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         }
         impl Error for Odd {}
         for odd in [Odd(true), Odd(false)] {
-            assert_eq!(Failure::classified(&odd).reason(), "timed out");
+            assert_eq!(Failure::classified(&odd).detail(), "timed out");
         }
     }
 }

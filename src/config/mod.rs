@@ -11,11 +11,11 @@ use crate::policy::RetryPolicy;
 use crate::queue::{Principal, QueueUrl};
 use crate::sender::TrustedSenders;
 use crate::settings::{
-    Coordination, DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings, SharedTable,
 };
-#[cfg(feature = "fleet")]
-use crate::store::DynamoStore;
-use crate::store::Store;
+#[cfg(feature = "table")]
+use crate::table::DynamoTable;
+use crate::table::Table;
 use crate::wire::Wrap;
 
 mod host;
@@ -49,10 +49,10 @@ impl Settings {
     /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that the body carries the retry state. With `never`, such a message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. A value that cannot be read makes the message non-retryable. | `on`, `off` | `on` |
     /// | `REQUEUE_TRUSTED_SENDERS` | Requeue believes the retry fields in a body from these senders alone, by SQS's `SenderId`. The list has to name the principal of this process, as `own` or by its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: Requeue believes every sender |
-    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
+    /// | `REQUEUE_DEAD_LETTER` | How a message that is dead-lettered reaches the dead-letter queue. With `redrive`, SQS moves the message itself. With `annotate`, SQS moves a copy that says why. With `direct`, the function sends such a copy there. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
     /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode, the variable stops the start. | URL of an SQS queue | none: needed by `direct` |
     /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures: it sends nothing, pauses nothing, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
-    /// | `REQUEUE_TABLE` | A DynamoDB table by which all execution environments keep a rate limit together, and share a pause and a circuit. In the dead-letter mode `direct`, it also counts the attempts of messages that wait by their visibility timeout. The policy's `once` needs a table. The variable needs the library's feature `fleet`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps limit, pause and circuit alone |
+    /// | `REQUEUE_TABLE` | A DynamoDB table by which all execution environments keep a rate limit together, and share a pause and a circuit. In the dead-letter mode `direct`, it also counts the attempts of messages that wait by their visibility timeout. The policy's `idempotency` needs a table. The variable needs the library's feature `table`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps limit, pause and circuit alone |
     /// | `REQUEUE_NAMESPACE` | A part of the key of each item, so that several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
     /// | `REQUEUE_MAX_ENVIRONMENTS` | The most execution environments that run at once. While the table does not answer, each makes at most as many calls as in the last 30 s, or `limit` divided by this number if that is more. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
@@ -119,14 +119,14 @@ impl Settings {
             trusted_senders: vars.trusted_senders(),
             producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
-            coordination: vars.coordination(),
+            shared_table: vars.shared_table(),
             metrics: vars.metrics(),
             ..Self::default()
         };
-        if settings.lacks_store() {
+        if settings.lacks_table() {
             vars.problem(
                 "POLICY",
-                "has `once`, which needs a table: set REQUEUE_TABLE, or remove `once`",
+                "has `idempotency`, which needs a table: set REQUEUE_TABLE, or remove `idempotency`",
             );
         }
         settings
@@ -211,7 +211,7 @@ impl Variables {
         None
     }
 
-    fn coordination(&mut self) -> Option<Coordination> {
+    fn shared_table(&mut self) -> Option<SharedTable> {
         const TABLE: &str = "TABLE";
         const OTHERS: [&str; 2] = ["NAMESPACE", "MAX_ENVIRONMENTS"];
         let what =
@@ -234,25 +234,25 @@ impl Variables {
                 }
             }
         }
-        let mut coordination = Coordination::by(self.store(&table?)?);
-        coordination.namespace =
+        let mut shared_table = SharedTable::by(self.table(&table?)?);
+        shared_table.namespace =
             namespace.or_else(|| self.host.function.clone()).unwrap_or_default();
-        coordination.max_environments = most.unwrap_or(coordination.max_environments);
-        Some(coordination)
+        shared_table.max_environments = most.unwrap_or(shared_table.max_environments);
+        Some(shared_table)
     }
 
     #[cfg_attr(
-        feature = "fleet",
+        feature = "table",
         expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as without it")
     )]
-    #[cfg(feature = "fleet")]
-    fn store(&mut self, table: &str) -> Option<Arc<dyn Store>> {
-        Some(Arc::new(DynamoStore::from_env(table)))
+    #[cfg(feature = "table")]
+    fn table(&mut self, table: &str) -> Option<Arc<dyn Table>> {
+        Some(Arc::new(DynamoTable::from_env(table)))
     }
 
-    #[cfg(not(feature = "fleet"))]
-    fn store(&mut self, _: &str) -> Option<Arc<dyn Store>> {
-        self.problem("TABLE", "needs the feature `fleet` of the dependency `requeue`");
+    #[cfg(not(feature = "table"))]
+    fn table(&mut self, _: &str) -> Option<Arc<dyn Table>> {
+        self.problem("TABLE", "needs the feature `table` of the dependency `requeue`");
         None
     }
 

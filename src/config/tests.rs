@@ -258,7 +258,7 @@ fn a_table_is_a_name_or_an_arn_and_the_namespace_is_the_function() {
         variables.host = Host { function: function.map(str::to_owned), ..Host::default() };
         let read = Settings::checked(variables).map_err(|error| error.to_string());
         let read = read.map(|settings| {
-            settings.coordination.map(|shared| (shared.namespace, shared.max_environments))
+            settings.shared_table.map(|shared| (shared.namespace, shared.max_environments))
         });
         assert_eq!(read, expected, "{table:?} {namespace:?} {most:?}");
     }
@@ -266,9 +266,8 @@ fn a_table_is_a_name_or_an_arn_and_the_namespace_is_the_function() {
 
 #[test]
 fn a_policy_that_handles_events_once_needs_a_table() {
-    let needed =
-        "REQUEUE_POLICY has `once`, which needs a table: set REQUEUE_TABLE, or remove `once`";
-    let settings = read(&[("POLICY", r#"{"once": {}}"#)]);
+    let needed = "REQUEUE_POLICY has `idempotency`, which needs a table: set REQUEUE_TABLE, or remove `idempotency`";
+    let settings = read(&[("POLICY", r#"{"idempotency": {}}"#)]);
     assert_eq!(settings.map(drop), Err(refused(&[needed])));
-    assert!(read(&[("POLICY", r#"{"once": {}}"#), ("TABLE", "requeue")]).is_ok());
+    assert!(read(&[("POLICY", r#"{"idempotency": {}}"#), ("TABLE", "requeue")]).is_ok());
 }

@@ -1,15 +1,15 @@
-//! The attempts at messages that wait in their place in the queue, counted by the store. SQS counts
+//! The attempts at messages that wait in their place in the queue, counted by the table. SQS counts
 //! each receive of such a message, even if no handler is called.
 
 use super::{Fleet, expires};
 use crate::observer::Event;
 use crate::queue::{MAX_RETENTION, QueueArn};
-use crate::store::{Field, Key, Update};
+use crate::table::{Field, Key, Update};
 
 /// The attempts from the second receive on.
 const ATTEMPTS: Field = Field::new("attempts");
 
-/// An attempt that the store has counted.
+/// An attempt that the table has counted.
 #[derive(Debug)]
 pub(crate) struct Counted {
     key: Key,
@@ -24,7 +24,7 @@ impl Counted {
 }
 
 impl Fleet {
-    /// Counts an attempt that is about to begin, on a second or later receive. `None` if the store
+    /// Counts an attempt that is about to begin, on a second or later receive. `None` if the table
     /// does not confirm it.
     pub(crate) async fn count(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
         let key = self.key("attempts", &queue.to_string(), message_id.as_bytes());
@@ -54,19 +54,19 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, epoch_millis};
-    use crate::settings::Coordination;
-    use crate::store::{MemoryStore, Store};
+    use crate::settings::SharedTable;
+    use crate::table::{MemoryTable, Table};
 
     #[tokio::test(start_paused = true)]
     async fn each_message_of_each_queue_and_function_has_a_count_of_its_own_for_14_days() {
-        let store = Arc::new(MemoryStore::default());
+        let table = Arc::new(MemoryTable::default());
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let counts = |namespace: &str| {
-            let coordination = Coordination {
+            let shared_table = SharedTable {
                 namespace: namespace.to_owned(),
-                ..Coordination::by(Arc::clone(&store) as Arc<dyn Store>)
+                ..SharedTable::by(Arc::clone(&table) as Arc<dyn Table>)
             };
-            Fleet::new(coordination, Clock::starting_at(now))
+            Fleet::new(shared_table, Clock::starting_at(now))
         };
         let queue = |name: &str| {
             format!("arn:aws:sqs:eu-west-1:123456789012:{name}.fifo").parse().expect("an ARN")

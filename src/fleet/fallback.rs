@@ -1,4 +1,4 @@
-//! The calls of one execution environment while the store does not answer: as many as lately, so that
+//! The calls of one execution environment while the table does not answer: as many as lately, so that
 //! all together stay within the limit.
 
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use crate::policy::RateLimit;
 
 /// The calls of so long count, and of up to half as long before.
 const LATELY: Duration = Duration::from_secs(30);
-/// No slot is further away, since the store may answer before, and give that slot to another.
+/// No slot is further away, since the table may answer before, and give that slot to another.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// The calls of a scope by this execution environment, and its own gate.
@@ -19,10 +19,10 @@ pub(super) struct Fallback {
     /// Calls since then, and in the time of the same length before.
     calls: u64,
     calls_before: u64,
-    /// The gate while there is no store, and its beginning.
+    /// The gate while there is no table, and its beginning.
     alone: Option<OwnGate>,
     alone_since: Option<SystemTime>,
-    /// The last slot of this gate, of which the store does not know.
+    /// The last slot of this gate, of which the table does not know.
     last: Option<SystemTime>,
 }
 
@@ -48,7 +48,7 @@ impl OwnGate {
 }
 
 impl Fallback {
-    /// Notes calls that the store allowed.
+    /// Notes calls that the table allowed.
     pub(super) fn note(&mut self, calls: u64, now: SystemTime) {
         self.alone = None;
         if calls > 0 {
@@ -58,8 +58,8 @@ impl Fallback {
         self.calls += calls;
     }
 
-    /// Admits one message without a store. It joins no line, since the line would wait for longer
-    /// than the store is away. `sample` spreads the first calls of the execution environments.
+    /// Admits one message without a table. It joins no line, since the line would wait for longer
+    /// than the table is away. `sample` spreads the first calls of the execution environments.
     pub(super) fn admit(
         &mut self,
         limit: &RateLimit,
@@ -74,7 +74,7 @@ impl Fallback {
             let interval = limit.interval();
             let rarest = interval.saturating_mul(max_environments.max(1));
             let calls = u32::try_from(self.calls + self.calls_before).unwrap_or(u32::MAX);
-            // The store would not give the burst of that time again.
+            // The table would not give the burst of that time again.
             let burst = interval.saturating_mul(limit.burst.max(1) - 1);
             let lately = LATELY.saturating_add(burst).checked_div(calls).unwrap_or(rarest);
             let interval = lately.clamp(interval, rarest);
@@ -90,7 +90,7 @@ impl Fallback {
         admission
     }
 
-    /// The slots, one in each `interval`, that calls without the store take of those which it would
+    /// The slots, one in each `interval`, that calls without the table take of those which it would
     /// give from now on. If it was away for all, the others go on without it until they ask again.
     pub(super) fn owed(
         &self,

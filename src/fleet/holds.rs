@@ -1,5 +1,5 @@
 //! The pauses and circuits of the scopes, which all execution environments share. They are in the
-//! items of the limits, so each answer about a limit tells of them too. While the store does not
+//! items of the limits, so each answer about a limit tells of them too. While the table does not
 //! answer, the protection of each environment is left, which is active in any case.
 
 use std::collections::HashMap;
@@ -16,11 +16,11 @@ use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
-use crate::store::{Field, StoreError, Update};
+use crate::table::{Field, TableError, Update};
 
 mod known;
 
-/// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
+/// The most scopes whose state is remembered. It is only a guess of the table's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
 /// A state is asked for again after this.
 const FRESH: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const MAX_REQUESTS: u32 = 3;
 /// A lease ends so long after its message should have.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The pauses and circuits of one policy, in the store.
+/// The pauses and circuits of one policy, in the table.
 #[derive(Debug)]
 pub(crate) struct SharedHolds {
     pub(super) fleet: Arc<Fleet>,
@@ -46,7 +46,7 @@ pub(crate) struct SharedHolds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
     Held(Held),
-    /// The throttled store does not say whether another message probes.
+    /// The throttled table does not say whether another message probes.
     Throttled,
 }
 
@@ -83,7 +83,7 @@ impl SharedHolds {
     }
 
     /// Lets a message through, unless its scope is held. After a hold, one message of all execution
-    /// environments gets the lease to probe: for `lasts`, and a moment more. With a limit, the store
+    /// environments gets the lease to probe: for `lasts`, and a moment more. With a limit, the table
     /// is asked for a slot right before the call, and its answer tells of the hold.
     pub(crate) async fn admit(
         &self,
@@ -116,10 +116,10 @@ impl SharedHolds {
                     let health = match self.change(&state, &update).await {
                         Ok(None) => continue,
                         Ok(Some(health)) => health,
-                        // The store cannot say who probes, so each environment protects alone.
+                        // The table cannot say who probes, so each environment protects alone.
                         // It may have given the lease all the same.
-                        Err(StoreError::Unavailable(_)) => health,
-                        Err(StoreError::Throttled) => return Err(NoTicket::Throttled),
+                        Err(TableError::Unavailable(_)) => health,
+                        Err(TableError::Throttled) => return Err(NoTicket::Throttled),
                     };
                     let ticket = state.ticket(caller, limit, &health);
                     return Ok(Ticket { lease: Some(lease), ..ticket });
@@ -174,9 +174,9 @@ impl SharedHolds {
             return false;
         }
         match self.change(&state, &update).await {
-            // A store that does not answer may have made the change all the same.
-            Ok(Some(_)) | Err(StoreError::Unavailable(_)) => ticket.lease = Some(longer),
-            Ok(None) | Err(StoreError::Throttled) => return false,
+            // A table that does not answer may have made the change all the same.
+            Ok(Some(_)) | Err(TableError::Unavailable(_)) => ticket.lease = Some(longer),
+            Ok(None) | Err(TableError::Throttled) => return false,
         }
         true
     }
@@ -336,7 +336,7 @@ impl SharedHolds {
         &self,
         state: &HeldScope,
         update: &Update,
-    ) -> Result<Option<SharedHealth>, StoreError> {
+    ) -> Result<Option<SharedHealth>, TableError> {
         // A hold by a clock that is far off would be no hold. An answer tells the time.
         if !self.fleet.knows_time() {
             let answer = self.fleet.read(&state.key).await?;

@@ -17,16 +17,16 @@ use crate::disposition::Deferral;
 use crate::gate::{Caller, Held, Recovery, Scope};
 use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState, Place};
 use crate::policy::RateLimit;
-use crate::store::Field;
+use crate::table::Field;
 
 mod asking;
 
-/// The most scopes whose state is remembered. It is only a guess of the store's, so it may be lost.
+/// The most scopes whose state is remembered. It is only a guess of the table's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
 
-/// The rate limits of one policy, in the store.
+/// The rate limits of one policy, in the table.
 #[derive(Debug)]
 pub(crate) struct SharedLimits {
     /// They are in the same items, so each answer tells of them, and they know the limits too.
@@ -49,7 +49,7 @@ struct ScopeState {
     complete: Arc<Notify>,
     /// Whether a task asks for the messages that wait.
     is_asked: bool,
-    /// How often in a row the store took no requests.
+    /// How often in a row the table took no requests.
     throttled: u32,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Admitted {
     By(Admission),
     /// The service is held.
     Held,
-    /// The store did not decide, for this number of times in a row.
+    /// The table did not decide, for this number of times in a row.
     PutOff { why: Deferral, times: u32 },
 }
 
@@ -121,7 +121,7 @@ impl SharedLimits {
             tokio::spawn(AskTask::new(self, scope).ask());
         }
         // The task ends without an answer if its runtime does.
-        admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 })
+        admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 })
     }
 
     /// Tells all execution environments that the service refused a call.
@@ -144,7 +144,7 @@ impl SharedLimits {
             let end = end.max(self.held_until(scope));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
-            // If the store does not know of this one, it will of the next one.
+            // If the table does not know of this one, it will of the next one.
             let Ok(answer) = fleet.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
@@ -207,7 +207,7 @@ impl SharedLimits {
     ) -> Result<Ticket, NoTicket> {
         let Recovery { limit, rest } = recovery;
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
-        let longest = limit.max_slot_wait;
+        let longest = limit.max_reservation;
         let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
         match self.admit(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
@@ -253,14 +253,14 @@ mod tests {
     use crate::clock::Clock;
     use crate::fleet::Fleet;
     use crate::policy::RetryPolicy;
-    use crate::settings::Coordination;
-    use crate::store::MemoryStore;
+    use crate::settings::SharedTable;
+    use crate::table::MemoryTable;
 
     #[test]
     fn messages_in_line_that_are_held_fill_no_memory_with_their_scopes() {
-        let store = Arc::new(MemoryStore::default());
+        let table = Arc::new(MemoryTable::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
-        let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
+        let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
         let limits = SharedLimits::new(SharedHolds::new(&fleet, &RetryPolicy::default(), ""));
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
         for number in 0..=MAX_SCOPES {

@@ -1,5 +1,5 @@
-//! The state that the execution environments of a function share, by way of a store: it asks the
-//! store in time, corrects the clock by it, and says so if the store does not answer. It knows no
+//! The state that the execution environments of a function share, by way of a table: it asks the
+//! store in time, corrects the clock by it, and says so if the table does not answer. It knows no
 //! message.
 
 use std::borrow::Cow;
@@ -14,28 +14,28 @@ use crate::aws;
 use crate::clock::{Clock, epoch_millis};
 use crate::gate::Scope;
 use crate::observer::{Event, Observers};
-use crate::settings::Coordination;
-use crate::store::{Answer, Key, Store, StoreError, Update};
+use crate::settings::SharedTable;
+use crate::table::{Answer, Key, Table, TableError, Update};
 
 mod attempts;
 mod fallback;
 mod holds;
 mod limits;
-mod once;
+mod idempotency;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attempts::Counted;
 pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
+pub(crate) use idempotency::{Acquired, Acquisition, Events};
 pub(crate) use limits::{Admitted, Request, SharedLimits};
-pub(crate) use once::{Acquired, Acquisition, Events};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while
 /// without any, and one after a request without an answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 /// The longest time for an answer by a connection in use.
 const ANSWER: Duration = Duration::from_millis(250);
-/// After several requests in a row without an answer, the store is not asked for so long.
+/// After several requests in a row without an answer, the table is not asked for so long.
 const REST: Duration = Duration::from_secs(1);
 /// An item expires so long after its last use.
 const UNUSED: Duration = Duration::from_secs(86_400);
@@ -44,16 +44,16 @@ const MOST_DRIFT: u64 = 1_000;
 /// Trouble of one kind is logged once in this time.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The store, as one execution environment asks it.
+/// The table, as one execution environment asks it.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    store: Arc<dyn Store>,
+    table: Arc<dyn Table>,
     namespace: String,
     max_environments: u32,
     clock: Clock,
     /// The time at which this execution environment started, by its clock.
     started: SystemTime,
-    /// Milliseconds by which the time of the store is later than the clock.
+    /// Milliseconds by which the time of the table is later than the clock.
     offset: AtomicI64,
     /// The time that the last answer took, in nanoseconds.
     latency: AtomicU64,
@@ -61,7 +61,7 @@ pub(crate) struct Fleet {
     observers: Observers,
 }
 
-/// How the store answered lately.
+/// How the table answered lately.
 #[derive(Debug, Default)]
 struct Answers {
     /// The time of the last request, if it was answered.
@@ -70,17 +70,17 @@ struct Answers {
     shown: Option<(Instant, SystemTime)>,
     /// Requests in a row without an answer.
     unanswered: u32,
-    /// The store is not asked before this.
+    /// The table is not asked before this.
     rests_until: Option<Instant>,
     /// When trouble of each kind was logged last.
     told: [Option<Instant>; 4],
 }
 
 impl Fleet {
-    pub(crate) fn new(coordination: Coordination, clock: Clock) -> Self {
-        let Coordination { store, namespace, max_environments } = coordination;
+    pub(crate) fn new(shared_table: SharedTable, clock: Clock) -> Self {
+        let SharedTable { table, namespace, max_environments } = shared_table;
         Self {
-            store,
+            table,
             namespace,
             max_environments,
             started: clock.now(),
@@ -132,7 +132,7 @@ impl Fleet {
         self.key("scope", queue, scope.bytes())
     }
 
-    /// Whether the store told the time, and the clock was not set since. One slot at a time far ahead
+    /// Whether the table told the time, and the clock was not set since. One slot at a time far ahead
     /// would end the calls of all until then.
     fn knows_time(&self) -> bool {
         let Some((answered, shown)) = self.answers().shown else { return false };
@@ -140,27 +140,27 @@ impl Fleet {
     }
 
     /// Reads an item.
-    async fn read(&self, key: &Key) -> Result<Answer, StoreError> {
-        self.ask(self.store.read(key)).await
+    async fn read(&self, key: &Key) -> Result<Answer, TableError> {
+        self.ask(self.table.read(key)).await
     }
 
     /// Changes an item.
-    async fn update(&self, key: &Key, update: &Update) -> Result<Answer, StoreError> {
-        self.ask(self.store.update(key, update)).await
+    async fn update(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
+        self.ask(self.table.update(key, update)).await
     }
 
-    /// Waits for an answer, unless the store was unavailable a moment ago.
+    /// Waits for an answer, unless the table was unavailable a moment ago.
     async fn ask(
         &self,
-        request: impl Future<Output = Result<Answer, StoreError>>,
-    ) -> Result<Answer, StoreError> {
+        request: impl Future<Output = Result<Answer, TableError>>,
+    ) -> Result<Answer, TableError> {
         if self.answers().rests_until.is_some_and(|end| Instant::now() < end) {
-            return Err(StoreError::Unavailable(Cow::Borrowed("StoreRests")));
+            return Err(TableError::Unavailable(Cow::Borrowed("TableRests")));
         }
         let (asked, began) = (self.clock.now(), Instant::now());
         let answer = timeout(self.patience(), request).await;
         let is_silent = answer.is_err();
-        let answer = answer.unwrap_or(Err(StoreError::Unavailable(Cow::Borrowed("StoreTimedOut"))));
+        let answer = answer.unwrap_or(Err(TableError::Unavailable(Cow::Borrowed("TableTimedOut"))));
         match &answer {
             Ok(answer) => {
                 {
@@ -192,9 +192,9 @@ impl Fleet {
         }
     }
 
-    /// Notes trouble, and tells it if that was not done for a while. A store that refuses at once
+    /// Notes trouble, and tells it if that was not done for a while. A table that refuses at once
     /// need not be left alone.
-    fn note(&self, error: &StoreError, is_silent: bool) {
+    fn note(&self, error: &TableError, is_silent: bool) {
         if is_silent {
             let mut answers = self.answers();
             answers.answered = None;
@@ -204,9 +204,9 @@ impl Fleet {
             }
         }
         match error {
-            StoreError::Throttled => self.warn(Event::StoreThrottled),
-            StoreError::Unavailable(_) => {
-                self.warn(Event::StoreUnavailable { code: &error.to_string() });
+            TableError::Throttled => self.warn(Event::TableThrottled),
+            TableError::Unavailable(_) => {
+                self.warn(Event::TableUnavailable { code: &error.to_string() });
             }
         }
     }
@@ -214,8 +214,8 @@ impl Fleet {
     /// Tells trouble, unless the same was told a short time ago.
     fn warn(&self, trouble: Event<'_>) {
         let kind = match trouble {
-            Event::StoreThrottled => 0,
-            Event::StoreUnavailable { .. } => 1,
+            Event::TableThrottled => 0,
+            Event::TableUnavailable { .. } => 1,
             Event::AttemptNotCounted => 2,
             _ => 3,
         };
@@ -235,13 +235,13 @@ impl Fleet {
     }
 }
 
-/// The value of [`Field::EXPIRES`](crate::store::Field::EXPIRES) of an item in use until this time,
+/// The value of [`Field::EXPIRES`](crate::table::Field::EXPIRES) of an item in use until this time,
 /// rounded up.
 fn expires(in_use_until: SystemTime) -> u64 {
     epoch_millis(in_use_until + UNUSED).div_ceil(1_000)
 }
 
-/// The milliseconds by which the time of the store may be later than a clock that had these times
+/// The milliseconds by which the time of the table may be later than a clock that had these times
 /// when it asked and when it was answered. The date is of a moment in between, cut to a whole second.
 /// After a freeze the times are far apart, so almost each offset fits.
 fn fitting_offsets(

@@ -13,7 +13,7 @@ use crate::disposition::Deferral;
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask};
 use crate::policy::{RateLimit, RetryPolicy};
-use crate::store::MemoryStore;
+use crate::table::MemoryTable;
 
 mod alone;
 mod clock;
@@ -41,16 +41,16 @@ fn whole_seconds(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(epoch_millis(time) / 1_000)
 }
 
-/// A store that counts requests and answers as it is told.
+/// A table that counts requests and answers as it is told.
 #[derive(Debug, Default)]
 struct Told {
-    items: MemoryStore,
+    items: MemoryTable,
     requests: AtomicU32,
     /// The trouble of the next requests, the first one last.
     trouble: Mutex<Vec<Case>>,
     /// How long each answer takes.
     latency: Duration,
-    /// If the store tells its time.
+    /// If the table tells its time.
     clock: Option<Clock>,
 }
 
@@ -78,14 +78,14 @@ impl Told {
 impl Told {
     async fn answer(
         &self,
-        request: impl Future<Output = Result<Answer, StoreError>>,
-    ) -> Result<Answer, StoreError> {
+        request: impl Future<Output = Result<Answer, TableError>>,
+    ) -> Result<Answer, TableError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let case = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match case {
             None => {}
-            Some(Case::Throttled) => return Err(StoreError::Throttled),
-            Some(Case::Denied) => return Err(StoreError::Unavailable("Denied".into())),
+            Some(Case::Throttled) => return Err(TableError::Throttled),
+            Some(Case::Denied) => return Err(TableError::Unavailable("Denied".into())),
             Some(Case::Lost) => return pending().await,
             Some(Case::Unsaid) => {
                 let _ = request.await;
@@ -98,16 +98,16 @@ impl Told {
     }
 }
 
-impl Store for Told {
+impl Table for Told {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         self.answer(self.items.update(key, update)).boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         self.answer(self.items.read(key)).boxed()
     }
 }
@@ -115,11 +115,11 @@ impl Store for Told {
 /// The limits of an execution environment, and the limit of its scope.
 type Environment = (Arc<SharedLimits>, RateLimit);
 
-fn environment(store: &Arc<Told>, calls: u32, burst: u32) -> Environment {
+fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
     let limit = RateLimit { burst, ..RateLimit::new(calls, Duration::from_secs(1)) };
-    let store = Arc::clone(store) as Arc<dyn Store>;
+    let table = Arc::clone(table) as Arc<dyn Table>;
     let fleet = Fleet::new(
-        Coordination { max_environments: 10, ..Coordination::by(store) },
+        SharedTable { max_environments: 10, ..SharedTable::by(table) },
         Clock::starting_at(epoch()),
     );
     (Arc::new(limits(&Arc::new(fleet), "")), limit)
@@ -148,24 +148,24 @@ fn slots(admitted: &[Admitted]) -> Vec<Option<Duration>> {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_ask_together_ask_by_one_request() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
     let admitted = ask_all(&one, Ask::Newcomer, 10).await;
     let expected: Vec<_> = (0..10).map(|slot| Some(millis(slot * 100))).collect();
-    assert_eq!((slots(&admitted), store.requests()), (expected, 2), "the first one reads");
+    assert_eq!((slots(&admitted), table.requests()), (expected, 2), "the first one reads");
     let admitted = ask_all(&one, Ask::Newcomer, 30).await;
     assert_eq!(slots(&admitted).iter().flatten().count(), 11, "the slots of two seconds");
-    assert_eq!(store.requests(), 1, "slots and places by one request");
+    assert_eq!(table.requests(), 1, "slots and places by one request");
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_environments_keep_one_limit_and_one_line() {
-    let store = Arc::new(Told::default());
-    let environments: Vec<_> = (0..5).map(|_| environment(&store, 10, 1)).collect();
+    let table = Arc::new(Told::default());
+    let environments: Vec<_> = (0..5).map(|_| environment(&table, 10, 1)).collect();
     let mut turns = Vec::new();
     for environment in &environments {
         let admitted = ask_all(environment, Ask::Newcomer, 10).await;
-        assert_eq!(store.requests(), 2);
+        assert_eq!(table.requests(), 2);
         turns.extend(admitted.into_iter().map(|admitted| match admitted {
             Admitted::By(Admission::Slot(wait)) => wait,
             Admitted::By(Admission::InLine(_, due)) => due.duration_since(epoch()).expect("later"),
@@ -178,50 +178,50 @@ async fn all_environments_keep_one_limit_and_one_line() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_turn_is_far_away_keeps_its_place_without_a_request() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
     let admitted = ask_all(&one, Ask::Newcomer, 50).await;
     let Some(Admitted::By(Admission::InLine(place, due))) = admitted.last() else {
         panic!("{admitted:?}")
     };
-    store.requests();
+    table.requests();
     let again = ask_all(&one, Ask::Waited(*place), 1).await;
     assert_eq!(again, [Admitted::By(Admission::InLine(*place, *due))]);
-    assert_eq!(store.requests(), 0);
+    assert_eq!(table.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_throttled_store_puts_messages_off_for_longer_each_time() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
-    store.next(&[Case::Throttled; 2]);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
+    table.next(&[Case::Throttled; 2]);
     for times in [1, 2] {
-        let why = Deferral::StoreThrottled;
+        let why = Deferral::TableThrottled;
         let admitted = ask_all(&one, Ask::Newcomer, 2).await;
         assert_eq!(admitted, [Admitted::PutOff { why, times }; 2]);
     }
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
-    store.next(&[Case::Throttled; 2]);
+    table.next(&[Case::Throttled; 2]);
     let again = ask_all(&one, Ask::Newcomer, 1).await;
-    assert_eq!(again, [Admitted::PutOff { why: Deferral::StoreThrottled, times: 1 }]);
+    assert_eq!(again, [Admitted::PutOff { why: Deferral::TableThrottled, times: 1 }]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_throttled_for_a_moment_is_asked_once_more() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
     ask_all(&one, Ask::Newcomer, 1).await;
-    store.requests();
-    store.next(&[Case::Throttled]);
+    table.requests();
+    table.next(&[Case::Throttled]);
     let began = Instant::now();
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 2).await), [0, 100].map(|ms| Some(millis(ms))));
-    assert_eq!((began.elapsed(), store.requests()), (millis(200), 2));
+    assert_eq!((began.elapsed(), table.requests()), (millis(200), 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
     for (case, patience) in [(Case::Lost, 250), (Case::Denied, 0), (Case::Unsaid, 250)] {
         // Four calls each second, for half a minute.
         for _ in 0..30 {
@@ -229,21 +229,21 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
             assert_eq!(slots(&admitted).iter().flatten().count(), 4);
             sleep(Duration::from_secs(1)).await;
         }
-        store.next(&[case; 5_000]);
+        table.next(&[case; 5_000]);
         let (began, mut calls) = (Instant::now(), 0);
         ask_all(&one, Ask::Retry, 1).await;
         assert_eq!(began.elapsed(), millis(patience), "{case:?}");
         ask_all(&one, Ask::Retry, 1).await;
-        store.requests();
+        table.requests();
         ask_all(&one, Ask::Retry, 1).await;
         let asked = u32::from(patience == 0);
-        assert_eq!(store.requests(), asked, "{case:?}: a silent store is left alone");
+        assert_eq!(table.requests(), asked, "{case:?}: a silent table is left alone");
         while began.elapsed() < Duration::from_secs(30) {
             calls += slots(&ask_all(&one, Ask::Retry, 1).await).iter().flatten().count();
             sleep(millis(20)).await;
         }
         assert!((35..=121).contains(&calls), "{case:?}: {calls} calls");
-        store.next(&[]);
+        table.next(&[]);
         sleep(Duration::from_secs(3)).await;
         let (limits, limit) = &one;
         let now = request(Ask::Retry, Duration::ZERO, 0.5);
@@ -254,8 +254,8 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 1, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 1, 1);
     let ask = async || {
         let (limits, limit) = &one;
         let asks = request(Ask::Retry, LONGEST, 0.0);
@@ -264,7 +264,7 @@ async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
     assert_eq!(ask().await, [Some(Duration::ZERO)]);
     for _ in 0..3 {
         sleep(Duration::from_secs(2)).await;
-        store.next(&[Case::Denied]);
+        table.next(&[Case::Denied]);
         assert_eq!(ask().await, [Some(Duration::ZERO)], "as many calls as lately");
         assert_eq!(ask().await, [Some(Duration::from_secs(1))]);
     }
@@ -272,17 +272,17 @@ async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_of_the_store_slots_begin_when_no_environment_calls_without_it_any_more() {
-    let store = Arc::new(Told::default());
-    let all = [environment(&store, 10, 1), environment(&store, 10, 1)];
+    let table = Arc::new(Told::default());
+    let all = [environment(&table, 10, 1), environment(&table, 10, 1)];
     for one in &all {
         ask_all(one, Ask::Retry, 4).await;
     }
-    store.next(&[Case::Denied; 20]);
+    table.next(&[Case::Denied; 20]);
     for one in &all {
         ask_all(one, Ask::Retry, 1).await;
     }
     sleep(Duration::from_secs(60)).await;
-    store.next(&[]);
+    table.next(&[]);
     for (one, slot) in all.iter().zip([1_000, 1_100]) {
         assert_eq!(slots(&ask_all(one, Ask::Retry, 1).await), [Some(millis(slot))]);
     }
@@ -290,11 +290,11 @@ async fn after_an_outage_of_the_store_slots_begin_when_no_environment_calls_with
 
 #[tokio::test(start_paused = true)]
 async fn without_a_store_a_new_environment_calls_at_its_part_of_the_limit() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
-    store.next(&[Case::Lost; 60]);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
+    table.next(&[Case::Lost; 60]);
     let began = Instant::now();
-    let why = Deferral::StoreUnavailable;
+    let why = Deferral::TableUnavailable;
     let admitted = ask_all(&one, Ask::Newcomer, 1).await;
     assert_eq!(admitted, [Admitted::PutOff { why, times: 1 }]);
     assert_eq!(began.elapsed(), Duration::from_secs(1), "the first answer may take longer");
@@ -311,19 +311,19 @@ async fn without_a_store_a_new_environment_calls_at_its_part_of_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_lost_its_items_begins_anew() {
-    let store = Arc::new(Told::default());
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told::default());
+    let one = environment(&table, 10, 1);
     ask_all(&one, Ask::Newcomer, 50).await;
-    store.items.clear();
-    store.requests();
+    table.items.clear();
+    table.requests();
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
-    assert_eq!(store.requests(), 2, "the state that was seen is refused");
+    assert_eq!(table.requests(), 2, "the state that was seen is refused");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_answer_is_part_of_the_wait() {
-    let store = Arc::new(Told { latency: millis(100), ..Told::default() });
-    let one = environment(&store, 10, 1);
+    let table = Arc::new(Told { latency: millis(100), ..Told::default() });
+    let one = environment(&table, 10, 1);
     ask_all(&one, Ask::Newcomer, 1).await;
     sleep(Duration::from_secs(5)).await;
     let began = Instant::now();
@@ -358,9 +358,9 @@ fn a_date_fits_to_the_offsets_between_question_and_answer() {
 async fn a_clock_that_is_off_is_corrected_by_the_store() {
     for (ahead, corrected) in [(1, 1_000), (2, 2_000), (60, 60_000)] {
         let clock = Clock::starting_at(epoch() + Duration::from_secs(ahead));
-        let store = Arc::new(Told { clock: Some(clock), ..Told::default() });
+        let table = Arc::new(Told { clock: Some(clock), ..Told::default() });
         let fleet = Fleet::new(
-            Coordination::by(Arc::clone(&store) as Arc<dyn Store>),
+            SharedTable::by(Arc::clone(&table) as Arc<dyn Table>),
             Clock::starting_at(epoch()),
         );
         fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
@@ -375,7 +375,7 @@ async fn a_clock_that_is_off_is_corrected_by_the_store() {
 #[tokio::test(start_paused = true)]
 async fn successive_answers_correct_a_clock_to_a_few_milliseconds() {
     let clock = Clock::starting_at(epoch());
-    let fleet = Fleet::new(Coordination::by(Arc::new(Told::default())), clock.clone());
+    let fleet = Fleet::new(SharedTable::by(Arc::new(Told::default())), clock.clone());
     let mut before: i64 = 0;
     // The clock is set each time; the last date is absurd.
     for ahead in [0, 3, -300, 1_000, -60_000, 2_500, 1_000_000_000_000, 0] {
@@ -400,27 +400,27 @@ async fn successive_answers_correct_a_clock_to_a_few_milliseconds() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_from_before_a_freeze_does_not_set_the_clock() {
     let later = Clock::starting_at(epoch() + Duration::from_secs(60));
-    let store = Arc::new(Told { clock: Some(later), ..Told::default() });
+    let table = Arc::new(Told { clock: Some(later), ..Told::default() });
     // The clock jumps by a minute with each look at it.
     let looks = AtomicU32::new(0);
     let clock = Clock::showing(move || {
         epoch() + Duration::from_secs(60) * looks.fetch_add(1, Ordering::Relaxed)
     });
-    let fleet = Fleet::new(Coordination::by(store as Arc<dyn Store>), clock);
+    let fleet = Fleet::new(SharedTable::by(table as Arc<dyn Table>), clock);
     fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
     assert_eq!(fleet.offset.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn scopes_and_queues_have_limits_of_their_own() {
-    let store = Arc::new(Told::default());
+    let table = Arc::new(Told::default());
     let limit = RateLimit::new(1, Duration::from_secs(1));
     let fleet = |namespace: &str| {
-        let coordination = Coordination {
+        let shared_table = SharedTable {
             namespace: namespace.to_owned(),
-            ..Coordination::by(Arc::clone(&store) as Arc<dyn Store>)
+            ..SharedTable::by(Arc::clone(&table) as Arc<dyn Table>)
         };
-        Arc::new(Fleet::new(coordination, Clock::starting_at(epoch())))
+        Arc::new(Fleet::new(shared_table, Clock::starting_at(epoch())))
     };
     for (namespace, queue, scope) in [
         ("one", "", Scope::default()),
@@ -437,13 +437,13 @@ async fn scopes_and_queues_have_limits_of_their_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_held_message_takes_no_slot_while_the_store_is_down() {
-    let store = Arc::new(Told::default());
-    let (limits, limit) = environment(&store, 1, 1);
-    store.next(&[Case::Denied; 20]);
+    let table = Arc::new(Told::default());
+    let (limits, limit) = environment(&table, 1, 1);
+    table.next(&[Case::Denied; 20]);
     sleep(Duration::from_secs(100)).await;
     let held = Ask::Held(epoch() + Duration::from_secs(1_000));
     let admit = |ask| limits.admit(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
-    let why = Deferral::StoreUnavailable;
+    let why = Deferral::TableUnavailable;
     assert_eq!(admit(held).await, Admitted::PutOff { why, times: 1 });
     assert!(matches!(admit(Ask::Retry).await, Admitted::By(Admission::Slot(_))));
 }

@@ -45,7 +45,7 @@ pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,
     delivery: &Delivery,
-    given_up: Option<DeadLetterReason>,
+    dead_lettered: Option<DeadLetterReason>,
     now: SystemTime,
     time_left: TimeLeft,
     sample: f64,
@@ -56,7 +56,7 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
-    // First of all: a message that was given up must not be given up again, or its annotation would
+    // First of all: a message that was dead-lettered must not be dead-lettered again, or its annotation would
     // be sent for ever.
     if let Some(said) = &delivery.state.dead_letter {
         return Some(match dead_letter {
@@ -72,10 +72,10 @@ pub(crate) fn gate(
     }
     let is_expired = expires(policy, delivery).is_some_and(|end| now > end);
     // An expired message is left out, since its group may pass it.
-    if let Some(reason) = given_up.filter(|_| !(is_expired && delivery.is_fifo())) {
+    if let Some(reason) = dead_lettered.filter(|_| !(is_expired && delivery.is_fifo())) {
         return Some(match dead_letter {
             // A copy of it would be handled anew.
-            DeadLetterMode::Redrive => Disposition::Release(ReleaseReason::GivenUp),
+            DeadLetterMode::Redrive => Disposition::Release(ReleaseReason::NotRetried),
             // Its copy was not confirmed.
             DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => Disposition::DeadLetter(reason),
         });
@@ -93,19 +93,19 @@ pub(crate) fn gate(
     // If SQS received it after that time, the time has come, whatever this clock says.
     let latest = now.max(delivery.copy_first_received.unwrap_or(now));
     if let Some(due) = due.filter(|due| *due > latest || delivery.waits_for_its_time()) {
-        return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
+        return Some(Disposition::Defer { reason: Deferral::NotDue, wait: Wait::until(due, now) });
     }
     if is_expired {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
     let usage = delivery.usage();
-    if let Some(reason) = policy::given_up(policy, &usage, delivery.copy_first_received) {
+    if let Some(reason) = policy::dead_lettered(policy, &usage, delivery.copy_first_received) {
         match (dead_letter, usage.receives_are_retries) {
             (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
-            (_, false) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
+            (_, false) => return Some(Disposition::Release(ReleaseReason::NotRetried)),
             // Its successors in its group have passed it already.
             (DeadLetterMode::Redrive | DeadLetterMode::Annotate, true) if delivery.is_fifo() => {
-                return Some(Disposition::Release(ReleaseReason::GivenUp));
+                return Some(Disposition::Release(ReleaseReason::NotRetried));
             }
             // Receives without a call count too, so the message may never have been handled.
             (_, true) => {}

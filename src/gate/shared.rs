@@ -1,5 +1,5 @@
 //! The pause and the circuit that all execution environments share: the numbers of a scope's item, and
-//! their changes. It decides by its arguments alone: it reads no clock and calls no store.
+//! their changes. It decides by its arguments alone: it reads no clock and calls no table.
 //!
 //! The rules are those of [`health`](super::health) and [`hold`](super::hold), with these differences:
 //!
@@ -16,7 +16,7 @@ use super::hold::{PROBES, first_length, next_length};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
-use crate::store::{Field, Item, Update};
+use crate::table::{Field, Item, Update};
 
 mod evidence;
 
@@ -158,7 +158,7 @@ impl SharedHealth {
         let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
         let calls = FIRST_CALLS << age.as_secs();
         let limit = RateLimit::new(calls, Duration::from_secs(1));
-        Some(Recovery { limit: RateLimit { max_slot_wait: limit.period, ..limit }, rest })
+        Some(Recovery { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
     }
 
     /// The standing of a message now.

@@ -642,8 +642,10 @@ fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
         let policy = RetryPolicy::default();
         let gated =
             gate(&policy, &DeadLetterMode::Redrive, &delivery, None, at(0), TimeLeft::Enough, 0.0);
-        let wait =
-            Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(secs(60), at(0)) };
+        let wait = Disposition::Defer {
+            reason: Deferral::SenderUnknown,
+            wait: Wait::from(secs(60), at(0)),
+        };
         assert_eq!(gated, waits.then_some(wait), "{sender} {body}");
         assert_eq!(delivery.strategy == Strategy::Visibility, waits, "{sender} {body}");
     }

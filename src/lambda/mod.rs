@@ -152,7 +152,7 @@ where
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
     init_logging(tracing::Level::INFO);
-    if settings.lacks_store() {
+    if settings.lacks_table() {
         return Err(InvalidConfig::of(NO_STORE).into());
     }
     warn_of_loop_detection(&settings);

@@ -9,7 +9,7 @@ use super::{
     Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, KnownLimit, LINE_END, LONGEST_LINE,
     LimitState, MOVES_BY, Place, TAT, Time, epoch_nanos, from_epoch_nanos, nanos,
 };
-use crate::store::Update;
+use crate::table::Update;
 
 /// The longest time by which a message is called later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
@@ -30,7 +30,7 @@ pub(crate) struct Claim {
     part: u64,
     lasting_part: u64,
     is_adaptive: bool,
-    /// The pace in the store.
+    /// The pace in the table.
     unchanged: Pace,
     /// The pace of a limit that is newer than that in the state.
     restarted: Option<Pace>,
@@ -226,7 +226,7 @@ impl Claim {
         next
     }
 
-    /// The same change in a store, and its conditions.
+    /// The same change in a table, and its conditions.
     pub(crate) fn update(&self) -> Update {
         let mut update = Update::new();
         if self.is_adaptive {

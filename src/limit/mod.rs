@@ -1,5 +1,5 @@
 //! Rate limits, pure: the state of a scope's limit, the messages that ask and the time come in; their
-//! slots, their turns and the change of the state go out. It reads no clock and calls no store.
+//! slots, their turns and the change of the state go out. It reads no clock and calls no table.
 //!
 //! A scope has a gate and a line:
 //!
@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
 use crate::policy::RateLimit;
-use crate::store::{Field, Item, Update};
+use crate::table::{Field, Item, Update};
 
 mod claim;
 mod pace;

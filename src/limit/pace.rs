@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{epoch_nanos, nanos};
 use crate::policy::RateLimit;
-use crate::store::{Field, Item, Update};
+use crate::table::{Field, Item, Update};
 
 /// The whole pace, in millionths of the limit.
 pub(super) const WHOLE: u64 = 1_000_000;

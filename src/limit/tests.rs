@@ -23,7 +23,7 @@ fn limit(limit: u32, burst: u32) -> RateLimit {
 
 /// A message that can wait for two seconds.
 fn admit(state: &mut LimitState, limit: &RateLimit, ask: Ask, now: u64) -> Admission {
-    state.admit(limit, ask, limit.max_slot_wait, at(now))
+    state.admit(limit, ask, limit.max_reservation, at(now))
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_message_takes_no_slot_if_the_line_has_moved_back_by_more_than_a_second_sinc
     let mut seen = LimitState::default();
     while let Admission::Slot(_) = admit(&mut seen, &limit, Ask::Newcomer, 0) {}
     let mut claim = Claim::new(&KnownLimit::own(&limit), seen, at(2_100));
-    let share = claim.take(Ask::Waited(Place::from_time(at(2_100))), limit.max_slot_wait);
+    let share = claim.take(Ask::Waited(Place::from_time(at(2_100))), limit.max_reservation);
     assert_eq!(share, Share::Slot(0));
     for (moved_back, is_met) in [(0, true), (1_000, true), (1_001, false)] {
         let moved_back = moved_back * 1_000_000;
@@ -292,7 +292,7 @@ proptest! {
                 _ => Ask::Waited(Place::from_time(at(place))),
             };
             if let Admission::Slot(wait) = admit(&mut state, &limit, ask, now) {
-                prop_assert!(wait <= limit.max_slot_wait);
+                prop_assert!(wait <= limit.max_reservation);
                 made.push(millis(now) + wait);
             }
         }
@@ -330,7 +330,7 @@ proptest! {
                         1 => Ask::Retry,
                         _ => Ask::Waited(Place::from_time(at(place))),
                     };
-                    claim.take(ask, limit.max_slot_wait)
+                    claim.take(ask, limit.max_reservation)
                 }).collect();
                 let before = LimitState::of(&item);
                 let is_changed = claim.update().apply(&mut item);
@@ -339,7 +339,7 @@ proptest! {
                     prop_assert_eq!(LimitState::of(&item), *seen);
                     for share in shares {
                         if let Admission::Slot(wait) = claim.admission(share, before) {
-                            prop_assert!(wait <= limit.max_slot_wait);
+                            prop_assert!(wait <= limit.max_reservation);
                             made.push(millis(now) + wait);
                         }
                     }
@@ -376,7 +376,7 @@ fn backlog(limit: &RateLimit, messages: u32, fails: u32) -> Backlog {
             let late = Duration::from_secs(1).mul_f64(lateness.sample());
             queue.insert((now + wait + late, number), ask);
         };
-        let admission = state.admit(limit, ask, limit.max_slot_wait, at(0) + now);
+        let admission = state.admit(limit, ask, limit.max_reservation, at(0) + now);
         end.deferrals += u32::from(!matches!(admission, Admission::Slot(_)));
         match admission {
             Admission::Slot(wait) => {

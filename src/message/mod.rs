@@ -200,7 +200,7 @@ impl<T> Message<T> {
         self.attribute(trace::TRACESTATE)
     }
 
-    /// Why the message was given up, for a message in a dead-letter queue or a redriven one;
+    /// Why the message was dead-lettered, for a message in a dead-letter queue or a redriven one;
     /// otherwise `None`.
     ///
     /// In the mode [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known. In the
@@ -224,7 +224,7 @@ impl<T> Message<T> {
         self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
 
-    /// The number of this attempt: 1 the first time. If a store counts attempts, it is exact only in
+    /// The number of this attempt: 1 the first time. If a table counts attempts, it is exact only in
     /// [`handle`](crate::Handler::handle): [`Strategy`](crate::Strategy) tells when that is so.
     pub fn attempt(&self) -> Attempt {
         Attempt::MIN.saturating_add(self.delivery.retries())
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(read::<u32>("5"), Ok(5));
         assert_eq!(read::<Option<String>>("\"a\""), Ok(Some("a".to_owned())));
         let failure = read::<u32>("plain").expect_err("it is not a number");
-        assert_eq!(failure.reason(), "the body does not fit the handler's type (line 1, column 1)");
+        assert_eq!(failure.detail(), "the body does not fit the handler's type (line 1, column 1)");
     }
 
     #[test]

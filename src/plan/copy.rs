@@ -125,7 +125,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(Deferral::RateLimited) => {
             state.note_rate_limit(place.map(Place::time), at.checked_add(wait.total()));
         }
-        Some(Deferral::StoreThrottled | Deferral::StoreUnavailable | Deferral::InProgress) => {
+        Some(Deferral::TableThrottled | Deferral::TableUnavailable | Deferral::InProgress) => {
             state.note_put_off(at.checked_add(wait.total()));
         }
         Some(Deferral::Paused | Deferral::CircuitOpen) if let Some(class) = class => {
@@ -134,7 +134,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen
-            | Deferral::OnceUnavailable
+            | Deferral::IdempotencyUnavailable
             | Deferral::NoTimeLeft
             | Deferral::Unreportable
             | Deferral::SenderUnknown,
@@ -150,7 +150,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
 
 /// The state of a dead letter. A message that was given up on an earlier receive has its reason
 /// already.
-pub(super) fn given_up(
+pub(super) fn dead_lettered(
     delivery: &Delivery,
     reason: DeadLetterReason,
     failure: Option<&Failure>,
@@ -170,10 +170,10 @@ pub(super) fn sent_elsewhere(
     at: SystemTime,
 ) -> RetryState {
     let source = delivery.queue.as_ref().map(ToString::to_string);
-    RetryState { source, ..given_up(delivery, reason, failure, at) }
+    RetryState { source, ..dead_lettered(delivery, reason, failure, at) }
 }
 
-/// Why a message was given up, as a reader of the dead-letter queue sees it.
+/// Why a message was dead-lettered, as a reader of the dead-letter queue sees it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Annotation<'a> {
@@ -197,7 +197,7 @@ fn annotation(
     let annotation = Annotation {
         class,
         reason: reason.as_str(),
-        detail: failure.map(Failure::reason),
+        detail: failure.map(Failure::detail),
         retry_count: delivery.retries(),
         failed_at: timestamp_text(at),
     };

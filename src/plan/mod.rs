@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::delay::{Delay, Wait, whole_secs};
 use crate::delivery::Delivery;
 use crate::disposition::{
-    DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason, Strategy,
+    DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Strategy,
 };
 use crate::failure::{Failure, Reason};
 use crate::limit::Place;
@@ -39,7 +39,7 @@ pub(crate) struct Decision {
     pub(crate) sample: f64,
     /// The place in the line of the rate limit, if the message waits there.
     pub(crate) place: Option<Place>,
-    pub(crate) once: OnceNotes,
+    pub(crate) idempotency: IdempotencyNotes,
 }
 
 impl Decision {
@@ -50,8 +50,17 @@ impl Decision {
         at: SystemTime,
         sample: f64,
     ) -> Self {
-        let once = OnceNotes::default();
-        Self { delivery, disposition, failure: None, elapsed: None, at, sample, place: None, once }
+        let idempotency = IdempotencyNotes::default();
+        Self {
+            delivery,
+            disposition,
+            failure: None,
+            elapsed: None,
+            at,
+            sample,
+            place: None,
+            idempotency,
+        }
     }
 }
 
@@ -112,7 +121,7 @@ impl<'a> Planner<'a> {
                 let hidden_if_unsent = Duration::from_secs(whole_secs(hidden_if_unsent));
                 (self.wait(&decision, None, wait, hidden_if_unsent), Successors::Wait)
             }
-            Disposition::Defer { why, wait } => {
+            Disposition::Defer { reason: why, wait } => {
                 (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
             }
             Disposition::Release(reason) => self.release(&decision.delivery, reason),
@@ -183,25 +192,25 @@ impl<'a> Planner<'a> {
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
             }
-            Disposition::Defer { why: Deferral::NoTimeLeft, .. }
+            Disposition::Defer { reason: Deferral::NoTimeLeft, .. }
                 if delivery.state.deferrals >= self.policy.max_deferrals =>
             {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
             Disposition::Defer {
-                why:
+                reason:
                     why @ (Deferral::NotDue
                     | Deferral::Paused
                     | Deferral::CircuitOpen
                     | Deferral::RateLimited
-                    | Deferral::StoreThrottled
-                    | Deferral::StoreUnavailable
+                    | Deferral::TableThrottled
+                    | Deferral::TableUnavailable
                     | Deferral::InProgress
-                    | Deferral::OnceUnavailable
+                    | Deferral::IdempotencyUnavailable
                     | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {
-                Disposition::Defer { why, wait: policy::deferred_by_visibility(wait, *at) }
+                Disposition::Defer { reason: why, wait: policy::deferred_by_visibility(wait, *at) }
             }
             Disposition::DeadLetter(_)
                 if *dead_letter == DeadLetterMode::Redrive
@@ -209,7 +218,7 @@ impl<'a> Planner<'a> {
             {
                 unreportable()
             }
-            Disposition::Release(ReleaseReason::GivenUp)
+            Disposition::Release(ReleaseReason::NotRetried)
                 if self.is_sent_for_want_of_an_id(delivery) =>
             {
                 unreportable()
@@ -263,8 +272,10 @@ impl<'a> Planner<'a> {
             {
                 (show(delivery), Successors::Wait)
             }
-            ReleaseReason::GivenUp if self.is_left_behind(delivery) => self.leave_behind(delivery),
-            ReleaseReason::GivenUp
+            ReleaseReason::NotRetried if self.is_left_behind(delivery) => {
+                self.leave_behind(delivery)
+            }
+            ReleaseReason::NotRetried
             | ReleaseReason::Annotated
             | ReleaseReason::LaterVersion
             | ReleaseReason::Abandoned
@@ -293,7 +304,7 @@ impl<'a> Planner<'a> {
                 }
             }
             (DeadLetterMode::Annotate, Some(queue)) => {
-                let state = copy::given_up(delivery, reason, failure.as_ref(), *at);
+                let state = copy::dead_lettered(delivery, reason, failure.as_ref(), *at);
                 let route = (Arc::clone(queue), Arc::clone(queue));
                 let copy = Copy::new(
                     delivery,
@@ -319,9 +330,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether the messages behind a message that was given up without a copy may pass it. Until
+    /// Whether the messages behind a message that was dead-lettered without a copy may pass it. Until
     /// its receives use up its retries, another process may handle it again on any receive, not
-    /// knowing that it was given up.
+    /// knowing that it was dead-lettered.
     fn is_left_behind(&self, delivery: &Delivery) -> bool {
         delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage())
     }

@@ -32,7 +32,7 @@ pub(crate) fn max_retries(policy: &RetryPolicy, usage: &Usage<'_>) -> u32 {
 
 /// Why the message was given up on an earlier receive of this copy already, so that its handler
 /// need not run again.
-pub(crate) fn given_up(
+pub(crate) fn dead_lettered(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
     copy_first_received: Option<SystemTime>,
@@ -56,7 +56,7 @@ pub(crate) fn given_up(
     left.is_zero().then_some(DeadLetterReason::TooOld)
 }
 
-/// Whether the attempts that a store counted used all retries. The first receive counts as an
+/// Whether the attempts that a table counted used all retries. The first receive counts as an
 /// attempt and may have been none, so one attempt at least was certainly made.
 pub(crate) fn has_no_attempt_left(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
     usage.counted.is_some_and(|attempts| attempts > 1)

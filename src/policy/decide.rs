@@ -58,7 +58,7 @@ impl RetryPolicy {
     ) -> Disposition {
         if failure.is_postponed() {
             let wait = spread_named(self, failure.delay().unwrap_or_default(), sample);
-            return Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(wait, now) };
+            return Disposition::Defer { reason: Deferral::Postponed, wait: Wait::from(wait, now) };
         }
         match self.class(failure.class()) {
             None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
@@ -203,7 +203,7 @@ pub(crate) fn unserved(
         FailureClass::RateLimit | FailureClass::Quota => Deferral::Paused,
         FailureClass::Temporary | FailureClass::NonRetryable => Deferral::CircuitOpen,
     };
-    Disposition::Defer { why, wait: Wait::from(wait.total().max(least).min(left), now) }
+    Disposition::Defer { reason: why, wait: Wait::from(wait.total().max(least).min(left), now) }
 }
 
 /// The wait by which so many receives last for all the time: each is as much longer than the one

@@ -68,7 +68,7 @@ const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 /// hour shorter, since it may move back.
 pub(crate) const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
-/// The longest wait after the store of the rate limits took no request, for the first time and
+/// The longest wait after the table of the rate limits took no request, for the first time and
 /// after several times.
 const FIRST_PUT_OFF: Duration = Duration::from_secs(20);
 const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
@@ -113,28 +113,28 @@ pub(crate) fn defer(
         0 => jitter::part(Duration::from_secs(1), sample),
         _ => spread(doubled(policy, deferrals), sample),
     };
-    Disposition::Defer { why, wait: Wait::from(wait, now) }
+    Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
 /// Defers a message that waits in the line of a rate limit until `due`, there for itself or for the
 /// end of a hold. SQS delays by whole seconds, so the wait is rounded down.
 pub(crate) fn in_line(why: Deferral, due: SystemTime, now: SystemTime) -> Disposition {
     let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
-    Disposition::Defer { why, wait: Wait::from(Duration::from_secs(wait), now) }
+    Disposition::Defer { reason: why, wait: Wait::from(Duration::from_secs(wait), now) }
 }
 
 /// Defers a message for which the line of a rate limit is too long: it asks again later.
 pub(crate) fn line_full(now: SystemTime) -> Disposition {
     let wait = Wait::from(Duration::from_secs(u64::from(Delay::MAX.as_secs())), now);
-    Disposition::Defer { why: Deferral::RateLimited, wait }
+    Disposition::Defer { reason: Deferral::RateLimited, wait }
 }
 
-/// Defers a message for which the store of the rate limits gave no answer, for this number of times
+/// Defers a message for which the table of the rate limits gave no answer, for this number of times
 /// in a row. It uses no retry and no deferral.
 pub(crate) fn put_off(why: Deferral, times: u32, now: SystemTime, sample: f64) -> Disposition {
     let longest = LONGEST_PUT_OFF.min(FIRST_PUT_OFF * (1 << times.saturating_sub(1).min(4)));
     let wait = jitter::part(longest, sample).max(Duration::from_secs(1));
-    Disposition::Defer { why, wait: Wait::from(wait, now) }
+    Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
 /// Defers a message about an event that another attempt may handle for `rest`. It uses no retry and
@@ -142,7 +142,7 @@ pub(crate) fn put_off(why: Deferral, times: u32, now: SystemTime, sample: f64) -
 pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     let longest = Duration::from_secs(u64::from(Delay::MAX.as_secs()));
     let wait = rest.clamp(Duration::from_secs(1), longest);
-    Disposition::Defer { why: Deferral::InProgress, wait: Wait::from(wait, now) }
+    Disposition::Defer { reason: Deferral::InProgress, wait: Wait::from(wait, now) }
 }
 
 /// The next attempt at a message whose event stays taken for `rest`. In its place in the queue, an
@@ -161,7 +161,9 @@ pub(crate) fn after_lease(
         Disposition::Requeue { wait, hidden_if_unsent } => {
             Disposition::Requeue { wait: later(wait), hidden_if_unsent: hidden_if_unsent.max(rest) }
         }
-        Disposition::Defer { why, wait } => Disposition::Defer { why, wait: later(wait) },
+        Disposition::Defer { reason: why, wait } => {
+            Disposition::Defer { reason: why, wait: later(wait) }
+        }
         Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => disposition,
     }
 }
@@ -171,7 +173,10 @@ pub(crate) fn after_lease(
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_VISIBILITY_DEFERRAL * (1 << doublings)).min(MAX_UNVERIFIED);
-    Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
+    Disposition::Defer {
+        reason: Deferral::SenderUnknown,
+        wait: Wait::from(spread(wait, sample), now),
+    }
 }
 
 /// Defers a message for the `rest` of a pause or of an open circuit.
@@ -187,7 +192,7 @@ pub(crate) fn hold(
     let wait = spread(rest.max(doubled(policy, deferrals)), sample);
     // When its age budget ends, its handler is called.
     let wait = wait.min(age_left(policy, usage, now));
-    Disposition::Defer { why, wait: Wait::from(wait, now) }
+    Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
 /// Whether a pause or an open circuit may hold the message back. It may not if the message was

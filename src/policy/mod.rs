@@ -18,7 +18,7 @@ mod backoff;
 mod tests;
 
 pub use backoff::Backoff;
-pub(crate) use budgets::{given_up, has_no_attempt_left, is_spent, is_stuck, max_retries};
+pub(crate) use budgets::{dead_lettered, has_no_attempt_left, is_spent, is_stuck, max_retries};
 pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unserved};
 pub use defer::CircuitBreaker;
@@ -73,9 +73,9 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
-    /// Whether each event is handled once, which needs a [store](crate::Coordination). Default: no.
+    /// Whether each event is handled once, which needs a [store](crate::SharedTable). Default: no.
     /// No preset changes it.
-    pub once: Option<Once>,
+    pub idempotency: Option<Idempotency>,
     /// Delays and budgets for [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
     /// Delays and budgets for [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.
@@ -179,7 +179,7 @@ pub struct RateLimit {
     pub burst: u32,
     /// How long a message may wait in the handler's place for its call. A longer wait is a
     /// deferral. Default 2 s.
-    pub max_slot_wait: Duration,
+    pub max_reservation: Duration,
     /// Whether the limit adapts to a service that takes less: refused calls lower it at once, to a
     /// tenth at least, and time without any raises it again. A refused call is a failure of the
     /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
@@ -190,7 +190,7 @@ impl RateLimit {
     /// So many calls in each period, with the default burst.
     #[must_use]
     pub const fn new(limit: u32, period: Duration) -> Self {
-        Self { limit, period, burst: 1, max_slot_wait: Duration::from_secs(2), adaptive: false }
+        Self { limit, period, burst: 1, max_reservation: Duration::from_secs(2), adaptive: false }
     }
 
     /// The time between two calls at the limit, rounded up; a day at most.
@@ -211,34 +211,34 @@ impl RateLimit {
     }
 }
 
-/// Calls the handler once for each event, as far as a store can tell: of several messages about one
+/// Calls the handler once for each event, as far as a table can tell: of several messages about one
 /// event, only one is called at a time. After its success the others complete without a call.
 ///
-/// It needs a [store](crate::Coordination). The store holds a hash of the event's name, and the time
+/// It needs a [store](crate::SharedTable). The table holds a hash of the event's name, and the time
 /// until which the event counts as done.
 ///
 /// ```
 /// use requeue::policy::{Once, RetryPolicy};
 ///
 /// let mut once = Once::default();
-/// once.key = Some("/orderId".parse()?);
+/// idempotency.key = Some("/orderId".parse()?);
 /// let mut policy = RetryPolicy::default();
 /// policy.once = Some(once);
 /// # Ok::<(), requeue::InvalidJsonPointer>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Once {
+pub struct Idempotency {
     /// The place of the event's name in the body: a text that is not empty, or a number. `None`,
     /// and a message without such a name: the id of the message's first delivery.
     pub key: Option<JsonPointer>,
     /// How long an event counts as done after its success. Default 14 days.
     pub keep: Duration,
-    /// How a message proceeds if the store does not answer. Default: [`WhenUnavailable::Call`].
+    /// How a message proceeds if the table does not answer. Default: [`WhenUnavailable::Call`].
     pub when_unavailable: WhenUnavailable,
 }
 
-impl Default for Once {
+impl Default for Idempotency {
     fn default() -> Self {
         Self {
             key: None,
@@ -248,7 +248,7 @@ impl Default for Once {
     }
 }
 
-/// How a message proceeds if the store does not say whether its event is done.
+/// How a message proceeds if the table does not say whether its event is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenUnavailable {

@@ -75,7 +75,7 @@ impl Preset {
             max_deferrals: 100,
             max_deferral: Duration::from_mins(1),
             limit: None,
-            once: None,
+            idempotency: None,
             max_postponements: 1_000,
             max_pause: Some(Duration::from_mins(1)),
             circuit_breaker: Some(CircuitBreaker::default()),

@@ -51,7 +51,7 @@ pub(crate) struct Usage<'a> {
     pub(crate) first_received: SystemTime,
     /// How often SQS delivered this copy; 1 the first time.
     pub(crate) receive_count: u32,
-    /// Attempts before this one, if a store counted them.
+    /// Attempts before this one, if a table counted them.
     pub(crate) counted: Option<u32>,
     /// Most retries that the message's producer allows.
     pub(crate) max_retries: u32,

@@ -43,7 +43,7 @@ pub(super) struct Call<'a> {
     may_be_held: bool,
 }
 
-/// Leases, permissions and counts that a message took from the store for its call.
+/// Leases, permissions and counts that a message took from the table for its call.
 #[derive(Default)]
 pub(super) struct Taken {
     event: Acquisition,
@@ -158,7 +158,7 @@ impl<'a> Call<'a> {
             acquired.lease = Some(events.asked(&queue, name.as_bytes(), owner, lease));
             events.acquire(&queue, name.as_bytes(), owner, lease).await
         };
-        let answer = self.ask_store(asked).await?;
+        let answer = self.ask_table(asked).await?;
         acquired.lease = None;
         match answer {
             Acquired::Lease(lease) => acquired.lease = Some(lease),
@@ -170,8 +170,8 @@ impl<'a> Call<'a> {
                 }
                 if waits {
                     return Err(match throttled {
-                        Some(times) => self.put_off(Deferral::StoreThrottled, times),
-                        None => self.deferred(Deferral::OnceUnavailable),
+                        Some(times) => self.put_off(Deferral::TableThrottled, times),
+                        None => self.deferred(Deferral::IdempotencyUnavailable),
                     });
                 }
                 acquired.notes.is_unconfirmed = true;
@@ -187,13 +187,13 @@ impl<'a> Call<'a> {
         self.check()
     }
 
-    /// Whether a message waits because the store did not answer. In its place in the queue it uses
+    /// Whether a message waits because the table did not answer. In its place in the queue it uses
     /// a receive for that, and the next one may move it to the dead-letter queue without a call.
     fn waits_for_answer(&self, events: &Events, is_throttled: bool) -> bool {
         let Self { delivery, .. } = self;
         let may_wait = delivery.strategy == Strategy::Copy || delivery.receive_count < 2;
         may_wait
-            && match events.once().when_unavailable {
+            && match events.idempotency().when_unavailable {
                 _ if is_throttled => true,
                 WhenUnavailable::Call => false,
                 WhenUnavailable::Defer => delivery.deferrals() < self.policy.policy.max_deferrals,
@@ -201,7 +201,7 @@ impl<'a> Call<'a> {
     }
 
     /// Counts the attempt, if its message waits in its place and was received before: it cannot
-    /// note its attempts. If the store does not answer, receives count.
+    /// note its attempts. If the table does not answer, receives count.
     async fn count(&self, counts: &Fleet, attempt: &mut Option<Counted>) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, .. } = *self;
         // SQS moves other messages by their receives, so those have to count.
@@ -217,7 +217,7 @@ impl<'a> Call<'a> {
             return Err(self.deferred(Deferral::NoTimeLeft));
         }
         slot.wait(counts.patience());
-        let counted = self.ask_store(counts.count(queue, id)).await?;
+        let counted = self.ask_table(counts.count(queue, id)).await?;
         if let Some(counted) = &counted {
             let by_receives = delivery.retries();
             delivery.note_counted(counted.earlier());
@@ -260,9 +260,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks the store. A request under way may have its effect, so its answer is awaited even if
+    /// Asks the table. A request under way may have its effect, so its answer is awaited even if
     /// the host ends meanwhile.
-    async fn ask_store<A>(&self, asked: impl Future<Output = A>) -> Result<A, Uncalled> {
+    async fn ask_table<A>(&self, asked: impl Future<Output = A>) -> Result<A, Uncalled> {
         if self.attempts.is_stopping() {
             return Err(Uncalled::stopped());
         }
@@ -270,7 +270,7 @@ impl<'a> Call<'a> {
         answer.map_err(|_| self.deferred(Deferral::NoTimeLeft))
     }
 
-    /// Refuses a message that lapsed or expired while it waited. Its next receive gives it up.
+    /// Refuses a message that lapsed or expired while it waited. Its next receive dead-letters it.
     fn check(&self) -> Result<(), Uncalled> {
         let Self { attempts, delivery, .. } = self;
         let end = expires(&self.policy.policy, delivery);
@@ -284,7 +284,7 @@ impl<'a> Call<'a> {
         self.attempts.deferred(self.delivery, why, self.turn.sample)
     }
 
-    /// The store did not decide, for this number of times in a row.
+    /// The table did not decide, for this number of times in a row.
     fn put_off(&self, why: Deferral, times: u32) -> Uncalled {
         policy::put_off(why, times, self.attempts.now(), self.turn.sample).into()
     }
@@ -293,7 +293,7 @@ impl<'a> Call<'a> {
 /// The name of a message's event, and whether the body has none.
 fn name(events: &Events, delivery: &Delivery) -> (Option<String>, bool) {
     let id = || delivery.original_id().map(|id| format!("id {id}"));
-    match &events.once().key {
+    match &events.idempotency().key {
         None => (id(), false),
         Some(key) => match key.find(delivery.payload()).and_then(pointer::name) {
             Some(name) => (Some(name), false),
@@ -320,7 +320,7 @@ impl Taken {
         self.ticket.as_ref().is_some_and(Ticket::is_probe)
     }
 
-    /// Tells the store how the attempt ended, in time for the settling of its message: each success
+    /// Tells the table how the attempt ended, in time for the settling of its message: each success
     /// is noted before its message is deleted. A lease that is not given back ends by itself.
     pub(super) async fn give_back(
         self,
@@ -344,12 +344,12 @@ impl Taken {
         if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
             let _ = timeout_at(within(counts.patience()), counts.take_back(attempt)).await;
         }
-        decision.once = event.notes;
+        decision.idempotency = event.notes;
         if let (Some(events), Some(lease)) = (events, event.lease) {
             match ended {
                 Ended::Done => {
                     let until = within(events.patience() * 2);
-                    decision.once.is_unconfirmed |= !events.complete(&lease, until).await;
+                    decision.idempotency.is_unconfirmed |= !events.complete(&lease, until).await;
                 }
                 Ended::Free => events.give_back(&lease, within(events.patience() * 2)).await,
                 Ended::Unknown => {

@@ -59,7 +59,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     }
     let mut taken = Taken::default();
     let result = handle(handler, slot, delivery, turn, &mut taken).await;
-    // If it waited for a slot of the rate limit, or for the store, its handler began later.
+    // If it waited for a slot of the rate limit, or for the table, its handler began later.
     let turn = &slot.later_turn().unwrap_or(*turn);
     let reply = result.reply(attempts.deadlines.gives_its_time(turn));
     let ended = result.end_of_event();

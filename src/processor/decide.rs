@@ -154,7 +154,7 @@ impl Attempts {
         self.invocation.in_scope(|| self.inner.observers.tell(&event));
     }
 
-    /// Whether the host ends, so that no handler starts and no request to the store begins.
+    /// Whether the host ends, so that no handler starts and no request to the table begins.
     pub(super) fn is_stopping(&self) -> bool {
         self.deadlines.stop.starting.is_cancelled()
     }
@@ -184,14 +184,15 @@ impl Attempts {
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
         let policy = with_own_limit.unwrap_or(policy);
-        let given_up = inner.given_up.find(delivery, now);
-        let reason = given_up.as_ref().map(|given_up| given_up.reason);
+        let dead_lettered = inner.dead_lettered.find(delivery, now);
+        let reason = dead_lettered.as_ref().map(|dead_lettered| dead_lettered.reason);
         if let Some(disposition) =
             gate(policy, dead_letter, delivery, reason, now, time_left, sample)
         {
             let is_sent = matches!(disposition, Disposition::DeadLetter(_))
                 && *dead_letter != DeadLetterMode::Redrive;
-            let failure = given_up.and_then(|given_up| given_up.failure).filter(|_| is_sent);
+            let failure =
+                dead_lettered.and_then(|dead_lettered| dead_lettered.failure).filter(|_| is_sent);
             return decision(disposition).map(|decision| Decision { failure, ..decision });
         }
         let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Once};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::memory::{GivenUp, Memory};
+use super::memory::{DeadLettered, Memory};
 use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
@@ -36,11 +36,11 @@ pub(super) struct Inner {
     pub(super) mode: Mode,
     dead_letter: DeadLetterMode,
     wrap: Wrap,
-    /// Messages that this process gave up and that are still in their queue.
-    pub(super) given_up: Memory<GivenUp>,
+    /// Messages that this process dead-lettered and that are still in their queue.
+    pub(super) dead_lettered: Memory<DeadLettered>,
     /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
-    /// Counts attempts, if the settings have a store and dead letters are sent.
+    /// Counts attempts, if the settings have a table and dead letters are sent.
     pub(super) counts: Option<Arc<Fleet>>,
     pub(super) observers: Observers,
     pub(super) handlers: Handle,
@@ -52,7 +52,7 @@ pub(super) struct Inner {
 impl Inner {
     /// The shared values, and the settler of the same settings.
     pub(super) fn new<Q: Queue>(queue: Q, settings: Settings) -> (Self, Arc<Settler<Q>>) {
-        assert!(!settings.lacks_store(), "{NO_STORE}");
+        assert!(!settings.lacks_table(), "{NO_STORE}");
         let Settings {
             policy,
             queue_policies,
@@ -65,7 +65,7 @@ impl Inner {
             wrap,
             producer_limits,
             trusted_senders,
-            coordination,
+            shared_table,
             observers,
             clock,
             sampler,
@@ -79,7 +79,7 @@ impl Inner {
         };
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
-        let fleet = coordination.map(|shared| {
+        let fleet = shared_table.map(|shared| {
             Arc::new(Fleet::new(shared, clock.clone()).observed_by(observers.clone()))
         });
         let counts = fleet.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
@@ -112,7 +112,7 @@ impl Inner {
             mode,
             dead_letter,
             wrap,
-            given_up: Memory::default(),
+            dead_lettered: Memory::default(),
             not_deleted: Memory::default(),
             counts,
             observers,
@@ -159,7 +159,7 @@ impl Inner {
             settled
                 .iter()
                 .filter(|settled| settled.settlement.is_kept())
-                .for_each(|kept| self.given_up.note_kept(kept));
+                .for_each(|kept| self.dead_lettered.note_kept(kept));
         }
         settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
         Report {
@@ -170,7 +170,7 @@ impl Inner {
 
     fn outcome(&self, settled: Settled) -> Outcome {
         let Settled {
-            decision: Decision { delivery, disposition, failure, elapsed, at, once, .. },
+            decision: Decision { delivery, disposition, failure, elapsed, at, idempotency, .. },
             settlement,
         } = settled;
         let QueuePolicy { policy, .. } = self.policy(&delivery);
@@ -190,11 +190,11 @@ impl Inner {
                 && disposition.gives_up()
                 && policy::is_stuck(policy, &delivery.usage()),
             class: failure.as_ref().map(Failure::class),
-            reason: failure.map(|failure| failure.reason().to_owned()),
+            detail: failure.map(|failure| failure.detail().to_owned()),
             disposition,
             retry,
             settlement,
-            once,
+            idempotency,
             elapsed,
             age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }

@@ -2,7 +2,7 @@
 //! knows them on their next receive. A message that is forgotten, or that another process settled, is
 //! handled once more. This module takes no decision about a message.
 //!
-//! Messages that were given up are left to the queue's redrive policy, or SQS did not confirm the
+//! Messages that were dead-lettered are left to the queue's redrive policy, or SQS did not confirm the
 //! copy with the reason. SQS delivers them again until it moves them, and another call of their
 //! handlers would change nothing.
 
@@ -106,22 +106,22 @@ impl<T: Clone> Memory<T> {
     }
 }
 
-/// Why a message was given up.
+/// Why a message was dead-lettered.
 #[derive(Clone)]
-pub(super) struct GivenUp {
+pub(super) struct DeadLettered {
     pub(super) reason: DeadLetterReason,
     /// The failure, for the copy with the reason.
     pub(super) failure: Option<Failure>,
 }
 
-impl Memory<GivenUp> {
-    /// Notes a message that stays in its queue, if it was given up.
+impl Memory<DeadLettered> {
+    /// Notes a message that stays in its queue, if it was dead-lettered.
     pub(super) fn note_kept(&self, kept: &Settled) {
         let Decision { delivery, disposition, failure, at, .. } = &kept.decision;
         let Disposition::DeadLetter(reason) = *disposition else { return };
         let is_unconfirmed = matches!(kept.settlement, Settlement::Unconfirmed { .. });
         let failure = failure.as_ref().filter(|_| is_unconfirmed).cloned();
-        self.note(delivery, *at, GivenUp { reason, failure });
+        self.note(delivery, *at, DeadLettered { reason, failure });
     }
 }
 

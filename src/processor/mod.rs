@@ -4,8 +4,8 @@
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`decide`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
-//! | | | [`admission`] | with a rate limit: the slot of its call | `maxSlotWaitSeconds`; if it waits in its place, up to half of the time until the reserve |
-//! | | | [`admission`] | with `once`: the lease of its event, or a `Disposition` without a call; after the call, the store knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
+//! | | | [`admission`] | with a rate limit: the slot of its call | `maxReservationSeconds`; if it waits in its place, up to half of the time until the reserve |
+//! | | | [`admission`] | with `idempotency`: the lease of its event, or a `Disposition` without a call; after the call, the table knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
 //! | | | [`admission`] | if it waits in its place and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
 //! | | | [`pacer`] | with a rate limit: the moment of its call | none, unless earlier calls came late |
 //! | 3 | handle | [`attempt`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
@@ -117,7 +117,7 @@ where
     /// # Panics
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers. If a policy has
-    /// [`once`](crate::policy::RetryPolicy::once) and the settings have no store.
+    /// [`idempotency`](crate::policy::RetryPolicy::idempotency) and the settings have no table.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let (inner, settler) = Inner::new(queue, settings);
         Self { handler: Arc::new(handler), settler, inner: Arc::new(inner), body: PhantomData }

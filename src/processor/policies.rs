@@ -19,7 +19,7 @@ pub(super) struct Policies {
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
-    /// The pauses and circuits of all execution environments, if they share a store.
+    /// The pauses and circuits of all execution environments, if they share a table.
     pub(super) holds: Option<Arc<SharedHolds>>,
     /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
     pub(super) slots: Slots,
@@ -47,8 +47,8 @@ impl QueuePolicy {
             Some(holds) => Slots::Shared(Arc::new(SharedLimits::new(Arc::clone(holds)))),
         };
         let holds = holds.filter(|holds| holds.may_hold());
-        let events = fleet.zip(policy.once.clone());
-        let events = events.map(|(fleet, once)| Events::new(Arc::clone(fleet), once));
+        let events = fleet.zip(policy.idempotency.clone());
+        let events = events.map(|(fleet, idempotency)| Events::new(Arc::clone(fleet), idempotency));
         Self { policy, protection, holds, slots, pacer: Pacer::default(), events }
     }
 }

@@ -140,8 +140,8 @@ fn dispositions() -> impl Generated<Value = Disposition> {
     prop_oneof![
         2 => Just(Disposition::Complete),
         4 => wait().prop_map(|wait| Disposition::Requeue { wait, hidden_if_unsent: wait.total() }),
-        1 => wait().prop_map(|wait| Disposition::Defer { why: Deferral::Paused, wait }),
-        1 => Just(Disposition::Release(ReleaseReason::GivenUp)),
+        1 => wait().prop_map(|wait| Disposition::Defer { reason: Deferral::Paused, wait }),
+        1 => Just(Disposition::Release(ReleaseReason::NotRetried)),
         3 => Just(Disposition::DeadLetter(DeadLetterReason::NonRetryable)),
     ]
 }

@@ -96,7 +96,7 @@ impl Figures {
             .extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
             // It took no call, so its time says nothing of the handler's.
-            Disposition::Complete if outcome.once.is_already_done => {}
+            Disposition::Complete if outcome.idempotency.is_already_done => {}
             Disposition::Complete => {
                 let time = millis(outcome.age);
                 self.retry_count.push(outcome.retry_count.into());
@@ -107,7 +107,7 @@ impl Figures {
                 }
             }
             Disposition::Requeue { wait, .. } => self.retry_delay.push(wait.total().as_secs()),
-            Disposition::Defer { why: Deferral::RateLimited, wait } => {
+            Disposition::Defer { reason: Deferral::RateLimited, wait } => {
                 self.rate_limit_delay.push(wait.total().as_secs());
             }
             Disposition::Defer { .. } | Disposition::Release(_) | Disposition::DeadLetter(_) => {}
@@ -130,12 +130,12 @@ impl Figures {
             ("DeadLettered", self.counts.dead_lettered),
             ("Received", self.counts.received),
             ("Completed", self.counts.completed),
-            ("AlreadyDone", self.counts.already_done),
-            ("OnceKeyMissing", self.counts.once_key_missing),
-            ("OnceUnconfirmed", self.counts.once_unconfirmed),
+            ("AlreadyCompleted", self.counts.already_completed),
+            ("IdempotencyKeyMissing", self.counts.idempotency_key_missing),
+            ("IdempotencyUnconfirmed", self.counts.idempotency_unconfirmed),
             ("Deferred", self.counts.deferred),
-            ("StoreThrottled", self.counts.store_throttled),
-            ("StoreUnavailable", self.counts.store_unavailable),
+            ("TableThrottled", self.counts.table_throttled),
+            ("TableUnavailable", self.counts.table_unavailable),
             ("Released", self.counts.released),
             ("Abandoned", self.counts.abandoned),
             ("SendUnconfirmed", self.counts.send_unconfirmed),

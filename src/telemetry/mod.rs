@@ -54,10 +54,10 @@ impl Observer for LogLines {
             Event::CircuitClosed { is_shared: true } => {
                 info!("circuit of all execution environments closed");
             }
-            Event::StoreThrottled => warn!(
-                "the table of REQUEUE_TABLE is throttled: its messages are put off, and use no retry"
+            Event::TableThrottled => warn!(
+                "the table of REQUEUE_TABLE is throttled: its messages are deferred, and use no retry"
             ),
-            Event::StoreUnavailable { code } => warn!(
+            Event::TableUnavailable { code } => warn!(
                 code,
                 "the table of REQUEUE_TABLE does not answer: each execution environment makes no \
                  more calls than lately"
@@ -85,8 +85,8 @@ impl Observer for LogLines {
             Event::ReceivingWorks { queue, trouble } => {
                 info!(%queue, troubleSeconds = trouble.as_secs(), "receiving works again");
             }
-            Event::ReceivingStopped { why, rest } => info!(
-                why = why.as_str(),
+            Event::ReceivingStopped { reason, rest } => info!(
+                reason = reason.as_str(),
                 delaySeconds = whole_secs(rest),
                 "receiving stopped: messages could only be deferred"
             ),
@@ -110,7 +110,7 @@ fn log_batch(report: &Report, untold: usize) {
         warn!(
             messages = stuck.count(),
             receiveCount = receive_count,
-            "high receive count: the queue seems to have no redrive policy, so SQS deletes a message that is given up when its \
+            "high receive count: the queue seems to have no redrive policy, so SQS deletes a message that is dead-lettered when its \
              retention ends; check the queue's redrive policy"
         );
     }
@@ -142,7 +142,7 @@ fn has_no_thread(report: &Report) -> bool {
     /// Many times the time in which a free thread starts a handler.
     const HAD_TIME: Duration = Duration::from_secs(1);
     let not_started = |outcome: &Outcome| {
-        matches!(outcome.disposition, Disposition::Defer { why: Deferral::NoTimeLeft, .. })
+        matches!(outcome.disposition, Disposition::Defer { reason: Deferral::NoTimeLeft, .. })
     };
     report.elapsed >= HAD_TIME
         && !report.outcomes.is_empty()
@@ -179,12 +179,12 @@ fn log_message(outcome: &Outcome) {
                 receiveCount = outcome.receive_count,
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
-                why = outcome.why(),
+                reason = outcome.reason(),
                 retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
                 delayBeforeJitterSeconds =
                     outcome.retry.map(|retry| retry.delay_before_jitter.as_secs_f64()),
-                reason = outcome.reason,
+                detail = outcome.detail,
                 settlement = outcome.settlement.as_str(),
                 code = outcome.settlement.code(),
                 elapsedMs = outcome.elapsed.map(millis),

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::metrics::lines as written;
 use crate::delay::Wait;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, OnceNotes, ReleaseReason};
+use crate::disposition::{
+    DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason,
+};
 use crate::failure::FailureClass;
 use crate::report::{Outcome, Report, Settlement};
 use crate::settings::Metrics;
@@ -27,11 +29,11 @@ fn outcome(
         receive_count: 1,
         is_stuck: false,
         class,
-        reason: class.map(|_| "status 503".to_owned()),
+        detail: class.map(|_| "status 503".to_owned()),
         disposition,
         retry: None,
         settlement,
-        once: OnceNotes::default(),
+        idempotency: IdempotencyNotes::default(),
         elapsed: was_called.then_some(Duration::from_millis(20)),
         age: Duration::from_millis(1_500),
     }
@@ -81,7 +83,7 @@ fn every_end_of_a_message_is_counted_under_its_name() {
     let requeue = Disposition::Requeue { wait, hidden_if_unsent: Duration::from_secs(7) };
     let code = || "ServiceUnavailable".to_owned();
     let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "Requeued": 1, "RetryDelay": 7 });
-    let given_up =
+    let dead_lettered =
         json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "DeadLettered": 1 });
     let reason = DeadLetterReason::RetriesExhausted;
     let cases = [
@@ -109,11 +111,14 @@ fn every_end_of_a_message_is_counted_under_its_name() {
         ),
         (
             outcome(Disposition::DeadLetter(reason), temporary, Settlement::Kept),
-            with(given_up.clone()),
+            with(dead_lettered.clone()),
         ),
-        (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Moved), with(given_up)),
         (
-            outcome(Disposition::Defer { why: Deferral::Paused, wait }, None, Settlement::Moved),
+            outcome(Disposition::DeadLetter(reason), temporary, Settlement::Moved),
+            with(dead_lettered),
+        ),
+        (
+            outcome(Disposition::Defer { reason: Deferral::Paused, wait }, None, Settlement::Moved),
             with(json!({ "Deferred": 1 })),
         ),
         (
@@ -181,19 +186,22 @@ fn every_line_says_whose_it_is_and_has_the_level_and_the_timestamp_that_pass() {
 
 #[test]
 fn a_message_whose_event_was_done_is_completed_but_says_nothing_of_the_handler() {
-    let notes = |is_already_done, is_key_missing, is_unconfirmed| OnceNotes {
+    let notes = |is_already_done, is_key_missing, is_unconfirmed| IdempotencyNotes {
         is_already_done,
         is_key_missing,
         is_unconfirmed,
     };
-    let done =
-        Outcome { once: notes(true, true, false), elapsed: None, ..completed(3, Duration::ZERO) };
+    let done = Outcome {
+        idempotency: notes(true, true, false),
+        elapsed: None,
+        ..completed(3, Duration::ZERO)
+    };
     let line = &lines(vec![done])[0];
-    let expected = json!({ "Received": 1, "Completed": 1, "AlreadyDone": 1, "OnceKeyMissing": 1, "MessageAge": 0 });
+    let expected = json!({ "Received": 1, "Completed": 1, "AlreadyCompleted": 1, "IdempotencyKeyMissing": 1, "MessageAge": 0 });
     assert_eq!(metrics(line), expected);
-    let unsure = Outcome { once: notes(false, false, true), ..completed(0, Duration::ZERO) };
+    let unsure = Outcome { idempotency: notes(false, false, true), ..completed(0, Duration::ZERO) };
     let line = &lines(vec![unsure])[0];
-    assert_eq!([&line["OnceUnconfirmed"], &line["HandlerDuration"]], [1, 20]);
+    assert_eq!([&line["IdempotencyUnconfirmed"], &line["HandlerDuration"]], [1, 20]);
 }
 
 #[test]
@@ -282,7 +290,7 @@ fn an_id_in_a_log_line_is_short_and_printable() {
 #[test]
 fn a_batch_that_had_time_and_no_thread_is_told_from_a_late_one() {
     let wait = Wait::from(Duration::from_secs(1), std::time::UNIX_EPOCH);
-    let deferred = |why| outcome(Disposition::Defer { why, wait }, None, Settlement::Moved);
+    let deferred = |why| outcome(Disposition::Defer { reason: why, wait }, None, Settlement::Moved);
     let no_time = || deferred(Deferral::NoTimeLeft);
     for (outcomes, millis, expected) in [
         (vec![no_time(), no_time()], 1_000, true),

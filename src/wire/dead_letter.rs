@@ -1,4 +1,4 @@
-//! Reads a dead letter by its body: why it was given up, for people and programs that work on a
+//! Reads a dead letter by its body: why it was dead-lettered, for people and programs that work on a
 //! dead-letter queue. It decides nothing about a message that is still on its way; `delivery.rs`
 //! does.
 
@@ -16,7 +16,7 @@ use crate::state::{REDRIVE_TOLERANCE, RetryState};
 /// ahead of that of SQS.
 const LATELY: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() + 60);
 
-/// A message in a dead-letter queue, by its body: why it was given up, and the body as first
+/// A message in a dead-letter queue, by its body: why it was dead-lettered, and the body as first
 /// delivered.
 ///
 /// A sender can write anything into a body, so the texts found here are for a person to read. Texts
@@ -41,7 +41,7 @@ pub struct DeadLetter<'a> {
     info: DeadLetterInfo,
 }
 
-/// Why and where a message was given up, as [`Message::dead_letter`](crate::Message::dead_letter)
+/// Why and where a message was dead-lettered, as [`Message::dead_letter`](crate::Message::dead_letter)
 /// returns it to the consumer of a dead-letter queue.
 ///
 /// A sender can write it, so it is for people and logs and proves nothing. Texts are scrubbed and
@@ -74,20 +74,20 @@ pub struct DeadLetterInfo {
 }
 
 impl DeadLetterInfo {
-    /// The class of the failure for which the message was given up.
+    /// The class of the failure for which the message was dead-lettered.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.class.as_deref().and_then(FailureClass::from_name)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
+    /// Why it was dead-lettered, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
     /// in the mode [`Redrive`](crate::DeadLetterMode::Redrive), which writes no reason.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// The reason of the failure for which it was given up.
+    /// The reason of the failure for which it was dead-lettered.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -99,7 +99,7 @@ impl DeadLetterInfo {
         self.retry_count
     }
 
-    /// When it was given up.
+    /// When it was dead-lettered.
     #[must_use]
     pub fn failed_at(&self) -> Option<SystemTime> {
         Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
@@ -181,27 +181,27 @@ impl<'a> DeadLetter<'a> {
         matches!(self.origin, Origin::LaterVersion(_))
     }
 
-    /// The class of the failure for which it was given up, or else of its last failure; `None` if
+    /// The class of the failure for which it was dead-lettered, or else of its last failure; `None` if
     /// its body has neither.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.info.class().or_else(|| self.state()?.class)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
+    /// Why it was dead-lettered, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
     /// if the dead-letter mode writes no reason.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.info.reason()
     }
 
-    /// The reason of the failure for which it was given up.
+    /// The reason of the failure for which it was dead-lettered.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.info.detail()
     }
 
-    /// When it was given up.
+    /// When it was dead-lettered.
     #[must_use]
     pub fn failed_at(&self) -> Option<SystemTime> {
         self.info.failed_at()

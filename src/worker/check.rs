@@ -47,8 +47,8 @@ pub enum StartError {
         /// Whether the mode `direct` names it, and not the queue's redrive policy.
         is_direct: bool,
     },
-    /// The policy has `once`, and the settings have no store.
-    NoStore,
+    /// The policy has `idempotency`, and the settings have no table.
+    NoTable,
     /// The queue's visibility timeout is zero.
     NoVisibilityTimeout,
     /// The clocks of this machine and of SQS differ.
@@ -78,16 +78,16 @@ impl fmt::Display for StartError {
             ),
             Self::NoDeadLetterQueue { queue } => write!(
                 f,
-                "{queue} has no redrive policy, so a message that is given up would return until its retention ends: give it a \
+                "{queue} has no redrive policy, so a message that is dead-lettered would return until its retention ends: give it a \
                  dead-letter queue, or allow to work without one by --without-dead-letter-queue"
             ),
             Self::MissingDeadLetterQueue { queue, is_direct } => write!(
                 f,
-                "{} names {queue} as the dead-letter queue, but it does not exist, so a message that is given up would return \
+                "{} names {queue} as the dead-letter queue, but it does not exist, so a message that is dead-lettered would return \
                  until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
-            Self::NoStore => f.write_str(NO_STORE),
+            Self::NoTable => f.write_str(NO_STORE),
             Self::NoVisibilityTimeout => f.write_str(
                 "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
                  30 s or more",
@@ -110,8 +110,8 @@ pub(super) async fn check(
     settings: &Settings,
     worker: &WorkerSettings,
 ) -> Result<Description, StartError> {
-    if settings.lacks_store() {
-        return Err(StartError::NoStore);
+    if settings.lacks_table() {
+        return Err(StartError::NoTable);
     }
     let description =
         describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
@@ -147,7 +147,7 @@ fn waits_in_place(queue: &QueueArn, settings: &Settings) -> bool {
     settings.mode == Mode::Requeue && (queue.is_fifo() || settings.strategy == Strategy::Visibility)
 }
 
-/// A message that is given up needs a dead-letter queue. In the mode `direct` the setting names it,
+/// A message that is dead-lettered needs a dead-letter queue. In the mode `direct` the setting names it,
 /// otherwise the redrive policy does.
 async fn check_dead_letters(
     source: &impl Source,
@@ -175,7 +175,7 @@ async fn check_dead_letters(
             return Err(missing);
         }
         Some(StartError::MissingDeadLetterQueue { queue, .. }) => {
-            tracing::warn!(%queue, "the dead-letter queue does not exist: a message that is given up returns until its retention ends");
+            tracing::warn!(%queue, "the dead-letter queue does not exist: a message that is dead-lettered returns until its retention ends");
         }
         _ => {}
     }
@@ -186,14 +186,14 @@ async fn check_dead_letters(
     {
         tracing::warn!(
             "the dead-letter mode annotate acts as redrive on a FIFO queue, so the dead-letter queue does not say why a message was \
-             given up; the mode direct does"
+             dead-lettered; the mode direct does"
         );
     }
     // This holds in the mode `direct` too: if a dead letter cannot be sent, the redrive policy has
     // to move it.
     if description.dead_letter_queue.is_none() {
         tracing::warn!(
-            "the queue has no redrive policy: a message that is given up returns until its retention ends, and then SQS deletes it"
+            "the queue has no redrive policy: a message that is dead-lettered returns until its retention ends, and then SQS deletes it"
         );
     }
     Ok(())

@@ -31,7 +31,7 @@ mod progress;
 pub use check::StartError;
 use lease::{InHand, Leased};
 use poll::{PAUSE, ReceiveFailures, Received, Trouble, Undeleted};
-pub use progress::{Progress, ScopeHold};
+pub use progress::{Progress, ScopePause};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
 
@@ -169,7 +169,7 @@ where
     /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
     /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
     /// receivable when the long polls under way have ended: SQS may give messages to a poll that
-    /// nobody waits for, and hide them. A message that was given up or has expired may wait for its
+    /// nobody waits for, and hide them. A message that was dead-lettered or has expired may wait for its
     /// visibility timeout instead, and so may the messages behind it in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         self.leased.begin();
@@ -230,12 +230,12 @@ where
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pauses and open circuits now, the one that ends first before the others. With a store,
+    /// The pauses and open circuits now, the one that ends first before the others. With a table,
     /// those of all execution environments are among them, as the worker has last seen them.
-    pub fn holds(&self) -> Vec<ScopeHold> {
+    pub fn pauses(&self) -> Vec<ScopePause> {
         let holds = self.processor.holds(&self.queue).into_iter();
-        let mut holds: Vec<ScopeHold> =
-            holds.map(|(scope, Held { why, rest })| ScopeHold { scope, why, rest }).collect();
+        let mut holds: Vec<ScopePause> =
+            holds.map(|(scope, Held { why, rest })| ScopePause { scope, reason: why, rest }).collect();
         holds.sort_by_key(|hold| (hold.rest, hold.scope.to_string()));
         holds
     }

@@ -23,11 +23,11 @@ pub struct Progress {
     pub completed: u64,
     /// Messages that wait for another attempt.
     pub requeued: u64,
-    /// Messages given up, and messages left to SQS on their last receive: by `maxReceiveCount`, SQS
+    /// Messages dead-lettered, and messages left to SQS on their last receive: by `maxReceiveCount`, SQS
     /// moves them to the dead-letter queue.
     pub dead_lettered: u64,
     /// Messages that were deferred or left to SQS: usually without a call, since it was not their
-    /// turn or they were given up before. A message that was done before and is only deleted now
+    /// turn or they were dead-lettered before. A message that was done before and is only deleted now
     /// counts here. A message whose copy was not sent counts here too, and in the mode `report` one
     /// that the mode `requeue` would give up.
     pub waiting: u64,
@@ -36,20 +36,20 @@ pub struct Progress {
     pub not_deleted: u64,
 }
 
-/// A pause or an open circuit of a worker, as [`Worker::holds`](crate::Worker::holds) lists them.
+/// A pause or an open circuit of a worker, as [`Worker::pauses`](crate::Worker::pauses) lists them.
 ///
 /// ```
-/// fn show(hold: &requeue::ScopeHold) {
-///     println!("{}: {} for {:?}", hold.scope, hold.why.as_str(), hold.rest);
+/// fn show(pause: &requeue::ScopePause) {
+///     println!("{}: {} for {:?}", pause.scope, pause.reason.as_str(), pause.rest);
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ScopeHold {
+pub struct ScopePause {
     /// The scope of the messages that wait.
     pub scope: Scope,
     /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
-    pub why: Deferral,
+    pub reason: Deferral,
     /// The time until any message may probe; zero if messages probe, or if the next one will.
     pub rest: Duration,
 }
@@ -87,8 +87,8 @@ impl Progress {
             let is_last = stays && max_receives.is_some_and(|max| outcome.receive_count >= max);
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
-                // It was counted when it was given up.
-                Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => {
+                // It was counted when it was dead-lettered.
+                Disposition::Release(ReleaseReason::NotRetried | ReleaseReason::Annotated) => {
                     &mut self.waiting
                 }
                 _ if is_last => &mut self.dead_lettered,

@@ -67,7 +67,7 @@ pub enum WithoutDeadLetterQueue {
     /// The worker does not start.
     #[default]
     Refuse,
-    /// The worker starts and logs a warning: a message that is given up returns again and again
+    /// The worker starts and logs a warning: a message that is dead-lettered returns again and again
     /// until its retention ends.
     Warn,
 }

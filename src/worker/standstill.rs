@@ -47,7 +47,7 @@ impl Standing {
     pub(super) fn begin(&self, still: &Standstill, observers: &Observers) {
         if !self.is_still.swap(true, Ordering::Relaxed) {
             let Standstill { why, rest, .. } = *still;
-            observers.tell(&Event::ReceivingStopped { why, rest });
+            observers.tell(&Event::ReceivingStopped { reason: why, rest });
         }
     }
 

@@ -1,32 +1,32 @@
-//! With a store and the mode `direct`, the attempts at messages that wait in their place in the
-//! queue are counted, and other receives use no retry. While the store is in trouble, receives
+//! With a table and the mode `direct`, the attempts at messages that wait in their place in the
+//! queue are counted, and other receives use no retry. While the table is in trouble, receives
 //! count.
 
 use std::sync::Arc;
 
 use requeue::embedded::InvocationResult;
-use requeue::store::Store;
+use requeue::table::Table;
 use requeue::{
-    Coordination, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, Mode, Report,
-    Settlement, Strategy,
+    DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, Mode, Report, Settlement,
+    SharedTable, Strategy,
 };
 use tokio::time::{Instant, timeout};
 
-use crate::once::{Case, Told};
+use crate::idempotency::{Case, Told};
 use crate::protection::deferrals;
 use crate::world::{Act, LIMIT, Log, Script, VISIBILITY, World, millis, object_of, secs, state};
 
 /// As the settings of a function with exact attempts: SQS moves no message by its receives.
-async fn with(name: &str, store: Told) -> (World, Arc<Told>) {
+async fn with(name: &str, table: Told) -> (World, Arc<Told>) {
     let mut world = World::with_queue(name, &[]);
     world.set_max_receive_count(1_000).await;
-    let store = Arc::new(store);
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    world.settings.coordination = Some(Coordination::by(shared));
+    let table = Arc::new(table);
+    let shared = Arc::clone(&table) as Arc<dyn Table>;
+    world.settings.shared_table = Some(SharedTable::by(shared));
     world.settings.dead_letter =
         Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world.settings.policy.max_retries = 3;
-    (world, store)
+    (world, table)
 }
 
 async fn fifo() -> (World, Arc<Told>) {
@@ -71,17 +71,17 @@ fn reason_of(world: &World, at: usize) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_first_receive_costs_no_request_and_each_later_attempt_one() {
     for (fails, requests) in [(0, 0), (1, 1), (2, 2)] {
-        let (world, store) = fifo().await;
+        let (world, table) = fifo().await;
         send(&world, "a1").await;
         let script = Script::failing_first(fails, Failure::temporary("down"));
         world.run(&world.processor(script.clone())).await;
-        assert_eq!((script.done().len(), store.requests()), (1, requests), "{fails}");
+        assert_eq!((script.done().len(), table.requests()), (1, requests), "{fails}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_of_its_predecessor_use_no_retry() {
-    let (world, store) = fifo().await;
+    let (world, table) = fifo().await;
     for body in ["a1", "a2"] {
         send(&world, body).await;
     }
@@ -92,7 +92,7 @@ async fn failures_of_its_predecessor_use_no_retry() {
     world.run(&world.processor(script.clone())).await;
     // The first receive counts as an attempt, and the three behind its predecessor as none.
     assert_eq!(attempts(&script, "a2"), [(4, 2, false), (5, 3, false), (6, 4, true)]);
-    assert_eq!(store.requests(), 3 + 3);
+    assert_eq!(table.requests(), 3 + 3);
     assert_eq!((world.dead().len(), reason_of(&world, 0).as_str()), (1, "retries-exhausted"));
 }
 
@@ -136,11 +136,11 @@ async fn an_attempt_counts_though_its_environment_dies_and_the_last_one_is_no_ca
         [(1, 1, false), (2, 2, false), (3, 3, false), (4, 4, true)]
     );
     let report = next(&world, &script).await;
-    let [given_up, after] = &report.outcomes[..] else { panic!("{report:?}") };
+    let [dead_lettered, after] = &report.outcomes[..] else { panic!("{report:?}") };
     let why = DeadLetterReason::RetriesExhausted;
-    assert_eq!(given_up.disposition, Disposition::DeadLetter(why));
-    assert_eq!((given_up.elapsed, given_up.retry_count), (None, 4));
-    assert!(matches!(given_up.settlement, Settlement::Moved), "{given_up:?}");
+    assert_eq!(dead_lettered.disposition, Disposition::DeadLetter(why));
+    assert_eq!((dead_lettered.elapsed, dead_lettered.retry_count), (None, 4));
+    assert!(matches!(dead_lettered.settlement, Settlement::Moved), "{dead_lettered:?}");
     assert_eq!(after.disposition, Disposition::Complete, "its group goes on");
     assert_eq!(reason_of(&world, 0), "retries-exhausted");
     assert_eq!(attempts(&script, "a1").len(), 4);
@@ -162,20 +162,20 @@ async fn a_message_that_certainly_had_no_attempt_is_called() {
 #[tokio::test(start_paused = true)]
 async fn while_the_store_is_in_trouble_receives_count() {
     for case in [Case::Throttled, Case::Lost, Case::Unsaid, Case::Denied] {
-        let (world, store) = fifo().await;
+        let (world, table) = fifo().await;
         let log = Log::default();
         let _listening = log.listen();
         send(&world, "a1").await;
         receive_uncalled(&world, 1).await;
-        store.next(&[case; 3]);
+        table.next(&[case; 3]);
         let (script, began) = (down(), Instant::now());
         next(&world, &script).await;
         assert!(script.calls()[0].at - began <= VISIBILITY + secs(1), "{case:?}");
         next(&world, &script).await;
         assert_eq!(attempts(&script, "a1"), [(2, 2, false), (3, 3, false)], "{case:?}");
-        // The store answers again, and the receives that it missed use no retry.
+        // The table answers again, and the receives that it missed use no retry.
         receive_uncalled(&world, 3).await;
-        store.next(&[]);
+        table.next(&[]);
         next(&world, &script).await;
         let known = if matches!(case, Case::Unsaid) { 4 } else { 2 };
         assert_eq!(attempts(&script, "a1")[2], (7, known, known == 4), "{case:?}");
@@ -186,27 +186,27 @@ async fn while_the_store_is_in_trouble_receives_count() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_in_trouble_costs_no_message() {
-    let (world, store) = fifo().await;
+    let (world, table) = fifo().await;
     for body in ["a1", "a2"] {
         send(&world, body).await;
     }
-    store.next(&[Case::Lost; 100]);
+    table.next(&[Case::Lost; 100]);
     let script = down();
     world.run(&world.processor(script.clone())).await;
     assert_eq!((world.messages().len(), world.dead().len()), (0, 2));
     assert_eq!(attempts(&script, "a1").len(), 4);
-    assert_eq!(attempts(&script, "a2"), [(4, 4, true)], "as without a store");
+    assert_eq!(attempts(&script, "a2"), [(4, 4, true)], "as without a table");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_lost_its_items_lets_no_message_go() {
-    let (world, store) = fifo().await;
+    let (world, table) = fifo().await;
     send(&world, "a1").await;
     let script = down();
     for _ in 0..3 {
         next(&world, &script).await;
     }
-    store.items.clear();
+    table.items.clear();
     world.run(&world.processor(script.clone())).await;
     assert_eq!(attempts(&script, "a1").last(), Some(&(6, 4, true)));
     assert_eq!((world.messages().len(), world.dead().len()), (0, 1));
@@ -219,22 +219,22 @@ async fn messages_that_sqs_moves_by_their_receives_are_not_counted() {
         ("redrive", |world| world.settings.dead_letter = Some(DeadLetterMode::Redrive)),
         ("annotate", |world| world.settings.dead_letter = Some(DeadLetterMode::Annotate)),
         ("report", |world| world.settings.mode = Mode::Report),
-        ("no store", |world| world.settings.coordination = None),
+        ("no table", |world| world.settings.shared_table = None),
     ];
     for (what, change) in changes {
-        let (mut world, store) = fifo().await;
+        let (mut world, table) = fifo().await;
         change(&mut world);
         send(&world, "a1").await;
         receive_uncalled(&world, 2).await;
         let script = down();
         next(&world, &script).await;
-        assert_eq!((attempts(&script, "a1")[0], store.requests()), ((3, 3, false), 0), "{what}");
+        assert_eq!((attempts(&script, "a1")[0], table.requests()), ((3, 3, false), 0), "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_too_large_for_its_dead_letter_is_not_counted() {
-    let (world, store) = fifo().await;
+    let (world, table) = fifo().await;
     let body = object_of(LIMIT - 9);
     world
         .send_as(&body, |message| message.message_group_id("a").message_deduplication_id("1"))
@@ -242,17 +242,17 @@ async fn a_message_too_large_for_its_dead_letter_is_not_counted() {
     receive_uncalled(&world, 2).await;
     let script = down();
     next(&world, &script).await;
-    assert_eq!((attempts(&script, &body)[0], store.requests()), ((3, 3, false), 0));
+    assert_eq!((attempts(&script, &body)[0], table.requests()), ((3, 3, false), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_in_a_standard_queue_is_not_counted() {
-    let (world, store) = with("orders", Told::default()).await;
+    let (world, table) = with("orders", Told::default()).await;
     world.send("a1").await;
     receive_uncalled(&world, 2).await;
     let script = Script::failing_first(2, Failure::temporary("down"));
     world.run(&world.processor(script.clone())).await;
-    assert_eq!((script.done().len(), store.requests()), (1, 0));
+    assert_eq!((script.done().len(), table.requests()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,14 +269,14 @@ async fn the_handler_has_its_time_after_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn no_answer_after_the_reserve_began_is_waited_for() {
-    let (mut world, store) = fifo().await;
+    let (mut world, table) = fifo().await;
     world.function_timeout = secs(20);
     for body in ["a1", "a2"] {
         send(&world, body).await;
     }
     receive_uncalled(&world, 1).await;
     // Its answer may take a second, and the reserve begins after 15 s.
-    store.next(&[Case::Answers, Case::Lost]);
+    table.next(&[Case::Answers, Case::Lost]);
     let script = Script::new(|_| Act::work(millis(14_900)));
     let began = Instant::now() + VISIBILITY;
     let report = next(&world, &script).await;
@@ -284,5 +284,5 @@ async fn no_answer_after_the_reserve_began_is_waited_for() {
     let waits = deferrals(&report);
     assert!(matches!(waits[..], [None, Some((Deferral::NoTimeLeft, _))]), "{waits:?}");
     assert!(began.elapsed() <= secs(16), "{:?}", began.elapsed());
-    assert_eq!(store.requests(), 1, "an attempt without a call is not counted");
+    assert_eq!(table.requests(), 1, "an attempt without a call is not counted");
 }

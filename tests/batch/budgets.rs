@@ -1,4 +1,4 @@
-//! No message is retried for ever or given up too early, and no handler runs for a given-up
+//! No message is retried for ever or dead-lettered too early, and no handler runs for a given-up
 //! message.
 
 use std::time::SystemTime;
@@ -38,7 +38,7 @@ async fn what_always_fails_ends_in_the_dead_letter_queue_after_its_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_is_released_without_a_call_on_later_receives() {
+async fn what_was_dead_lettered_is_released_without_a_call_on_later_receives() {
     let mut world = World::new();
     world.settings.policy.max_retries = 1;
     world.send("{}").await;
@@ -56,7 +56,7 @@ async fn what_was_given_up_is_released_without_a_call_on_later_receives() {
     assert!(
         dispositions[1..]
             .iter()
-            .all(|disposition| *disposition == Disposition::Release(ReleaseReason::GivenUp))
+            .all(|disposition| *disposition == Disposition::Release(ReleaseReason::NotRetried))
     );
     assert_eq!((script.calls().len(), world.all_calls()), (2, (1, 1, 0)));
     assert!(world.invoke(&processor).await.is_none());

@@ -162,7 +162,7 @@ async fn a_send_ends_after_60_seconds_however_much_time_is_left() {
         (secs(20), Duration::ZERO, &[0, 20, 40], secs(40)),
         (millis(19_990), Duration::ZERO, &[0, 19, 39, 59], millis(59_970)),
         (secs(7), Duration::ZERO, &[0, 7, 14, 21, 28, 35, 42, 49, 56], secs(56)),
-        // A try that is under way then is given up.
+        // A try that is under way then is dead-lettered.
         (secs(5), secs(9), &[0, 14, 28, 42, 56], secs(60)),
     ];
     for (pause, answer_after, expected, ends) in table {

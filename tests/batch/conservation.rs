@@ -102,8 +102,8 @@ fn direct(world: &mut World) {
         Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
 }
 
-/// What is given up finally or at the end of its retries goes to the dead-letter queue directly.
-fn given_up() -> Scenario {
+/// What is dead-lettered finally or at the end of its retries goes to the dead-letter queue directly.
+fn dead_lettered() -> Scenario {
     Scenario {
         adjust: direct,
         ..scenario((0..6).map(body).collect(), |n, call| match (n, call) {
@@ -114,8 +114,8 @@ fn given_up() -> Scenario {
     }
 }
 
-fn fifo_given_up() -> Scenario {
-    Scenario { fifo: true, ..given_up() }
+fn fifo_dead_lettered() -> Scenario {
+    Scenario { fifo: true, ..dead_lettered() }
 }
 
 fn in_place() -> Scenario {
@@ -420,4 +420,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios!(all_fail mixed large fifo given_up fifo_given_up in_place never_started nameless);
+scenarios!(all_fail mixed large fifo dead_lettered fifo_dead_lettered in_place never_started nameless);

@@ -309,7 +309,7 @@ async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_mes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_brought_back_says_why_it_had_been_given_up() {
+async fn a_message_that_was_brought_back_says_why_it_had_been_dead_lettered() {
     let world = world();
     world.send("{}").await;
     world.run(&world.processor(Script::always(Failure::non_retryable("no such account")))).await;
@@ -444,7 +444,7 @@ async fn in_a_dead_letter_queue_an_open_circuit_holds_messages_back() {
     // A suspect is handled after the others.
     let report = world.report(&processor, &world.receive().await).await;
     let held = report.outcomes.iter().filter(|outcome| {
-        matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. })
+        matches!(outcome.disposition, Disposition::Defer { reason: Deferral::CircuitOpen, .. })
     });
     assert_eq!((held.count(), script.calls().len()), (1, 1));
 }

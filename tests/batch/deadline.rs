@@ -108,7 +108,7 @@ async fn a_message_deferred_again_and_again_waits_longer_keeps_its_retries_and_i
     for deferrals in 1..=12 {
         let event = joined([&neighbour, &world.receive().await]);
         let report = world.report(&processor, &event).await;
-        let Disposition::Defer { why, wait, .. } = report.outcomes[1].disposition else {
+        let Disposition::Defer { reason: why, wait, .. } = report.outcomes[1].disposition else {
             panic!("{:?}", report.outcomes[1].disposition);
         };
         assert_eq!(why, Deferral::NoTimeLeft);

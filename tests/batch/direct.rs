@@ -22,7 +22,7 @@ fn fifo() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_up_is_sent_there_and_deleted_here() {
+async fn what_is_dead_lettered_is_sent_there_and_deleted_here() {
     let world = direct(World::new());
     let id = world.send_as(r#"{"order":7}"#, |message| message.message_group_id("tenant")).await;
     let script = Script::always(Failure::non_retryable("no such account"));
@@ -78,7 +78,7 @@ async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_and_could_not_be_sent_is_sent_without_a_call_later() {
+async fn what_was_dead_lettered_and_could_not_be_sent_is_sent_without_a_call_later() {
     let mut world = direct(World::new());
     world.settings.policy.max_retries = 1;
     world.send("{}").await;
@@ -320,7 +320,7 @@ async fn after_the_last_redrive_it_goes_back_with_the_same_words() {
         );
     }
     assert_eq!(script.calls().len(), 1 + 10, "ten redrives start afresh");
-    assert_eq!(log.text().matches(r#"why="non-retryable""#).count(), 12, "{}", log.text());
+    assert_eq!(log.text().matches(r#"reason="non-retryable""#).count(), 12, "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]

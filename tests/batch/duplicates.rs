@@ -215,14 +215,14 @@ async fn a_record_without_an_id_that_failed_for_good_gets_one_and_then_reaches_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_given_up_and_comes_without_its_id_gets_another_one() {
+async fn a_message_that_was_dead_lettered_and_comes_without_its_id_gets_another_one() {
     let mut world = World::new();
     world.settings.policy.max_retries = 1;
     world.send("{}").await;
     let script = Script::always(Failure::temporary("no"));
     let processor = world.processor(script.clone());
-    for given_up in [0, 1] {
-        assert_eq!(world.invoke(&processor).await.unwrap().failed().len(), given_up);
+    for dead_lettered in [0, 1] {
+        assert_eq!(world.invoke(&processor).await.unwrap().failed().len(), dead_lettered);
         assert!(world.sleep_until_due().await);
     }
     let event = with_id(world.receive().await, 0, None);

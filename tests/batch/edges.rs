@@ -127,7 +127,7 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
             dispositions[..],
             [
                 Disposition::Release(ReleaseReason::Abandoned),
-                Disposition::Defer { why: Deferral::NoTimeLeft, .. }
+                Disposition::Defer { reason: Deferral::NoTimeLeft, .. }
             ]
         ),
         "{dispositions:?}"
@@ -193,7 +193,7 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_or_the_invocations_op
         threads.shutdown_background();
         assert_eq!(dispositions[0], Disposition::Release(ReleaseReason::Abandoned));
         let is_open =
-            matches!(dispositions[1], Disposition::Defer { why: Deferral::CircuitOpen, .. });
+            matches!(dispositions[1], Disposition::Defer { reason: Deferral::CircuitOpen, .. });
         assert!(is_open, "{dispositions:?}");
     }
 }

@@ -171,7 +171,7 @@ async fn retries_are_bounded_though_no_copy_counts_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_flows_past_a_message_that_was_given_up() {
+async fn a_group_flows_past_a_message_that_was_dead_lettered() {
     let mut world = world();
     world.set_max_receive_count(100).await;
     world.settings.policy.max_retries = 2;
@@ -191,7 +191,7 @@ async fn a_group_flows_past_a_message_that_was_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_redrive_policy_what_was_given_up_does_not_keep_the_function_busy() {
+async fn without_a_redrive_policy_what_was_dead_lettered_does_not_keep_the_function_busy() {
     let mut world = world();
     world.settings.policy.max_retries = 1;
     world.queue =

@@ -111,7 +111,7 @@ async fn live(seed: u64) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_is_kept_and_nothing_is_given_up_uncalled() {
+async fn order_is_kept_and_nothing_is_dead_lettered_uncalled() {
     let enough = usize::try_from(crate::share(BATCHES)).unwrap();
     let (mut batches, mut seed) = (0, 0);
     while batches < enough {

@@ -123,7 +123,7 @@ async fn an_order_that_waited_for_a_day_is_too_old() {
     world.pass(Duration::from_secs(24 * 3_600)).await;
     world.run_until_empty().await;
     assert_eq!(world.attempts(&id), 0);
-    assert_eq!(world.outcomes(&id)[0].disposition.why(), Some("expired"));
+    assert_eq!(world.outcomes(&id)[0].disposition.reason(), Some("expired"));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn fates(report: &Report) -> Vec<(&'static str, Option<&str>)> {
     report
         .outcomes
         .iter()
-        .map(|outcome| (outcome.disposition.as_str(), outcome.reason.as_deref()))
+        .map(|outcome| (outcome.disposition.as_str(), outcome.detail.as_deref()))
         .collect()
 }
 
@@ -207,7 +207,7 @@ impl<'de> serde::Deserialize<'de> for Unreadable {
 }
 
 #[tokio::test]
-async fn what_is_given_up_or_dropped_while_its_body_is_read_is_not_handled_later() {
+async fn what_is_dead_lettered_or_dropped_while_its_body_is_read_is_not_handled_later() {
     for is_dropped in [false, true] {
         let threads = threads(2);
         let world = world(&threads);
@@ -374,7 +374,7 @@ async fn what_a_call_says_of_its_callee_is_known_when_the_report_is_there() {
 }
 
 fn is_deferred(disposition: Disposition) -> bool {
-    matches!(disposition, Disposition::Defer { why: Deferral::NoTimeLeft, .. })
+    matches!(disposition, Disposition::Defer { reason: Deferral::NoTimeLeft, .. })
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn receives_count_the_retries_and_grow_the_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn receives_without_a_call_count_but_nothing_is_given_up_uncalled() {
+async fn receives_without_a_call_count_but_nothing_is_dead_lettered_uncalled() {
     let mut world = world();
     world.settings.policy.max_retries = 1;
     world.send("{}").await;
@@ -127,7 +127,8 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
     let script = Script::new(|seen| if seen.receive_count == 1 { Act::Hang } else { Act::Done });
     let processor = world.processor(script.clone());
     let report = world.report(&processor, &world.receive().await).await;
-    let Disposition::Defer { why: Deferral::NoTimeLeft, wait, .. } = report.outcomes[1].disposition
+    let Disposition::Defer { reason: Deferral::NoTimeLeft, wait, .. } =
+        report.outcomes[1].disposition
     else {
         panic!("{:?}", report.outcomes[1]);
     };

@@ -55,8 +55,8 @@ async fn ten_fates_in_one_batch() {
         assert_eq!(outcome.disposition.as_str(), disposition, "{n}");
         assert_eq!((outcome.class, &outcome.settlement), (class, &settlement), "{n}");
     }
-    assert_eq!(report.outcomes[2].reason.as_deref(), Some("the handler panicked"));
-    assert_eq!(report.outcomes[3].reason.as_deref(), Some("the handler ran out of time"));
+    assert_eq!(report.outcomes[2].detail.as_deref(), Some("the handler panicked"));
+    assert_eq!(report.outcomes[3].detail.as_deref(), Some("the handler ran out of time"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
             "{n}"
         );
         assert_eq!(outcome.class, Some(FailureClass::NonRetryable));
-        let reason = outcome.reason.as_deref().unwrap();
+        let reason = outcome.detail.as_deref().unwrap();
         assert!(
             reason.starts_with("the body does not fit the handler's type (line 1, column "),
             "{reason}"
@@ -239,7 +239,7 @@ async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
         let script = Script::failing_first(1, Failure::postpone(secs(asked)));
         let processor = world.processor(script.clone());
         let report = world.report(&processor, &world.receive().await).await;
-        let Disposition::Defer { why, wait, .. } = report.outcomes[0].disposition else {
+        let Disposition::Defer { reason: why, wait, .. } = report.outcomes[0].disposition else {
             panic!("{:?}", report.outcomes[0].disposition);
         };
         assert_eq!((why, wait.total()), (Deferral::Postponed, secs(asked)));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::{
-    Coordination, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits,
+    DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits, SharedTable,
     Strategy,
 };
 use serde_json::json;
 
-use crate::once::Told;
+use crate::idempotency::Told;
 use crate::world::{Act, SEND, Script, World, secs, state};
 
 type Builder = aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
@@ -151,7 +151,7 @@ async fn a_message_that_is_due_between_its_receive_and_its_turn_has_no_attempt_t
                 let url = world.dead_letters.url().parse().unwrap();
                 world.settings.dead_letter = Some(DeadLetterMode::Direct(url));
                 if is_exact {
-                    world.settings.coordination = Some(Coordination::by(Arc::new(Told::default())));
+                    world.settings.shared_table = Some(SharedTable::by(Arc::new(Told::default())));
                 }
                 let (is_fifo, due) = (world.queue.is_fifo(), time_in(&world, secs(1)));
                 let limits = |message: Builder| {
@@ -223,7 +223,7 @@ async fn what_waits_behind_a_scheduled_message_of_its_group_has_all_its_attempts
                 .await;
         }
         let script = Script::always(Failure::temporary("no"));
-        // By its first process each message is given up; others know nothing of it.
+        // By its first process each message is dead-lettered; others know nothing of it.
         while world.sleep_until_due().await {
             world.invoke(&world.processor(script.clone())).await;
         }
@@ -309,7 +309,8 @@ async fn a_scheduled_message_hops_with_its_attributes_and_uses_up_nothing() {
     for hop in 1..=3 {
         world.sleep_until_due().await;
         let report = world.report(&processor, &world.receive().await).await;
-        let Disposition::Defer { why: Deferral::NotDue, wait, .. } = report.outcomes[0].disposition
+        let Disposition::Defer { reason: Deferral::NotDue, wait, .. } =
+            report.outcomes[0].disposition
         else {
             panic!("{:?}", report.outcomes[0].disposition)
         };

@@ -1,5 +1,5 @@
 //! Requeue leaves a downstream service alone while it asks for a pause or fails. The messages wait
-//! in the queue, and none is lost or given up for that.
+//! in the queue, and none is lost or dead-lettered for that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,7 +36,7 @@ async fn next(world: &World, script: &Script) -> Report {
 /// Why each message was deferred, and for how many seconds.
 pub fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
     let deferral = |disposition| match disposition {
-        Disposition::Defer { why, wait, .. } => Some((why, wait.total().as_secs())),
+        Disposition::Defer { reason: why, wait, .. } => Some((why, wait.total().as_secs())),
         _ => None,
     };
     report.outcomes.iter().map(|outcome| deferral(outcome.disposition)).collect()
@@ -249,7 +249,7 @@ async fn a_message_is_called_once_when_it_was_deferred_as_often_as_is_allowed() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_called_once_when_its_time_is_up_and_never_given_up_uncalled() {
+async fn a_message_is_called_once_when_its_time_is_up_and_never_dead_lettered_uncalled() {
     for strategy in [requeue::Strategy::Copy, requeue::Strategy::Visibility] {
         for sends_fail in [false, true] {
             for budget in [1, 10, 100, 1_000, 20_000] {

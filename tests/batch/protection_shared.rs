@@ -1,4 +1,4 @@
-//! Execution environments with one store leave a downstream service alone together.
+//! Execution environments with one table leave a downstream service alone together.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::join_all;
 use requeue::policy::RateLimit;
 use requeue::queue::SqsQueue;
-use requeue::store::MemoryStore;
-use requeue::{BatchProcessor, Coordination, Deferral, Failure, Sampler, Strategy};
+use requeue::table::MemoryTable;
+use requeue::{BatchProcessor, Deferral, Failure, Sampler, SharedTable, Strategy};
 use tokio::join;
 use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
 use crate::world::{Act, Log, Script, Seen, World, epoch_millis, numbered, secs, state};
 
-/// Protection as it is by default, and a store.
+/// Protection as it is by default, and a table.
 fn world(limit: Option<u32>) -> World {
     let mut world = World::new();
     world.protect();
-    world.settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+    world.settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
     world.settings.policy.limit = limit.map(|calls| RateLimit::new(calls, secs(1)));
     world.settings.sampler = Sampler::seeded(7);
     world.settings.policy.max_retries = 1_000;

@@ -189,5 +189,5 @@ async fn a_queue_with_a_policy_of_its_own_has_its_retries_pauses_and_circuit() {
     assert_eq!(retries, [(0, "requeue", true), (1, "dead-letter", true), (0, "requeue", true)]);
     world.send_numbered(1).await;
     let held = world.report(&processor, &world.receive().await).await;
-    assert_eq!(held.outcomes[0].disposition.why(), Some("circuit-open"));
+    assert_eq!(held.outcomes[0].disposition.reason(), Some("circuit-open"));
 }

@@ -1,5 +1,5 @@
 //! No downstream service gets more calls than its rate limit allows. The other messages wait in line,
-//! and none is lost, given up or charged a retry for that.
+//! and none is lost, dead-lettered or charged a retry for that.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use requeue::policy::RateLimit;
 use requeue::queue::SqsQueue;
-use requeue::store::MemoryStore;
-use requeue::{BatchProcessor, Coordination, Deferral, Failure, Message, Mode, Scope, Strategy};
+use requeue::table::MemoryTable;
+use requeue::{BatchProcessor, Deferral, Failure, Message, Mode, Scope, SharedTable, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::protection::deferrals;
@@ -20,7 +20,7 @@ use crate::world::{Act, SEND, Script, Seen, World, epoch_millis, millis, numbere
 enum Kept {
     /// In the execution environment.
     Alone,
-    /// In a store.
+    /// In a table.
     Together,
 }
 
@@ -31,9 +31,9 @@ fn world(kept: Kept, limit: u32, burst: u32) -> World {
 }
 
 fn with_limit(mut world: World, kept: Kept, limit: u32, burst: u32) -> World {
-    world.settings.coordination = match kept {
+    world.settings.shared_table = match kept {
         Kept::Alone => None,
-        Kept::Together => Some(Coordination::by(Arc::new(MemoryStore::default()))),
+        Kept::Together => Some(SharedTable::by(Arc::new(MemoryTable::default()))),
     };
     let mut rate = RateLimit::new(limit, secs(1));
     rate.burst = burst;
@@ -103,7 +103,7 @@ async fn the_handler_has_its_whole_timeout_after_its_slot() {
 async fn a_message_that_must_wait_longer_takes_its_place_in_line_and_uses_no_retry() {
     for kept in BOTH {
         let mut world = world(kept, 1, 1);
-        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = Duration::ZERO;
+        world.settings.policy.limit.as_mut().unwrap().max_reservation = Duration::ZERO;
         world.send_numbered(3).await;
         let script = Script::new(|_| Act::Done);
         let processor = world.processor(script.clone());
@@ -147,7 +147,7 @@ async fn a_backlog_is_called_within_the_limit_once_each_and_in_its_order() {
 async fn retries_come_within_the_limit_too_and_do_not_wait_in_line() {
     for kept in BOTH {
         let mut world = world(kept, 5, 1);
-        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = millis(200);
+        world.settings.policy.limit.as_mut().unwrap().max_reservation = millis(200);
         world.send_numbered(60).await;
         let script = Script::failing_first(1, Failure::temporary("down"));
         world.run(&world.processor(script.clone())).await;
@@ -399,7 +399,7 @@ async fn a_slot_that_comes_too_late_for_the_invocation_is_left_to_others() {
     for kept in BOTH {
         let mut world = world(kept, 1, 1);
         world.function_timeout = secs(4);
-        world.settings.policy.limit.as_mut().unwrap().max_slot_wait = secs(20);
+        world.settings.policy.limit.as_mut().unwrap().max_reservation = secs(20);
         world.send_numbered(4).await;
         let script = Script::new(|_| Act::Done);
         let processor = world.processor(script.clone());

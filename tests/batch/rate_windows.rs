@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use requeue::policy::{Once, RateLimit};
-use requeue::{Clock, Coordination, Failure};
+use requeue::policy::{Idempotency, RateLimit};
+use requeue::{Clock, Failure, SharedTable};
 use tokio::time::{Instant, advance, sleep};
 
-use crate::once::Told;
+use crate::idempotency::Told;
 use crate::share;
 use crate::world::{Act, Script, World, millis, secs};
 
@@ -34,9 +34,9 @@ fn world(limit: RateLimit, latency: Option<Duration>, wrong: &Arc<AtomicI64>) ->
     world.settings.limits.concurrency = 60;
     world.batch_size = 100;
     if let Some(latency) = latency {
-        let store = Told { latency, ..Told::default() };
-        world.settings.coordination = Some(Coordination::by(Arc::new(store)));
-        world.settings.policy.once = Some(Once::default());
+        let table = Told { latency, ..Told::default() };
+        world.settings.shared_table = Some(SharedTable::by(Arc::new(table)));
+        world.settings.policy.idempotency = Some(Idempotency::default());
     }
     let (clock, wrong) = (world.clock.clone(), Arc::clone(wrong));
     world.settings.clock = Some(Clock::showing(move || {

@@ -104,7 +104,7 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
         for _ in 0..5 {
             world.sleep_until_due().await;
             let report = world.report(&processor, &world.receive().await).await;
-            let Disposition::Defer { why: Deferral::SenderUnknown, wait, .. } =
+            let Disposition::Defer { reason: Deferral::SenderUnknown, wait, .. } =
                 report.outcomes[0].disposition
             else {
                 panic!("{queue}: {:?}", report.outcomes[0]);
@@ -120,7 +120,7 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_nest() {
+async fn where_the_own_id_is_not_listed_a_message_is_dead_lettered_before_its_copies_nest() {
     let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
     for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)] {
         for failure in [Failure::temporary("no"), Failure::postpone(secs(60))] {
@@ -138,10 +138,10 @@ async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_
                 }
                 world.sleep_until_due().await;
                 let report = world.report(&processor, &world.receive().await).await;
-                let reason = report.outcomes[0].reason.as_deref().unwrap();
+                let reason = report.outcomes[0].detail.as_deref().unwrap();
                 assert!(reason.contains("REQUEUE_TRUSTED_SENDERS"), "{what}: {reason}");
-                let given_up = Disposition::DeadLetter(DeadLetterReason::NonRetryable);
-                assert_eq!(report.outcomes[0].disposition, given_up, "{what}");
+                let dead_lettered = Disposition::DeadLetter(DeadLetterReason::NonRetryable);
+                assert_eq!(report.outcomes[0].disposition, dead_lettered, "{what}");
                 world.run(&processor).await;
                 assert_eq!(
                     (script.calls().len(), world.calls(SEND), world.dead().len()),

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
-use requeue::store::MemoryStore;
-use requeue::{Coordination, Failure, Handler, Message, Scope};
+use requeue::table::MemoryTable;
+use requeue::{Failure, Handler, Message, Scope, SharedTable};
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
@@ -43,7 +43,7 @@ fn a_slot_that_is_asked_for_while_the_runtime_shuts_down_blocks_no_thread() {
             let mut world = World::new();
             world.settings.handlers = Some(handle);
             world.settings.policy.limit = Some(RateLimit::new(10, secs(1)));
-            world.settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+            world.settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
             world.function_timeout = secs(3);
             world.send("{}").await;
             let handler = Waiting { begun, go_on: Arc::new(Mutex::new(go_on)) };

@@ -1,21 +1,21 @@
-//! The end of a worker while the store has a request of it under way. Such a request has its effect,
+//! The end of a worker while the table has a request of it under way. Such a request has its effect,
 //! so the worker awaits the answer, and takes back all that was for a call.
 
 use std::sync::Arc;
 
 use requeue::embedded::MessageState;
-use requeue::policy::Once;
+use requeue::policy::Idempotency;
 use requeue::queue::SqsQueue;
-use requeue::store::Store;
-use requeue::{Coordination, DeadLetterMode, Failure, Progress, Worker, WorkerSettings};
+use requeue::table::Table;
+use requeue::{DeadLetterMode, Failure, Progress, SharedTable, Worker, WorkerSettings};
 use tokio::time::sleep;
 
-use crate::once::{Case, Told};
+use crate::idempotency::{Case, Told};
 use crate::world::{Act, Script, World, millis, secs};
 
-/// The store changes the item at once and answers after 200 ms. The signal comes before that.
-async fn stop_meanwhile(world: &World, store: &Told, script: &Script) -> Progress {
-    store.next(&[Case::Late(millis(200))]);
+/// The table changes the item at once and answers after 200 ms. The signal comes before that.
+async fn stop_meanwhile(world: &World, table: &Told, script: &Script) -> Progress {
+    table.next(&[Case::Late(millis(200))]);
     let queue = SqsQueue::new(&world.sqs.client());
     let settings = (world.settings.clone(), WorkerSettings::default());
     let worker =
@@ -27,17 +27,17 @@ async fn stop_meanwhile(world: &World, store: &Told, script: &Script) -> Progres
 }
 
 fn share(world: &mut World) -> Arc<Told> {
-    let store = Arc::new(Told::default());
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    world.settings.coordination = Some(Coordination::by(shared));
-    store
+    let table = Arc::new(Told::default());
+    let shared = Arc::clone(&table) as Arc<dyn Table>;
+    world.settings.shared_table = Some(SharedTable::by(shared));
+    table
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_counts_only_with_a_call() {
     let mut world = World::with_queue("orders.fifo", &[]);
     world.set_max_receive_count(1_000).await;
-    let store = share(&mut world);
+    let table = share(&mut world);
     world.settings.dead_letter =
         Some(DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap()));
     world.settings.policy.max_retries = 3;
@@ -45,8 +45,8 @@ async fn an_attempt_counts_only_with_a_call() {
     let down = Script::always(Failure::temporary("down"));
     world.invoke(&world.processor(down.clone())).await.unwrap();
     world.sleep_until_due().await;
-    stop_meanwhile(&world, &store, &Script::new(|_| Act::Done)).await;
-    assert_eq!(store.requests(), 2, "it is counted and taken back");
+    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    assert_eq!(table.requests(), 2, "it is counted and taken back");
     world.run(&world.processor(down.clone())).await;
     let attempts: Vec<u32> = down.calls().iter().map(|seen| seen.attempt).collect();
     assert_eq!(attempts, [1, 2, 3, 4]);
@@ -55,11 +55,11 @@ async fn an_attempt_counts_only_with_a_call() {
 #[tokio::test(start_paused = true)]
 async fn an_event_is_leased_only_for_a_call() {
     let mut world = World::new();
-    let store = share(&mut world);
-    world.settings.policy.once = Some(Once::default());
+    let table = share(&mut world);
+    world.settings.policy.idempotency = Some(Idempotency::default());
     world.send("{}").await;
-    stop_meanwhile(&world, &store, &Script::new(|_| Act::Done)).await;
-    assert_eq!(store.requests(), 2, "it is acquired and given back");
+    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    assert_eq!(table.requests(), 2, "it is acquired and given back");
     let script = Script::new(|_| Act::Done);
     let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
     assert!(invocation.failed().is_empty());
@@ -70,15 +70,15 @@ async fn an_event_is_leased_only_for_a_call() {
 async fn the_lease_to_probe_is_only_for_a_call() {
     let mut world = World::new();
     world.protect();
-    let store = share(&mut world);
+    let table = share(&mut world);
     world.send("{}").await;
     let paused = Failure::rate_limit("slowly").retry_after(secs(30));
     let script = Script::failing_first(1, paused);
     world.invoke(&world.processor(script.clone())).await.unwrap();
     world.sleep_until_due().await;
-    store.requests();
-    stop_meanwhile(&world, &store, &Script::new(|_| Act::Done)).await;
-    assert_eq!(store.requests(), 2, "it is taken and given back");
+    table.requests();
+    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    assert_eq!(table.requests(), 2, "it is taken and given back");
     world.invoke(&world.processor(script.clone())).await.unwrap();
     assert_eq!(script.done().len(), 1, "another environment need not wait for the lease");
 }

@@ -333,7 +333,7 @@ async fn a_forged_trace_in_a_state_is_none() {
         let event = world.receive().await;
         let report = world.report(&processor, &event).await;
         assert_eq!(report.outcomes[0].retry_count, 1, "the rest of the state is believed");
-        assert_eq!(report.outcomes[0].reason, None);
+        assert_eq!(report.outcomes[0].detail, None);
     }
 }
 

@@ -70,7 +70,7 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
     assert_eq!((progress.completed, progress.not_deleted), (35, 0), "{progress:?}");
     assert_eq!(
         progress.dead_lettered, 5,
-        "each once, though SQS delivers it until it moves it: {progress:?}"
+        "each idempotency, though SQS delivers it until it moves it: {progress:?}"
     );
     let calls = calls(&script);
     assert!((5..20).all(|n| calls[&n] == 3) && (21..40).all(|n| calls[&n] == 1), "{calls:?}");
@@ -906,7 +906,7 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
     for (queue, dead_letter, refused) in [
         (&orphan, DeadLetterMode::Redrive, missing(false)),
         (&orphan, DeadLetterMode::Annotate, missing(false)),
-        // What is given up is sent elsewhere.
+        // What is dead-lettered is sent elsewhere.
         (&orphan, direct(there.url()), None),
         (&bare, direct(there.url()), None),
         (&bare, direct(gone.url()), missing(true)),
@@ -1122,8 +1122,8 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
 async fn a_worker_that_stops_receiving_says_why_and_for_how_long() {
     let pause = Failure::rate_limit("slowly").retry_after(secs(60));
     for (failure, expected) in [
-        (pause, [r#"why="paused""#, "delaySeconds=60"]),
-        (Failure::temporary("503"), [r#"why="circuit-open""#, "delaySeconds=1"]),
+        (pause, [r#"reason="paused""#, "delaySeconds=60"]),
+        (Failure::temporary("503"), [r#"reason="circuit-open""#, "delaySeconds=1"]),
     ] {
         let mut world = World::new();
         world.protect();

@@ -12,7 +12,7 @@ mod checks;
 mod differences;
 mod function;
 mod redriven;
-mod store;
+mod table;
 
 use std::time::{Duration, SystemTime};
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::asked::Asked;
 use crate::counted::Counted;
 use crate::history::History;
+use crate::idempotency::{Event, Work};
 use crate::life::Life;
-use crate::once::{Event, Work};
 use crate::probes::Probe;
 use crate::producer::Product;
 use crate::starved::Waiting;
@@ -161,9 +161,9 @@ pub struct Book {
     /// received by then.
     arrivals: BTreeMap<String, (u64, SystemTime)>,
     pub longest_row: u32,
-    /// On which receive each environment gave up which messages, in the queue or the dead-letter
+    /// On which receive each environment dead-lettered which messages, in the queue or the dead-letter
     /// queue, for as long as it lives.
-    given_up: BTreeMap<(usize, bool, String), u64>,
+    dead_lettered: BTreeMap<(usize, bool, String), u64>,
     /// What failed, and each environment asked nothing about: it may have given that up too.
     left: BTreeSet<(usize, bool, String)>,
     /// The messages of which one worker had several deliveries in hand at once, whose copies nobody
@@ -173,7 +173,7 @@ pub struct Book {
     pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
     pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
-    /// The attempts that the store counts, of each message in the queue or the dead-letter queue.
+    /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls in each environment spoke of their service.
     pub spoke_of_service: BTreeMap<usize, u64>,
@@ -203,7 +203,7 @@ impl Book {
             rows: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             longest_row: 0,
-            given_up: BTreeMap::new(),
+            dead_lettered: BTreeMap::new(),
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             copied: BTreeSet::new(),
@@ -384,7 +384,7 @@ impl Book {
 
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
-        self.given_up.retain(|(other, ..), _| *other != environment);
+        self.dead_lettered.retain(|(other, ..), _| *other != environment);
         self.rated.retain(|(other, _), _| *other != environment);
         self.left.retain(|(other, ..)| *other != environment);
         self.waiting.born(environment);
@@ -409,25 +409,33 @@ impl Book {
                 _ => false,
             };
             if is_final && !self.tracks[member.n].is_troubled {
-                self.given_up.insert(key, member.receives);
+                self.dead_lettered.insert(key, member.receives);
             }
         }
     }
 
-    /// Whether the environment of this invocation gave the message up on an earlier receive.
-    pub fn was_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
-        let given_up =
-            self.given_up.get(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
-        given_up.is_some_and(|earlier| *earlier < receives)
+    /// Whether the environment of this invocation dead-lettered the message on an earlier receive.
+    pub fn was_dead_lettered(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
+        let dead_lettered = self.dead_lettered.get(&(
+            invocation.environment,
+            invocation.is_on_dead,
+            message.to_owned(),
+        ));
+        dead_lettered.is_some_and(|earlier| *earlier < receives)
     }
 
-    pub fn may_have_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
+    pub fn may_have_dead_lettered(
+        &self,
+        invocation: &Invocation,
+        message: &str,
+        receives: u64,
+    ) -> bool {
         let is_left = self.left.contains(&(
             invocation.environment,
             invocation.is_on_dead,
             message.to_owned(),
         ));
-        is_left || self.was_given_up(invocation, message, receives)
+        is_left || self.was_dead_lettered(invocation, message, receives)
     }
 
     /// Something else than the handler went wrong with these messages.

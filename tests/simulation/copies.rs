@@ -97,11 +97,11 @@ pub fn check(
     expect(group == track.product.group, || format!("the group of the copy is {group:?}"))?;
     expect(copy.delay.as_secs() <= 900, || format!("delay {}", copy.delay))?;
     let members = Members::read(copy.body).ok_or("the copy does not bear our members")?;
-    expect(members.is_given_up() || !is_dead, || "a dead letter does not say why".to_owned())?;
+    expect(members.is_dead_lettered() || !is_dead, || "a dead letter does not say why".to_owned())?;
     let is_to_be_dead = if is_dead { DeadLetters::Direct } else { DeadLetters::Annotate };
-    if members.is_given_up() {
+    if members.is_dead_lettered() {
         expect(plan.dead_letters == is_to_be_dead, || {
-            format!("given up in another way than {:?}", plan.dead_letters)
+            format!("dead-lettered in another way than {:?}", plan.dead_letters)
         })?;
         expect(is_dead || !plan.is_fifo, || "an annotated copy on a FIFO queue".to_owned())?;
     } else {
@@ -142,11 +142,11 @@ fn check_of(
     })?;
     let member = &afresh(plan, members, member, now)?;
     history(members, member)?;
-    if members.is_given_up() {
+    if members.is_dead_lettered() {
         let count = members.count;
         letters::check(world, invocation, members, member, is_dead.then_some(home), now)?;
         return expect(count == member.past.count, || {
-            format!("{count} retries, given up after {}", member.past.count)
+            format!("{count} retries, dead-lettered after {}", member.past.count)
         });
     }
     match member.ended {
@@ -168,7 +168,7 @@ fn check_of(
 /// Whether a copy of a message that failed uses no retry.
 pub fn is_unserved(members: &Members, member: &Member) -> bool {
     matches!(member.ended, Some(Ended::Failed(..) | Ended::Cut))
-        && !members.is_given_up()
+        && !members.is_dead_lettered()
         && members.count == member.past.count
 }
 

@@ -1,11 +1,11 @@
-//! Attempts that the store counts: each is written before its call, none begins when all were made,
+//! Attempts that the table counts: each is written before its call, none begins when all were made,
 //! and receives without a call count as none.
 
 use requeue::{Message, Mode};
 
 use crate::book::{Book, Member};
 use crate::copies;
-use crate::once::REST;
+use crate::idempotency::REST;
 use crate::plan::DeadLetters;
 use crate::producer::Copies;
 use crate::system::World;
@@ -15,9 +15,9 @@ use crate::system::World;
 pub struct Counted {
     /// The calls from the second receive on.
     calls: u64,
-    /// Those of which the store lost the count.
+    /// Those of which the table lost the count.
     lost: u64,
-    /// How often the store had lost everything at the last call.
+    /// How often the table had lost everything at the last call.
     wiped: u64,
 }
 
@@ -37,7 +37,7 @@ impl Book {
         let track = &self.tracks[member.n];
         // The dead letter of a message that is too long for a copy may be short enough.
         let is_too_long = track.product.copies == Copies::TooLong;
-        let may_be_counted = plan.store.is_some()
+        let may_be_counted = plan.table.is_some()
             && plan.dead_letters == DeadLetters::Direct
             && plan.mode == Mode::Requeue
             && copies::may_wait_in_place(plan)
@@ -52,17 +52,17 @@ impl Book {
         if !plan.counts_attempts() || !is_known || is_too_long {
             return Ok(());
         }
-        let store = world.store.as_ref().expect("there is one");
+        let table = world.table.as_ref().expect("there is one");
         let (is_troubled, most) = (track.is_troubled, member.asked.retries(plan).max(1));
         let is_dead = plan.works_on_dead(environment);
         let id = message.id().unwrap_or_default().to_owned();
-        let written = store.attempts(&world.queues(environment).0.to_string(), &id);
+        let written = table.attempts(&world.queues(environment).0.to_string(), &id);
         let counted = self.counted.entry((is_dead, id)).or_default();
         counted.calls += 1;
         let lost = (counted.calls - counted.lost).saturating_sub(written);
         counted.lost += lost;
-        let was_wiped = store.wiped() > std::mem::replace(&mut counted.wiped, store.wiped());
-        let may_fail = plan.store != Some(0) && world.started.elapsed() <= plan.calm + REST;
+        let was_wiped = table.wiped() > std::mem::replace(&mut counted.wiped, table.wiped());
+        let may_fail = plan.table != Some(0) && world.started.elapsed() <= plan.calm + REST;
         if may_fail {
             return Ok(());
         }
@@ -72,12 +72,12 @@ impl Book {
             return Ok(());
         }
         let expected = by_receives.min(member.past.count + written);
-        ensure(count == expected, "an attempt that the store does not know")?;
+        ensure(count == expected, "an attempt that the table does not know")?;
         let is_over = member.past.count + written > u64::from(most) && written > 1;
-        ensure(!is_over, "called, though the store says that all attempts were made")?;
+        ensure(!is_over, "called, though the table says that all attempts were made")?;
         // Without a fault, nothing but calls is counted.
-        let is_exact = plan.store == Some(0) && written == counted.calls;
-        ensure(plan.store != Some(0) || is_exact, "a receive without a call is an attempt")
+        let is_exact = plan.table == Some(0) && written == counted.calls;
+        ensure(plan.table != Some(0) || is_exact, "a receive without a call is an attempt")
     }
 }
 

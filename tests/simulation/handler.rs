@@ -142,7 +142,7 @@ impl Handler for Script {
             // waited for.
             (call.ended, call.goes_on) = (act.end(), act.goes_on());
             let delivered = stalled::deliver(status, named).await;
-            call.words = delivered.as_ref().err().map(|failure| failure.reason().to_owned());
+            call.words = delivered.as_ref().err().map(|failure| failure.detail().to_owned());
             return delivered;
         }
         (call.ended, call.goes_on) = (act.end(), act.goes_on());

@@ -146,12 +146,12 @@ impl Book {
                     && letters::has_expired(world, invocation.environment, member)
             };
             let is_refused = |message: &str, member: &Member| {
-                member.past.is_given_up
+                member.past.is_dead_lettered
                     || is_left_expired(message, member)
                     || member.asked.unreadable.is_some()
                     || !matches!(self.tracks[member.n].product.maker, Maker::Producer { .. })
                     || copies::is_spent(&world.plan, member)
-                    || self.may_have_given_up(invocation, message, member.receives)
+                    || self.may_have_dead_lettered(invocation, message, member.receives)
             };
             let is_plain = !is_refused(&message, &member)
                 && !member.asked.may_never_be_called(&world.plan)
@@ -181,7 +181,7 @@ impl Book {
             if is_left {
                 self.history.violate(Some(n), format!("done, and left in the queue by {id}"));
             }
-            // What took too long has failed, and may have been given up and left to the redrive
+            // What took too long has failed, and may have been dead-lettered and left to the redrive
             // policy.
             if has_ended && is_given_back && !member.is_timed_out && is_kept_back {
                 self.history.violate(Some(n), format!("not given back by {id}"));

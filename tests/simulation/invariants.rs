@@ -24,7 +24,7 @@ const MAX_SKEW: u64 = 120;
 const TICK: Duration = Duration::from_millis(1);
 /// The shortest deferral of a message that waits in its place.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
-/// So long an environment calls at its own rate, from a request to the store that met a fault.
+/// So long an environment calls at its own rate, from a request to the table that met a fault.
 const ALONE: Duration = Duration::from_secs(2);
 
 impl Book {
@@ -103,7 +103,7 @@ impl Book {
             "a bound moved by a body: called after it has expired",
         )?;
         let is_counted = !plan.store_uses_receives()
-            && world.store.as_ref().is_none_or(|store| store.wiped() == 0);
+            && world.table.as_ref().is_none_or(|table| table.wiped() == 0);
         if !copies::waits_in_place(plan) || !is_counted {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Book {
     }
 
     /// No window of time has more calls than the rate limit: one for each interval, and the burst.
-    /// Without a store this holds for each environment. With a store, one that met a fault calls at
+    /// Without a table this holds for each environment. With a table, one that met a fault calls at
     /// its own rate for a second, at most at that of the limit.
     fn check_rate(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
         let Some(limit) = world.plan.policy.limit.filter(|_| {
@@ -126,22 +126,22 @@ impl Book {
         }) else {
             return Ok(());
         };
-        let kept_by = world.plan.store.map_or(environment, |_| usize::MAX);
+        let kept_by = world.plan.table.map_or(environment, |_| usize::MAX);
         let calls = self.rated.entry((kept_by, world.plan.scope(n))).or_default();
-        let wipes = world.store.as_ref().map_or(0, |store| store.wiped());
+        let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
         calls.push((Instant::now(), wipes));
         let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
         for (count, (began, earlier)) in (1..).zip(calls.iter().rev()) {
-            // A store that was wiped begins with the burst, and knows no slot of the next seconds. The
+            // A table that was wiped begins with the burst, and knows no slot of the next seconds. The
             // last wipe may have been right before the first one of these calls.
             let meanwhile = wipes - earlier;
             let bursts = burst * (1 + usize::try_from(meanwhile).expect("few"));
             let beyond = u32::try_from(usize::saturating_sub(count, bursts)).expect("few");
             let lost = u32::try_from(meanwhile + u64::from(*earlier > 0)).expect("few");
-            let lost = limit.max_slot_wait * lost;
+            let lost = limit.max_reservation * lost;
             // A timer has a resolution of a millisecond.
             let within = began.elapsed() + TICK + world.plan.looseness() + lost;
-            let faults = world.store.as_ref().map_or(0, |store| store.faults_since(*began - ALONE));
+            let faults = world.table.as_ref().map_or(0, |table| table.faults_since(*began - ALONE));
             let alone = faults * (interval + ALONE);
             ensure(within + alone >= interval * beyond, "called beyond the rate limit")?;
         }
@@ -190,9 +190,9 @@ impl Book {
         ensure(is_due || track.is_troubled || is_afresh, "called before its time")?;
         let message_id = message.id().unwrap_or_default();
         let member = &invocation.members[message_id];
-        ensure(!member.past.is_given_up, "called after it was given up")?;
-        let was_given_up = self.was_given_up(invocation, message_id, member.receives);
-        ensure(!was_given_up, "called again by the environment that gave it up")?;
+        ensure(!member.past.is_dead_lettered, "called after it was dead-lettered")?;
+        let was_dead_lettered = self.was_dead_lettered(invocation, message_id, member.receives);
+        ensure(!was_dead_lettered, "called again by the environment that dead-lettered it")?;
         ensure(
             message.original_id() == Some(&member.past.original),
             "the original id has changed",
@@ -277,7 +277,7 @@ impl Book {
                     .unwrap_or_default();
                 let due =
                     (began + secs(u64::from(entry.delay.as_secs()))).max(Instant::now() + rest);
-                self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
+                self.tracks[n].due = Some(due).filter(|_| !members.is_dead_lettered());
                 let invocation = self.invocations.get_mut(&id).expect("it is under way");
                 let is_unserved =
                     invocation.of(n).any(|member| copies::is_unserved(&members, member));
@@ -521,7 +521,7 @@ impl Book {
             let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(asked.retries(plan)).expect("small");
             let copies = retries + 1 + track.postponed + track.unserved;
-            // Where nobody notes in the message that it was given up, another environment may
+            // Where nobody notes in the message that it was dead-lettered, another environment may
             // handle it again on each receive, or defer it by a copy with receives of its own.
             let is_noted =
                 plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);

@@ -28,7 +28,7 @@ pub fn has_expired(world: &World, environment: usize, member: &Member) -> bool {
     member.asked.ttl(&world.plan).is_some_and(|ttl| age > ttl)
 }
 
-/// The handler is called: it may be, and is told why the message was given up before.
+/// The handler is called: it may be, and is told why the message was dead-lettered before.
 pub fn check_call(
     world: &World,
     invocation: &Invocation,
@@ -54,7 +54,7 @@ pub fn check_call(
     if matches!(product.maker, Maker::Producer { .. }) {
         let (seen, why) = (message.dead_letter(), &member.past.why);
         expect(is_same(seen.as_ref(), why), || {
-            format!("given up because of {why}, but seen is {seen:?}")
+            format!("dead-lettered because of {why}, but seen is {seen:?}")
         })?;
     }
     Ok(())
@@ -74,7 +74,7 @@ fn is_same(seen: Option<&DeadLetterInfo>, why: &Value) -> bool {
     why.is_object() && names.iter().zip(&seen).all(|(name, seen)| why[name] == *seen)
 }
 
-/// A copy says that its message is given up, and `from` is where it was if it goes elsewhere.
+/// A copy says that its message is dead-lettered, and `from` is where it was if it goes elsewhere.
 pub fn check(
     world: &World,
     invocation: &Invocation,
@@ -85,7 +85,7 @@ pub fn check(
 ) -> Checked {
     let source = from.map(ToString::to_string);
     expect(members.state["source"] == json!(source), || format!("of {}", members.state["source"]))?;
-    if member.past.is_given_up {
+    if member.past.is_dead_lettered {
         return Ok(());
     }
     let why = &members.state["deadLetter"];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
-use crate::once::{SKEW, once};
+use crate::idempotency::{SKEW, once};
 use requeue_testkit::dice::Dice;
 
 pub const fn secs(secs: u64) -> Duration {
@@ -87,9 +87,9 @@ pub struct Plan {
     /// are full.
     pub in_chorus: bool,
     pub trouble: Trouble,
-    /// How often, in a thousand, a request to the store of the rate limits goes wrong; `None` without
-    /// a store.
-    pub store: Option<u64>,
+    /// How often, in a thousand, a request to the table of the rate limits goes wrong; `None` without
+    /// a table.
+    pub table: Option<u64>,
     /// When the producer has sent everything, at the latest.
     pub sending: Duration,
     /// When trouble ends.
@@ -105,13 +105,13 @@ impl Plan {
         let is_fifo = dice.happens(200);
         let mut policy = policy(dice);
         policy.limit = rate_limit(of_limit);
-        let store = (policy.limit.is_some() && of_limit.happens(600))
+        let table = (policy.limit.is_some() && of_limit.happens(600))
             .then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
         // The attempts at messages that wait in their place are counted without a limit too.
-        let store = store.or_else(|| {
+        let table = table.or_else(|| {
             (is_fifo && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 0, 100, 500]))
         });
-        policy.once = (store.is_some() && of_limit.happens(500)).then(|| once(of_limit));
+        policy.idempotency = (table.is_some() && of_limit.happens(500)).then(|| once(of_limit));
         if let Some(limit) = &mut policy.limit {
             limit.adaptive = of_limit.happens(300);
         }
@@ -169,7 +169,7 @@ impl Plan {
                 handlers: dice.pick(&[300, 700, 950]),
                 unreadable: dice.pick(&[0, 0, 0, 200, 1_000]),
             },
-            store,
+            table,
             sending: if in_chorus {
                 Duration::ZERO
             } else {
@@ -246,32 +246,32 @@ impl Plan {
         self.dead_receives.is_some() && environment + 1 == self.clocks.len()
     }
 
-    /// Whether trouble of the store uses receives of a message, since it waits in its place.
+    /// Whether trouble of the table uses receives of a message, since it waits in its place.
     pub fn store_uses_receives(&self) -> bool {
         let waits_in_place = self.is_fifo
             || self.strategy == Strategy::Visibility
             || self.recursive_loop == RecursiveLoop::Terminate;
-        waits_in_place && self.store.is_some_and(|faults| faults > 0)
+        waits_in_place && self.table.is_some_and(|faults| faults > 0)
     }
 
-    /// Whether the store counts the attempts at messages.
+    /// Whether the table counts the attempts at messages.
     pub fn counts_attempts(&self) -> bool {
         // Whether Lambda's loop detection makes a message of a standard queue wait is not known here.
         let waits_in_place = self.is_fifo
             || self.strategy == Strategy::Visibility && self.recursive_loop == RecursiveLoop::Allow;
         let is_direct = self.dead_letters == DeadLetters::Direct && self.mode == Mode::Requeue;
-        self.store.is_some() && is_direct && waits_in_place
+        self.table.is_some() && is_direct && waits_in_place
     }
 
     /// How much sooner than by its rate limit a call may come where environments keep it together.
     pub fn looseness(&self) -> Duration {
-        let (Some(_), Some(limit)) = (self.store, self.policy.limit) else {
+        let (Some(_), Some(limit)) = (self.table, self.policy.limit) else {
             return Duration::ZERO;
         };
         // A slot that passed so long ago is still used.
         let late = Duration::from_millis(100).max(limit.interval());
-        // One clock is early and the other late. Only a store's time that seems too late includes the
-        // time of the answer, since this store takes its time before it looks at its clock.
+        // One clock is early and the other late. Only a table's time that seems too late includes the
+        // time of the answer, since this table takes its time before it looks at its clock.
         let skew = if self.skew() > 0 { secs(1) + SKEW } else { Duration::ZERO };
         late + skew
     }
@@ -332,7 +332,7 @@ fn rate_limit(dice: &Dice) -> Option<RateLimit> {
         let calls = u32::try_from(dice.roll(1, 20)).expect("small");
         let mut limit = RateLimit::new(calls, dice.pick(&[secs(1), secs(10)]));
         limit.burst = dice.pick(&[1, limit.burst, 5]);
-        limit.max_slot_wait = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
+        limit.max_reservation = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
         limit
     })
 }

@@ -7,13 +7,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use requeue::store::Key;
+use requeue::table::Key;
 use requeue::{Message, Mode};
 use sha2::{Digest, Sha256};
 
 use crate::book::{Book, Member};
 use crate::copies;
-use crate::once::{REST, SKEW};
+use crate::idempotency::{REST, SKEW};
 use crate::plan::{Plan, secs};
 use crate::producer::Maker;
 use crate::system::World;
@@ -98,7 +98,7 @@ fn may_be_held(world: &World, environment: usize, member: &Member) -> bool {
 }
 
 impl Plan {
-    /// How far the corrected clock of an environment is off that of the store.
+    /// How far the corrected clock of an environment is off that of the table.
     fn clock_error(&self) -> Duration {
         if self.skew() > 0 { SKEW } else { Duration::ZERO }
     }
@@ -107,7 +107,7 @@ impl Plan {
     fn knowledge(&self) -> Duration {
         let wait = self.policy.limit.map_or(Duration::ZERO, |limit| {
             let half = self.function_timeout / 2;
-            if copies::may_wait_in_place(self) { half } else { limit.max_slot_wait }
+            if copies::may_wait_in_place(self) { half } else { limit.max_reservation }
         });
         FRESH + wait
     }
@@ -116,7 +116,7 @@ impl Plan {
 impl World {
     /// Whether each environment must know that the scope is held.
     fn is_known_to_be_held(&self, scope: usize, now: SystemTime) -> bool {
-        let Some(store) = self.store.as_ref().filter(|_| self.plan.mode == Mode::Requeue) else {
+        let Some(table) = self.table.as_ref().filter(|_| self.plan.mode == Mode::Requeue) else {
             return false;
         };
         let Ok(length) = self.hold(scope, "holdLength").duration_since(SystemTime::UNIX_EPOCH)
@@ -134,7 +134,7 @@ impl World {
         let age = now.duration_since(until - length).unwrap_or_default();
         is_held
             && age > self.plan.knowledge() + error
-            && store.calm_for().is_none_or(|calm| calm > age + error + REST)
+            && table.calm_for().is_none_or(|calm| calm > age + error + REST)
     }
 
     fn hold(&self, scope: usize, name: &'static str) -> SystemTime {
@@ -145,7 +145,7 @@ impl World {
         let has_one = self.plan.processes().is_some_and(|processes| processes.has_one_scope);
         let hash = (!has_one).then(|| Sha256::digest(scope.to_string()));
         let scope = hash.as_ref().map_or(&[][..], |hash| hash.as_slice());
-        let store = self.store.as_ref().expect("there is one");
-        store.number(&Key::of([&b""[..], b"scope", b"", scope]), name)
+        let table = self.table.as_ref().expect("there is one");
+        table.number(&Key::of([&b""[..], b"scope", b"", scope]), name)
     }
 }

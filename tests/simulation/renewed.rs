@@ -1,5 +1,5 @@
 //! Given-up messages that get all their receives anew. In the mode `redrive`, an execution
-//! environment that does not know that a message was given up may have to defer it. The copy that it
+//! environment that does not know that a message was dead-lettered may have to defer it. The copy that it
 //! sends is a new message for SQS and for all environments.
 
 use crate::book::Book;

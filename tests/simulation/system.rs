@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EmbeddedSqs, Fault, MessageState, MessageView};
 use requeue::queue::{Queue, QueueArn, Source};
-use requeue::store::Store;
-use requeue::{Clock, Coordination, DeadLetterMode, Settings};
+use requeue::table::Table;
+use requeue::{Clock, DeadLetterMode, Settings, SharedTable};
 use requeue_testkit::log::{self, Log};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::book::Book;
 use crate::history::{Event, History};
 use crate::plan::{DeadLetters, Host, Plan, secs};
-use crate::store::FaultyStore;
+use crate::table::FaultyStore;
 use crate::{faults, poller, producer, worker};
 use requeue_testkit::dice::Dice;
 
@@ -50,7 +50,7 @@ pub struct World {
     pub log: Log,
     /// Wakes who waits for messages.
     pub news: Notify,
-    pub store: Option<Arc<FaultyStore>>,
+    pub table: Option<Arc<FaultyStore>>,
     book: Mutex<Book>,
     /// Cancelled when an execution environment dies.
     lives: Mutex<Vec<CancellationToken>>,
@@ -87,11 +87,11 @@ impl World {
         ];
         let queue = sqs.create_queue(&format!("orders{suffix}"), attributes).expect("a queue");
         let lives = plan.clocks.iter().map(|_| CancellationToken::new()).collect();
-        let store = plan
-            .store
+        let table = plan
+            .table
             .map(|faults| FaultyStore::new(clock.clone(), Dice::of(seed, 5), faults, plan.calm));
         Self {
-            store: store.map(Arc::new),
+            table: table.map(Arc::new),
             log: Log::default(),
             seed,
             plan,
@@ -278,8 +278,8 @@ impl World {
         settings.dead_letter = Some(dead_letter);
         settings.mode = plan.mode;
         settings.wrap = plan.wrap;
-        settings.coordination =
-            self.store.clone().map(|store| Coordination::by(store as Arc<dyn Store>));
+        settings.shared_table =
+            self.table.clone().map(|table| SharedTable::by(table as Arc<dyn Table>));
         settings.clock = Some(clock.clone());
         settings.sampler = plan.sample.map_or_else(
             || requeue::Sampler::seeded(dice.roll(0, u64::MAX)),

@@ -49,15 +49,15 @@ impl Members {
         self.state["class"].as_str()
     }
 
-    pub fn is_given_up(&self) -> bool {
+    pub fn is_dead_lettered(&self) -> bool {
         self.state["deadLetter"].is_object()
     }
 
-    /// Why the message was given up, in its own words, though SQS knows best from where it moved
+    /// Why the message was dead-lettered, in its own words, though SQS knows best from where it moved
     /// it.
     fn why(&self, moved_from: Option<&Value>) -> Value {
         let source = moved_from.unwrap_or(&self.state["source"]);
-        if self.is_given_up() {
+        if self.is_dead_lettered() {
             let mut why = self.state["deadLetter"].clone();
             why["source"] = source.clone();
             why
@@ -100,9 +100,9 @@ pub struct Past {
     /// When this copy was first received.
     pub received_here: u64,
     pub original: String,
-    /// Why it was given up before, as the handler is to see it.
+    /// Why it was dead-lettered before, as the handler is to see it.
     pub why: Value,
-    pub is_given_up: bool,
+    pub is_dead_lettered: bool,
     /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment
     /// that sees it.
     pub is_moved: bool,
@@ -146,7 +146,7 @@ impl Past {
         let was_sent_elsewhere = members.state["source"].is_string();
         // What SQS does not say is no evidence.
         let too_soon = |sent| {
-            members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS
+            members.is_dead_lettered() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS
         };
         let too_late = |sent: u64| sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
         let is_redriven = is_moved
@@ -185,7 +185,7 @@ impl Past {
                 let due = members.time("notBefore").map(|due| due.min(sent + RETENTION_MS));
                 from.min(due.map_or(received, |due| due.max(received)))
             }),
-            is_given_up: members.is_given_up(),
+            is_dead_lettered: members.is_dead_lettered(),
             received_here,
             why: members.state["lastDeadLetter"].clone(),
             is_moved,

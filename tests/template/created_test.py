@@ -99,7 +99,7 @@ class Created(unittest.TestCase):
         self.assertIn(f"'Resource': '{self.outputs['QueueArn']}'", str(policy))
 
     def test_the_table_is_made_as_the_function_needs_it(self):
-        given = {**GIVEN, "Coordination": "dynamodb"}
+        given = {**GIVEN, "SharedTable": "dynamodb"}
         _, outputs = self.moto.create({section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")})
         dynamodb, name = self.moto.client("dynamodb"), outputs["TableName"]
         table = dynamodb.describe_table(TableName=name)["Table"]

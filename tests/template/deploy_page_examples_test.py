@@ -65,14 +65,14 @@ class DeployPageExamples(unittest.TestCase):
             self.assertEqual(json.loads(policy["Policy"]), {"rules": [rule]})
 
     def test_the_commands_with_a_table_give_the_policy_that_they_show(self):
-        guide = (ROOT / "docs" / "operate" / "rate-limit-fleet.md").read_text()
+        guide = (ROOT / "docs" / "operate" / "shared-rate-limit.md").read_text()
         (in_guide,) = re.findall(r"^```sh\n(sam deploy .*?)^```$", guide, re.DOTALL | re.MULTILINE)
         (on_page,) = blocks("A table for all environments", "sh")
         limit = {"rateLimit": {"limit": 49}}
-        for command, policy in [(on_page, limit), (in_guide, limit | {"once": {"key": "/orderId"}})]:
+        for command, policy in [(on_page, limit), (in_guide, limit | {"idempotency": {"key": "/orderId"}})]:
             words = shlex.split(command.replace("\\\n", ""))
             given = parameters(words[words.index("--parameter-overrides") + 1 :])
-            self.assertEqual(given["Coordination"], "dynamodb")
+            self.assertEqual(given["SharedTable"], "dynamodb")
             self.assertEqual(json.loads(given["Policy"]), policy)
 
     def test_the_template_with_endpoint_and_settings_lints_clean(self):

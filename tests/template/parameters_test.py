@@ -42,7 +42,7 @@ OTHERS = {
     "KmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), "alias/aws/sqs", "*"]),
     "OtherKmsKeyArns": ([KEY], [KEY.replace("key/", "alias/"), "*"]),
     "TopicArn": ([TOPIC, f"{TOPIC}.fifo", TOPIC.replace("aws", "aws-cn", 1)], [f"{TOPIC}:0f1e", TOPIC.replace("sns", "sqs"), "orders", "*"]),
-    "Coordination": (["none", "dynamodb"], ["", "redis"]),
+    "SharedTable": (["none", "dynamodb"], ["", "redis"]),
     "ReserveConcurrency": (["true"], ["10", ""]),
     "SubnetIds": ([SUBNETS, "subnet-1a2b3c4d"], [f"{SUBNETS},", SUBNETS.replace(",", ", "), GROUP, "subnet-*", "*"]),
     "SecurityGroupIds": ([GROUP, f"{GROUP},sg-1a2b3c4d"], [f"{GROUP},", SUBNETS, "default", "*"]),
@@ -156,7 +156,7 @@ class Parameters(unittest.TestCase):
 
     def test_the_function_knows_its_table_and_how_many_share_it(self):
         expected = {**self.settings(), "REQUEUE_TABLE": {"Ref": "Table"}, "REQUEUE_MAX_ENVIRONMENTS": "7"}
-        self.assertEqual(self.settings(Coordination="dynamodb", MaximumConcurrency=7), expected)
+        self.assertEqual(self.settings(SharedTable="dynamodb", MaximumConcurrency=7), expected)
 
     def refused(self, **given):
         return bool(refusals(self.source, **given))
@@ -167,9 +167,9 @@ class Parameters(unittest.TestCase):
 
     def test_a_table_gathers_batches(self):
         for size in (11, 10000):
-            self.assertFalse(self.refused(Coordination="dynamodb", BatchSize=size), size)
-        self.assertFalse(self.refused(**FIFO, Fifo="true", Coordination="dynamodb"))
-        self.assertTrue(self.refused(**FIFO, Fifo="true", Coordination="dynamodb", BatchingWindow=1))
+            self.assertFalse(self.refused(SharedTable="dynamodb", BatchSize=size), size)
+        self.assertFalse(self.refused(**FIFO, Fifo="true", SharedTable="dynamodb"))
+        self.assertTrue(self.refused(**FIFO, Fifo="true", SharedTable="dynamodb", BatchingWindow=1))
 
     def test_a_fifo_queue_has_no_window(self):
         for fifo, window, refused in [("true", 0, False), ("true", 1, True), ("false", 1, False)]:

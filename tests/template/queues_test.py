@@ -56,20 +56,20 @@ class Queues(unittest.TestCase):
 
     def test_with_a_table_lambda_gathers_for_a_second_at_least(self):
         for given, window in [(0, 1), (1, 1), (2, 2)]:
-            self.assertEqual(self.mapping(Coordination="dynamodb", BatchingWindow=given)["MaximumBatchingWindowInSeconds"], window)
-        self.assertNotIn("MaximumBatchingWindowInSeconds", self.mapping(Coordination="dynamodb", Fifo="true"))
+            self.assertEqual(self.mapping(SharedTable="dynamodb", BatchingWindow=given)["MaximumBatchingWindowInSeconds"], window)
+        self.assertNotIn("MaximumBatchingWindowInSeconds", self.mapping(SharedTable="dynamodb", Fifo="true"))
 
     def test_the_table_has_one_key_and_its_items_expire(self):
         self.assertNotIn("Table", deployed(self.translated))
         self.assertNotIn("TableName", made(self.translated, "Outputs"))
-        table = self.properties("Table", Coordination="dynamodb")
+        table = self.properties("Table", SharedTable="dynamodb")
         self.assertEqual(table, {
             "BillingMode": "PAY_PER_REQUEST",
             "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
             "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
             "TimeToLiveSpecification": {"AttributeName": "expires", "Enabled": True},
         })
-        encrypted = self.properties("Table", Coordination="dynamodb", KmsKeyArn=KEY)
+        encrypted = self.properties("Table", SharedTable="dynamodb", KmsKeyArn=KEY)
         self.assertEqual(encrypted, {**table, "SSESpecification": {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}})
 
     def test_only_failed_messages_come_back(self):

@@ -77,7 +77,7 @@ class Role(unittest.TestCase):
         self.assertEqual(self.granted(DeadLetterMode="redrive"), least)
         use = {"kms:GenerateDataKey", "kms:Decrypt"}
         for given, more in [
-            ({"Coordination": "dynamodb"}, {json.dumps({"Fn::GetAtt": ["Table", "Arn"]}): {"dynamodb:GetItem", "dynamodb:UpdateItem"}}),
+            ({"SharedTable": "dynamodb"}, {json.dumps({"Fn::GetAtt": ["Table", "Arn"]}): {"dynamodb:GetItem", "dynamodb:UpdateItem"}}),
             ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
             ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
             ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
@@ -105,7 +105,7 @@ class Role(unittest.TestCase):
             "the named parameters": [PARAMETER],
             "`*`": "*",
         }
-        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct", "Coordination": "dynamodb"}
+        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct", "SharedTable": "dynamodb"}
         for condition in {row[3] for row in rows}:
             on_page = {}
             for actions, on, _, when in rows:

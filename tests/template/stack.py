@@ -26,7 +26,7 @@ BOUNDARY = "arn:aws:iam::123456789012:policy/teams/boundary"
 
 # A value for every parameter that adds an optional part to the template.
 EVERYTHING = {
-    "Coordination": "dynamodb",
+    "SharedTable": "dynamodb",
     "DeadLetterMode": "direct",
     "ReserveConcurrency": "true",
     "SubnetIds": SUBNETS,

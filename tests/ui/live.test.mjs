@@ -116,7 +116,7 @@ test("a worker's messages are shown through pauses, failures and an outage of th
   for (const name of ["rate-limit", "temporary", "non-retryable"]) {
     await page.locator(".class", { hasText: name }).waitFor(PATIENCE);
   }
-  await messages(page, "given up").waitFor(PATIENCE);
+  await messages(page, "dead-lettered").waitFor(PATIENCE);
   await page.waitForFunction(() => [...document.querySelectorAll(".life")].filter(({ textContent }) => textContent.includes("done")).length === 3, null, PATIENCE);
 
   await messages(page, "attempt 2").first().click();
@@ -210,27 +210,27 @@ test("thousands of messages have few rows", async () => {
   assert.equal(await messages(page, "done").first().isVisible(), true);
 });
 
-test("a message that was given up is shown so, whichever of its events come", async () => {
+test("a message that was dead-lettered is shown so, whichever of its events come", async () => {
   // Node would read the file as CommonJS.
   const module = await readFile("crates/requeue-cli/src/ui/assets/live_messages.js", "utf8");
   const { Messages } = await import(`data:text/javascript,${encodeURIComponent(module)}`);
   const of = (kind, more = {}) => ({ kind, at: 1_000, messageId: "m", originalMessageId: "m", attempt: 1, ...more });
   const failure = { class: "temporary", reason: "status 503" };
   for (const events of [
-    [of("called"), of("ended", failure), of("given-up", failure)],
+    [of("called"), of("ended", failure), of("not-retried", failure)],
     [of("called"), of("ended", failure), of("copied", { reason: "retries-exhausted" })],
     [of("received"), of("released", { reason: "annotated: status 503" })],
   ]) {
     const all = new Messages();
     for (const event of events) all.add(event);
-    assert.equal(all.byId.get("m").state, "given up", JSON.stringify(events));
-    assert.ok(all.failures.every(({ kind }) => kind === "given-up"));
+    assert.equal(all.byId.get("m").state, "dead-lettered", JSON.stringify(events));
+    assert.ok(all.failures.every(({ kind }) => kind === "not-retried"));
     // It is redriven as another message, waits for a circuit, and fails again.
     all.add(of("received", { messageId: "n" }));
     all.add(of("deferred", { messageId: "n", delay: 9 }));
     assert.equal(all.byId.get("m").state, "deferred");
     const before = all.failures.length;
-    for (const event of [of("given-up"), of("called", { messageId: "o" }), of("ended", { messageId: "o", ...failure })]) all.add(event);
+    for (const event of [of("not-retried"), of("called", { messageId: "o" }), of("ended", { messageId: "o", ...failure })]) all.add(event);
     assert.equal(all.failures.length, before + 1);
   }
 });
@@ -268,7 +268,7 @@ test("the page says at the end of a worker what may come again, as the terminal 
   const { page: url, child } = await start(args, ["page"], { AWS_ENDPOINT_URL_SQS: queues.endpoint });
   const page = await open(url);
   await world.send(queues, queues.queue, [body({ status: 400 })]);
-  await page.getByText("given up", { exact: true }).first().waitFor(PATIENCE);
+  await page.getByText("dead-lettered", { exact: true }).first().waitFor(PATIENCE);
   await world.send(queues, queues.queue, Array.from({ length: 5 }, () => body({ wait: 1_500 })));
   await messages(page, "in a call").first().waitFor(PATIENCE);
   const ended = once(child, "exit");
@@ -276,6 +276,6 @@ test("the page says at the end of a worker what may come again, as the terminal 
   child.kill("SIGINT");
   await page.getByText(/^ending: .* left$/).waitFor(PATIENCE);
   await page.getByText(/^note: done or copied, but not confirmed as deleted: [1-5] messages?, which SQS may deliver again/).waitFor(PATIENCE);
-  await page.getByText("given up: 400 ×1").waitFor(PATIENCE);
+  await page.getByText("dead-lettered: 400 ×1").waitFor(PATIENCE);
   assert.deepEqual(await ended, [0, null]);
 });

@@ -247,7 +247,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
 }
 
 fn summary(policy: &RetryPolicy) -> String {
-    let heads = ["class", "waits in seconds", "jitter", "given up after", "or at age"];
+    let heads = ["class", "waits in seconds", "jitter", "dead-lettered after", "or at age"];
     let mut rows = Rows::under(heads.map(Text));
     for class in RETRIED_CLASSES {
         let Some(own) = policy.class(class) else { continue };
@@ -289,7 +289,7 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// A line for the rate limit and one for `once`, where they are set, one for the pause, and one for the circuit breaker.
+/// A line for the rate limit and one for `idempotency`, where they are set, one for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds messages back for at most {}", span(longest)),
@@ -310,34 +310,34 @@ fn protection(policy: &RetryPolicy) -> String {
         None => "never opens".to_owned(),
     };
     let limit = policy.limit.map_or_else(String::new, |limit| {
-        let RateLimit { limit: calls, period, burst, max_slot_wait, adaptive, .. } = limit;
+        let RateLimit { limit: calls, period, burst, max_reservation, adaptive, .. } = limit;
         format!(
             "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
              each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
              the function for at most {2}{3}\n",
             span(period),
             u64::from(calls) + u64::from(burst),
-            span(max_slot_wait),
+            span(max_reservation),
             if adaptive { "; refused calls lower the limit, to a tenth at least" } else { "" }
         )
     });
-    let once = policy.once.as_ref().map_or_else(String::new, |once| {
-        let event = once.key.as_ref().map_or_else(
+    let idempotency = policy.idempotency.as_ref().map_or_else(String::new, |idempotency| {
+        let event = idempotency.key.as_ref().map_or_else(
             || "for each original message id".to_owned(),
             |key| format!("for each value at {key}, or each original message id without one"),
         );
-        let keep = span(once.keep);
-        let trouble = match once.when_unavailable {
+        let keep = span(idempotency.keep);
+        let trouble = match idempotency.when_unavailable {
             WhenUnavailable::Defer => "waits, at most for its deferrals",
             _ => "is called, perhaps twice",
         };
         format!(
-            "once: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
+            "idempotency: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
              answer, a message {trouble}\n"
         )
     });
     format!(
-        "{limit}{once}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
+        "{limit}{idempotency}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
     )
 }
 

@@ -266,7 +266,7 @@ fn conclude(
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
             delay(outcome),
-            outcome.reason.clone().unwrap_or_default(),
+            outcome.detail.clone().unwrap_or_default(),
             place(outcome),
         ]);
     }
@@ -280,9 +280,9 @@ fn json(outcome: &Outcome, place: &str) -> Value {
         "attempt": outcome.retry_count + 1,
         "class": outcome.class.map(FailureClass::as_str),
         "disposition": outcome.disposition.as_str(),
-        "reason": outcome.disposition.why(),
+        "reason": outcome.disposition.reason(),
         "delaySeconds": outcome.disposition.wait().map(|wait| wait.total().as_secs_f64()),
-        "detail": outcome.reason,
+        "detail": outcome.detail,
         "settlement": outcome.settlement.as_str(),
         "place": place,
     })
@@ -296,7 +296,7 @@ fn short(id: &str) -> &str {
 
 fn disposition(outcome: &Outcome) -> String {
     let name = outcome.disposition.as_str();
-    outcome.disposition.why().map_or_else(|| name.to_owned(), |why| format!("{name} ({why})"))
+    outcome.disposition.reason().map_or_else(|| name.to_owned(), |why| format!("{name} ({why})"))
 }
 
 fn delay(outcome: &Outcome) -> String {

@@ -76,7 +76,7 @@ enum Command {
     Config(config::Arguments),
     /// Check a deployed function and its queues, and name the remedy for each problem.
     Doctor(doctor::Arguments),
-    /// Show when a policy retries a message and gives it up, and the cost: as tables, JSON or a
+    /// Show when a policy retries a message and dead-letters it, and the cost: as tables, JSON or a
     /// chart.
     Schedule(schedule::Arguments),
     /// Simulate hours of a real system in virtual time.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::FailureClass;
 use requeue::policy::{
-    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, Once, RateLimit, RetryPolicy,
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Idempotency, Jitter, RateLimit, RetryPolicy,
     WhenUnavailable,
 };
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ pub(crate) fn document(policy: &RetryPolicy) -> Map<String, Value> {
         "maxPauseSeconds": policy.max_pause.map_or(json!("off"), secs),
         "circuitBreaker": policy.circuit_breaker.as_ref().map_or(json!("off"), of_circuit),
         "rateLimit": policy.limit.as_ref().map(of_limit),
-        "once": policy.once.as_ref().map(of_once),
+        "idempotency": policy.idempotency.as_ref().map(of_once),
         "errorConfigs": classes,
         "sqsCalls": of_calls(&policy.sqs_calls),
         "receiveCalls": of_calls(&policy.receive_calls),
@@ -107,18 +107,18 @@ fn of_limit(limit: &RateLimit) -> Value {
         "limit": limit.limit,
         "periodSeconds": secs(limit.period),
         "burst": limit.burst,
-        "maxSlotWaitSeconds": secs(limit.max_slot_wait),
+        "maxReservationSeconds": secs(limit.max_reservation),
         "adaptive": limit.adaptive,
     })
 }
 
-fn of_once(once: &Once) -> Value {
-    let when = match once.when_unavailable {
+fn of_once(idempotency: &Idempotency) -> Value {
+    let when = match idempotency.when_unavailable {
         WhenUnavailable::Defer => "defer",
         _ => "call",
     };
-    let mut values = json!({ "keepSeconds": secs(once.keep), "whenUnavailable": when });
-    if let Some(key) = &once.key {
+    let mut values = json!({ "keepSeconds": secs(idempotency.keep), "whenUnavailable": when });
+    if let Some(key) = &idempotency.key {
         values["key"] = key.to_string().into();
     }
     values
@@ -150,7 +150,7 @@ mod tests {
             r#"{"preset": "critical", "messageTtlSeconds": 60.5, "maxPauseSeconds": "off"}"#,
             r#"{"circuitBreaker": "off", "sqsCalls": "off", "backoff": [1, 2.5, 10]}"#,
             r#"{"rateLimit": {"limit": 20, "periodSeconds": 0.5, "burst": 3, "adaptive": true}}"#,
-            r#"{"once": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
+            r#"{"idempotency": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
             r#"{"jitter": "decorrelated", "errorConfigs": {"QUOTA": {"maxRetries": 3}}}"#,
             r#"{"backoff": "fibonacci", "receiveCalls": {"maxAttempts": 7}}"#,
         ] {

@@ -89,7 +89,7 @@ export function choiceProblems(props: RetryQueueProps): string[] {
 
 /** The problems, one sentence for each: the option, its value and the remedy. */
 export function problemsOf(options: Checked): string[] {
-  const each = [...forms(options), ...bounds(options), ...policies(options.policy, options.coordination)];
+  const each = [...forms(options), ...bounds(options), ...policies(options.policy, options.sharedTable)];
   // Invalid values cannot be compared with each other.
   return each.length > 0 ? each : together(options);
 }
@@ -123,7 +123,7 @@ function range(type: string, least: number, most: number): string {
   return most === Infinity ? `at least ${least}` : `${whole}${least} to ${most}`;
 }
 
-function policies(policy: RetryPolicy | string | undefined, coordination: unknown): string[] {
+function policies(policy: RetryPolicy | string | undefined, sharedTable: unknown): string[] {
   if (policy === undefined || isUnknown(policy)) return [];
   let document: RetryPolicy;
   try {
@@ -132,8 +132,8 @@ function policies(policy: RetryPolicy | string | undefined, coordination: unknow
     return ['policy is not JSON: give it a JSON document, an object, or the ARN of a parameter or secret with the document'];
   }
   const problems = policyProblems(document);
-  if (problems.length > 0 || document.once === undefined || (coordination ?? 'none') !== 'none') return problems;
-  return ['policy has once, which needs a table, and coordination is none: give coordination dynamodb, or remove once'];
+  if (problems.length > 0 || document.idempotency === undefined || (sharedTable ?? 'none') !== 'none') return problems;
+  return ['policy has idempotency, which needs a table, and sharedTable is none: give sharedTable dynamodb, or remove idempotency'];
 }
 
 /** If the document is known only at deployment, or the function reads it when it starts. */

@@ -134,7 +134,7 @@ function misfit(before: Wired, wired: Wired): string | undefined {
   const differ = [...names].filter((name) => before.settings[name] !== wired.settings[name]);
   if (differ.includes('REQUEUE_TABLE')) {
     return (
-      "the handler's queues would have different tables, and a function has one: give coordination the property table of the other construct, " +
+      "the handler's queues would have different tables, and a function has one: give sharedTable the property table of the other construct, " +
       'or each queue a function of its own'
     );
   }

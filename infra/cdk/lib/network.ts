@@ -17,7 +17,7 @@ const SERVICES = {
   dynamodb: {
     id: 'requeue:noWayToDynamoDb',
     text:
-      'makes no gateway endpoint for DynamoDB there, so the function could not use the table of coordination: ' +
+      'makes no gateway endpoint for DynamoDB there, so the function could not use the shared table: ' +
       'add ec2.GatewayVpcEndpointAwsService.DYNAMODB to the VPC, or give vpcSubnets with a NAT gateway',
   },
 };

@@ -10,7 +10,7 @@ import type * as sqs from 'aws-cdk-lib/aws-sqs';
 import type { RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
 
-/** The queues of the construct, and the table of `coordination`. */
+/** The queues of the construct, and the table of `sharedTable`. */
 export interface Queues {
   readonly queue: sqs.Queue;
   readonly deadLetterQueue: sqs.Queue;

@@ -71,7 +71,7 @@ export interface RetryPolicy {
    */
   readonly rateLimit?: RateLimit;
   /** Calls the handler once for each event. It needs a table. */
-  readonly once?: Once;
+  readonly idempotency?: Idempotency;
   /** Delays and budgets for each class of failures. */
   readonly errorConfigs?: ErrorConfigs;
   /**
@@ -160,13 +160,13 @@ export interface RateLimit {
   /** Calls that may come at once after a time without calls. */
   readonly burst?: number;
   /** How long a copy may wait inside the function for its call. */
-  readonly maxSlotWaitSeconds?: number;
+  readonly maxReservationSeconds?: number;
   /** Whether refused calls lower the limit for a while. */
   readonly adaptive?: boolean;
 }
 
 /** The events for which the handler is called once. */
-export interface Once {
+export interface Idempotency {
   /**
    * The place of the event's name in the body, a JSON pointer.
    * @default - the id of the message's first delivery

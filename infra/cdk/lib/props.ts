@@ -120,7 +120,7 @@ export interface RetryQueueProps {
    * `maxBatchingWindow` is then at least 1 s. `none`: each environment keeps its own.
    * @default 'none'
    */
-  readonly coordination?: 'none' | 'dynamodb' | dynamodb.ITable;
+  readonly sharedTable?: 'none' | 'dynamodb' | dynamodb.ITable;
   /**
    * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
    * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
@@ -171,7 +171,7 @@ export interface RetryQueueProps {
   readonly batchSize?: number;
   /**
    * How long Lambda gathers messages before it invokes the function.
-   * @default - 0 s; with `coordination` 1 s, which is then the least
+   * @default - 0 s; with `sharedTable` 1 s, which is then the least
    */
   readonly maxBatchingWindow?: Duration;
   /**
@@ -271,7 +271,7 @@ export interface RetryQueueProps {
    */
   readonly fifo?: boolean;
   /**
-   * The KMS key that encrypts both queues, and the table that `coordination` makes.
+   * The KMS key that encrypts both queues, and the table that `sharedTable` makes.
    * @default - AWS manages the keys
    */
   readonly encryptionKey?: kms.IKey;
@@ -391,7 +391,7 @@ export function completed(props: RetryQueueProps): Completed {
 }
 
 /** With a table, a fuller batch asks it once for all of its messages. A FIFO queue has no window. */
-function window({ maxBatchingWindow: given = Duration.seconds(standard('maxBatchingWindow')), coordination = 'none', fifo }: RetryQueueProps): Duration {
+function window({ maxBatchingWindow: given = Duration.seconds(standard('maxBatchingWindow')), sharedTable = 'none', fifo }: RetryQueueProps): Duration {
   const isShort = !given.isUnresolved() && seconds(given) < 1;
-  return isShort && coordination !== 'none' && !fifo ? Duration.seconds(1) : given;
+  return isShort && sharedTable !== 'none' && !fifo ? Duration.seconds(1) : given;
 }

@@ -39,7 +39,7 @@ export class RetryQueue extends Construct {
   readonly deadLetterQueue: sqs.Queue;
   /** The function that calls the endpoint, or `handler`. */
   readonly function: lambda.Function;
-  /** The table of `coordination`, for the option `coordination` of other constructs. */
+  /** The table of `sharedTable`, for the option `sharedTable` of other constructs. */
   readonly table: dynamodb.ITable | undefined;
   /** The alias `live`, with the option `deployment`. */
   readonly alias: lambda.Alias | undefined;
@@ -88,8 +88,8 @@ export class RetryQueue extends Construct {
       retentionPeriod: options.retentionPeriod,
       deadLetterQueue: { queue: this.deadLetterQueue, maxReceiveCount: options.maxReceiveCount },
     });
-    const { coordination = 'none' } = props;
-    this.table = typeof coordination === 'object' ? coordination : coordination === 'dynamodb' ? this.makeTable(props.encryptionKey) : undefined;
+    const { sharedTable = 'none' } = props;
+    this.table = typeof sharedTable === 'object' ? sharedTable : sharedTable === 'dynamodb' ? this.makeTable(props.encryptionKey) : undefined;
     const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue, table: this.table };
     this.function = props.handler ? wire(this, props.handler, props, options, queues) : readyLambda(this, name, props, options, queues);
     const gradually: Partial<Gradual> = props.deployment ? gradual(this, this.function, props.deployment, options) : {};

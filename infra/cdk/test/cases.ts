@@ -58,8 +58,8 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
     }),
   ],
   'with the options at their defaults': [
-    { Method: 'POST', Coordination: 'none', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', ReserveConcurrency: 'false', Monitoring: 'alarms-and-dashboard' },
-    () => ({ method: 'POST', coordination: 'none', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, reserveConcurrency: false, monitoring: 'alarms-and-dashboard' }),
+    { Method: 'POST', SharedTable: 'none', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', ReserveConcurrency: 'false', Monitoring: 'alarms-and-dashboard' },
+    () => ({ method: 'POST', sharedTable: 'none', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, reserveConcurrency: false, monitoring: 'alarms-and-dashboard' }),
   ],
   'with another size': [
     {
@@ -118,14 +118,14 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
       otherEncryptionKeys: ['2', '3'].map((one) => kms.Key.fromKeyArn(stack, `Key${one}`, `${KEY}${one}`)),
     }),
   ],
-  'with a table': [{ Coordination: 'dynamodb' }, () => ({ coordination: 'dynamodb' })],
+  'with a table': [{ SharedTable: 'dynamodb' }, () => ({ sharedTable: 'dynamodb' })],
   'with a table under the key of the queues, and a longer window': [
-    { Coordination: 'dynamodb', KmsKeyArn: KEY, BatchingWindow: '5', BatchSize: '100', MaximumConcurrency: '20' },
-    (stack) => ({ coordination: 'dynamodb', encryptionKey: key(stack), maxBatchingWindow: Duration.seconds(5), batchSize: 100, maxConcurrency: 20 }),
+    { SharedTable: 'dynamodb', KmsKeyArn: KEY, BatchingWindow: '5', BatchSize: '100', MaximumConcurrency: '20' },
+    (stack) => ({ sharedTable: 'dynamodb', encryptionKey: key(stack), maxBatchingWindow: Duration.seconds(5), batchSize: 100, maxConcurrency: 20 }),
   ],
   'with a table and FIFO queues': [
-    { Coordination: 'dynamodb', Fifo: 'true', DeadLetterMode: 'direct', MaxReceiveCount: '100' },
-    () => ({ coordination: 'dynamodb', fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 }),
+    { SharedTable: 'dynamodb', Fifo: 'true', DeadLetterMode: 'direct', MaxReceiveCount: '100' },
+    () => ({ sharedTable: 'dynamodb', fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100 }),
   ],
   'with a topic': [{ TopicArn: TOPIC }, (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC) })],
   'with some messages of a topic': [

@@ -138,9 +138,9 @@ test('several queues may have one function if its settings are the same for each
 test('several queues of one function share one table', () => {
   const stack = new Stack(new App(), 'requeue');
   const handler = own(stack);
-  const first = new RetryQueue(stack, 'Orders', { handler, coordination: 'dynamodb', maxConcurrency: 5 });
-  assert.throws(() => new RetryQueue(stack, 'Others', { handler, coordination: 'dynamodb' }), /different tables, .*: give coordination the property table of the other construct/);
-  const second = new RetryQueue(stack, 'Bills', { handler, coordination: first.table!, maxConcurrency: 7 });
+  const first = new RetryQueue(stack, 'Orders', { handler, sharedTable: 'dynamodb', maxConcurrency: 5 });
+  assert.throws(() => new RetryQueue(stack, 'Others', { handler, sharedTable: 'dynamodb' }), /different tables, .*: give sharedTable the property table of the other construct/);
+  const second = new RetryQueue(stack, 'Bills', { handler, sharedTable: first.table!, maxConcurrency: 7 });
   assert.equal(second.table, first.table);
   const all = resources({ stack, handler, constructs: [first, second], template: Assertions.fromStack(stack).toJSON() as Template });
   const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };

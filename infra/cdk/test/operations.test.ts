@@ -97,7 +97,7 @@ test('the function uses a given table, and decrypts with its key', () => {
   const own = (stack: Stack) => new dynamodb.Table(stack, 'Limits', { partitionKey, encryptionKey: new kms.Key(stack, 'Key') });
   const global = (stack: Stack) => new dynamodb.TableV2(stack, 'Limits', { partitionKey });
   for (const [table, key] of [[own, true], [global, false]] as const) {
-    const props = (stack: Stack) => ({ coordination: table(stack), maxConcurrency: 30 });
+    const props = (stack: Stack) => ({ sharedTable: table(stack), maxConcurrency: 30 });
     const { resources } = deployed(made(props));
     const [[id] = assert.fail(), ...more] = [...of(resources, 'AWS::DynamoDB::Table'), ...of(resources, 'AWS::DynamoDB::GlobalTable')];
     assert.deepEqual(more, []);
@@ -112,9 +112,9 @@ test('the function uses a given table, and decrypts with its key', () => {
 });
 
 test('with a table, the batching window is at least a second', () => {
-  const window = (props: Partial<RetryQueueProps>) => deployed(made({ coordination: 'dynamodb', ...props })).resources['Messages']!.properties['MaximumBatchingWindowInSeconds'];
+  const window = (props: Partial<RetryQueueProps>) => deployed(made({ sharedTable: 'dynamodb', ...props })).resources['Messages']!.properties['MaximumBatchingWindowInSeconds'];
   assert.deepEqual([window({}), window({ maxBatchingWindow: Duration.seconds(0) }), window({ maxBatchingWindow: Duration.seconds(2) })], ['1', '1', '2']);
-  assert.equal(window({ coordination: 'none' }), '0');
+  assert.equal(window({ sharedTable: 'none' }), '0');
 });
 
 test('the role may send traces', () => {
@@ -163,13 +163,13 @@ test('subnets without a way to SQS are named in a warning', () => {
 });
 
 test('with a table, subnets without a way to DynamoDB are named in a warning', () => {
-  const warnings = (endpoint: boolean, coordination: 'none' | 'dynamodb') => {
+  const warnings = (endpoint: boolean, sharedTable: 'none' | 'dynamodb') => {
     const { stack } = made((stack) => {
       const subnetType = ec2.SubnetType.PRIVATE_ISOLATED;
       const vpc = new ec2.Vpc(stack, 'Vpc', { natGateways: 0, subnetConfiguration: [{ name: 'Function', subnetType }] });
       vpc.addInterfaceEndpoint('Sqs', { service: ec2.InterfaceVpcEndpointAwsService.SQS });
       if (endpoint) vpc.addGatewayEndpoint('Table', { service: ec2.GatewayVpcEndpointAwsService.DYNAMODB });
-      return { vpc, vpcSubnets: { subnetType }, coordination };
+      return { vpc, vpcSubnets: { subnetType }, sharedTable };
     });
     return Annotations.fromStack(stack).findWarning('*', Match.stringLikeRegexp('no gateway endpoint for DynamoDB')).length;
   };

@@ -49,7 +49,7 @@ const POLICY: Keys<types.RetryPolicy> = {
   maxPauseSeconds: true,
   circuitBreaker: true,
   rateLimit: true,
-  once: true,
+  idempotency: true,
   errorConfigs: true,
   rules: true,
   sqsCalls: true,
@@ -79,10 +79,10 @@ const RATE_LIMIT: Keys<types.RateLimit> = {
   limit: true,
   periodSeconds: true,
   burst: true,
-  maxSlotWaitSeconds: true,
+  maxReservationSeconds: true,
   adaptive: true,
 };
-const ONCE: Keys<types.Once> = { key: true, keepSeconds: true, whenUnavailable: true };
+const IDEMPOTENCY: Keys<types.Idempotency> = { key: true, keepSeconds: true, whenUnavailable: true };
 const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
 const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };
 const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
@@ -115,7 +115,7 @@ test('the types have the keys and words of the schema', () => {
     errorConfigs: ERROR_CONFIGS,
     circuitBreaker: BREAKER,
     rateLimit: RATE_LIMIT,
-    once: ONCE,
+    idempotency: IDEMPOTENCY,
     'whenUnavailable words': WHEN_UNAVAILABLE,
     rules: RULE,
     match: MATCH,

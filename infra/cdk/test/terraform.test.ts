@@ -30,7 +30,7 @@ for (const [index, [name, parameters]] of cases.entries()) {
 }
 
 test('the outputs of the template are outputs of the module', () => {
-  const parameters = { TargetUrl: TARGET, AlarmEmail: 'ops@example.com', Coordination: 'dynamodb' };
+  const parameters = { TargetUrl: TARGET, AlarmEmail: 'ops@example.com', SharedTable: 'dynamodb' };
   const template = resolved(samTemplate(), { stackName: 'requeue', parameters, names: {} });
   const [planned] = evaluated([variables(parameters, samTemplate())]).cases;
   for (const [name, { value }] of Object.entries(template.outputs)) {
@@ -94,14 +94,14 @@ const REFUSED: [Variables, string][] = [
   [{ ...FIFO, max_receive_count: 100, topic: { arn: TOPIC } }, 'topic is a standard topic, '],
   [{ policy: '{"totalTimeoutSeconds":604800}' }, 'message_retention_period is 604800 s, and the policy retries messages for up to 604800 s: '],
   [{ message_retention_period: 173699 }, 'message_retention_period is 173699 s, and the policy retries messages for up to 172800 s: '],
-  [{ policy: '{"once":{}}' }, 'policy has once, which needs a table, and coordination is none: '],
+  [{ policy: '{"idempotency":{}}' }, 'policy has idempotency, which needs a table, and shared_table is none: '],
   [{ client_certificate: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ client_key: 'arn:aws:x' }, 'client_certificate and client_key belong together: '],
   [{ subnet_ids: ['subnet-1'] }, 'subnet_ids and security_group_ids belong together: '],
   [{ security_group_ids: ['sg-1'] }, 'subnet_ids and security_group_ids belong together: '],
   [{ monitoring: 'none', alarm_email: 'a@example.com' }, 'alarm_email and alarm_topic_arn need alarms, '],
   [{ monitoring: 'none', alarm_topic_arn: 'arn:aws:sns:eu-west-1:123456789012:a' }, 'alarm_email and alarm_topic_arn need alarms, '],
-  [{ table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits' } }, 'table is given, and coordination is none, '],
+  [{ table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits' } }, 'table is given, and shared_table is none, '],
 ];
 
 test('the module refuses impossible values, and says why', () => {
@@ -118,7 +118,7 @@ const NEAR: Variables[] = [
   { message_timeout: 55 },
   { function_timeout: 900, message_timeout: 890 },
   { batch_size: 11, batching_window: 1 },
-  { batch_size: 11, coordination: 'dynamodb' },
+  { batch_size: 11, shared_table: 'dynamodb' },
   { client_certificate: 'arn:aws:x', client_key: 'arn:aws:x' },
   { package: '', package_object: { bucket: 'builds', key: 'a.zip' } },
   { fifo: true, dead_letter_mode: 'direct', max_receive_count: 100 },
@@ -165,7 +165,7 @@ const OPTIONS: [Variables, string[]][] = [
   [{ enforce_tls: true }, ['dead_letter_queue', 'queue'].flatMap((queue) => ['policy', 'queue_url'].map((name) => `sqs_queue_policy.${queue}[0] ${name}`))],
   [{ tracing: true }, [ROLE, 'lambda_function.function tracing_config']],
   [{ environment_kms_key_arn: KEY }, [ROLE, 'lambda_function.function kms_key_arn']],
-  [{ coordination: 'dynamodb', table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits', kms_key_arn: KEY } }, [ROLE, `${MAPPING} maximum_batching_window_in_seconds`, SETTINGS]],
+  [{ shared_table: 'dynamodb', table: { arn: 'arn:aws:dynamodb:eu-west-1:123456789012:table/limits', kms_key_arn: KEY } }, [ROLE, `${MAPPING} maximum_batching_window_in_seconds`, SETTINGS]],
   [{ log_kms_key_arn: KEY }, ['cloudwatch_log_group.function kms_key_id']],
   [{ reserve_concurrency: true }, ['lambda_function.function reserved_concurrent_executions']],
   [{ enabled: false }, [`${MAPPING} enabled`]],
@@ -188,7 +188,7 @@ test('each further option changes its own arguments and no others', () => {
 test('tags are on every resource that can have them', () => {
   const { resource } = JSON.parse(text(join(ROOT, 'tests/terraform/provider_schema.json')));
   const tags = { team: 'shop' };
-  const [planned] = of([{ tags, coordination: 'dynamodb', deployment: 'AllAtOnce', alarm_email: 'ops@example.com' }]).cases;
+  const [planned] = of([{ tags, shared_table: 'dynamodb', deployment: 'AllAtOnce', alarm_email: 'ops@example.com' }]).cases;
   for (const [address, { type, values }] of Object.entries(planned!.resources!)) {
     assert.deepEqual(values['tags'], resource[type].arguments.tags ? tags : undefined, address);
   }

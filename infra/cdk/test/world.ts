@@ -82,7 +82,7 @@ export function everything(stack: Stack): Partial<RetryQueueProps> {
     privateSubnetIds: ['subnet-0a1b2c3d4e5f60718', 'subnet-1a2b3c4d5e6f70819'],
   });
   return {
-    coordination: 'dynamodb',
+    sharedTable: 'dynamodb',
     deadLetterMode: 'direct',
     encryptionKey: key,
     enforceTls: true,

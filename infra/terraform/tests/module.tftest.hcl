@@ -20,7 +20,7 @@ mock_provider "aws" {
     defaults = { id = "https://sqs.eu-west-1.amazonaws.com/123456789012/requeue", arn = "arn:aws:sqs:eu-west-1:123456789012:requeue" }
   }
   mock_resource "aws_dynamodb_table" {
-    defaults = { arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/requeue-coordination" }
+    defaults = { arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/requeue-shared_table" }
   }
   mock_resource "aws_iam_role" {
     defaults = { id = "requeue", name = "requeue", arn = "arn:aws:iam::123456789012:role/requeue" }
@@ -82,7 +82,7 @@ run "every_option" {
     alarm_topic_arn          = "arn:aws:sns:eu-west-1:123456789012:pager"
     architecture             = "x86_64"
     code_signing_config_arn  = "arn:aws:lambda:eu-west-1:123456789012:code-signing-config:csc-0123456789abcdef0"
-    coordination             = "dynamodb"
+    shared_table             = "dynamodb"
     enforce_tls              = true
     environment              = { REQUEUE_TRUSTED_SENDERS = "own" }
     environment_kms_key_arn  = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd"

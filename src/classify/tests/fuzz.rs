@@ -68,9 +68,9 @@ fn any_answer_is_classified_and_what_it_names_is_bounded() {
         // 64 characters.
         let is_plain = |c: char| matches!(c, ' '..='~');
         assert!(
-            failure.reason().len() <= 192 && failure.reason().chars().all(is_plain),
+            failure.detail().len() <= 192 && failure.detail().chars().all(is_plain),
             "{:?}",
-            failure.reason()
+            failure.detail()
         );
         assert_waited(&failure, told.now);
         assert_same_however_written(&told, &failure);
@@ -237,7 +237,7 @@ fn any_words_are_found_in_any_text_where_they_stand_whole() {
         let failure = Failure::classified(&Wrapped(body.to_owned(), None));
         let is_plain = |c: char| matches!(c, ' '..='~');
         assert!(
-            failure.evidence() != Evidence::Text || failure.reason().chars().all(is_plain),
+            failure.evidence() != Evidence::Text || failure.detail().chars().all(is_plain),
             "{failure:?}"
         );
         // Nothing that follows what is read, and no address, says anything.

@@ -102,7 +102,7 @@ fn a_status_alone_decides() {
     ] {
         let failure = answered(status, &[], "");
         assert_eq!(
-            (failure.class(), failure.reason()),
+            (failure.class(), failure.detail()),
             (class, &*format!("status {status}")),
             "{status}"
         );
@@ -214,7 +214,7 @@ fn assert_rows(rows: &[Row<'_>]) {
     for (status, headers, body, class, reason, delay) in rows {
         let failure = answered(*status, headers, body);
         assert_eq!(
-            (failure.class(), failure.reason(), failure.delay()),
+            (failure.class(), failure.detail(), failure.delay()),
             (*class, *reason, delay.map(Duration::from_secs)),
             "{status} {headers:?} {body}"
         );
@@ -348,7 +348,7 @@ fn a_type_deep_in_the_chain_beats_words_at_its_top() {
     for error in depths {
         let failure = Failure::classified(&*error);
         assert_eq!(
-            (failure.class(), failure.evidence(), failure.reason()),
+            (failure.class(), failure.evidence(), failure.detail()),
             (Temporary, Evidence::Typed, "connection reset")
         );
     }
@@ -358,7 +358,7 @@ fn a_type_deep_in_the_chain_beats_words_at_its_top() {
 async fn an_elapsed_timer_is_a_time_out() {
     let elapsed = tokio::time::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
     let failure = Failure::classified(&elapsed.expect_err("nothing ever happens"));
-    assert_eq!((failure.evidence(), failure.reason()), (Evidence::Typed, "timed out"));
+    assert_eq!((failure.evidence(), failure.detail()), (Evidence::Typed, "timed out"));
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn rules_of_the_document_and_of_the_code_are_one_list() {
         .parse::<Rules>()
         .expect("a rule")
         .on::<Wrapped>(|_| Some(Failure::non_retryable("wrapped")));
-    let by = |text: &str| rules.classify(&Wrapped(text.into(), None)).reason().to_owned();
+    let by = |text: &str| rules.classify(&Wrapped(text.into(), None)).detail().to_owned();
     assert_eq!(
         (rules.len(), by("is locked"), by("is free")),
         (2, "by rules[0]".to_owned(), "wrapped".to_owned())
@@ -435,7 +435,7 @@ proptest! {
         let typed = io::Error::new(io::ErrorKind::ConnectionRefused, inner);
         let failure = Failure::classified(&Wrapped(outer, Some(typed.into())));
         prop_assert_eq!((failure.class(), failure.evidence()), (Temporary, Evidence::Typed));
-        prop_assert_eq!(failure.reason(), "connection refused");
+        prop_assert_eq!(failure.detail(), "connection refused");
     }
 
     #[test]
@@ -446,9 +446,9 @@ proptest! {
         );
         let kind = format!("{secret}={secret}");
         let answered = answered(status, &[("x-amzn-errortype", &kind), ("retry-after", &secret)], &body);
-        prop_assert!(!answered.reason().contains(&secret));
+        prop_assert!(!answered.detail().contains(&secret));
         let said = Failure::classified(&Wrapped(format!("status 503 timed out {secret}"), None));
-        prop_assert!(!said.reason().contains(&secret));
+        prop_assert!(!said.detail().contains(&secret));
     }
 
     #[test]
@@ -459,9 +459,9 @@ proptest! {
         ]}).to_string().parse::<Rules>().expect("rules");
         let body = format!(r#"{{"code":"{secret} {secret}"}}"#);
         let answered = rules.within(|| answered(404, &[("x-secret", &secret)], &body));
-        prop_assert_eq!((answered.class(), answered.reason()), (Quota, "status 404, by rules[0]"));
+        prop_assert_eq!((answered.class(), answered.detail()), (Quota, "status 404, by rules[0]"));
         let said = rules.classify(&Wrapped(secret, None));
-        prop_assert_eq!((said.class(), said.reason()), (RateLimit, "by rules[1]"));
+        prop_assert_eq!((said.class(), said.detail()), (RateLimit, "by rules[1]"));
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn the_responses_of_providers_have_class_reason_and_delay() {
     let mut wrong = Vec::new();
     for (provider, source, status, headers, body, class, reason, millis) in SHOWN {
         let failure = answered(*status, headers, body);
-        let found = (failure.class(), failure.reason(), failure.delay());
+        let found = (failure.class(), failure.detail(), failure.delay());
         if found != (*class, *reason, millis.map(Duration::from_millis)) {
             wrong.push(format!("{provider}, {source}: {status} {headers:?} {body}: {found:?}"));
         }
@@ -186,7 +186,7 @@ fn a_header_that_nobody_can_mean_is_ignored_and_the_reason_says_so() {
     ] {
         let failure = answered(status, headers, "");
         assert_eq!(
-            (failure.class(), failure.reason(), failure.delay()),
+            (failure.class(), failure.detail(), failure.delay()),
             (class, &*reason, millis.map(Duration::from_millis)),
             "{status} {headers:?}"
         );
@@ -331,7 +331,7 @@ fn a_success_fails_only_by_a_rule_that_names_its_status() {
     ] {
         let (names, failure) = of(condition, status, retry, body);
         assert_eq!(names, is_read, "{condition} {status}");
-        assert_eq!(failure.as_ref().map(Failure::reason), reason, "{condition} {status} {body}");
+        assert_eq!(failure.as_ref().map(Failure::detail), reason, "{condition} {status} {body}");
         if let Some(failure) = failure {
             assert!(failure.is_service_up());
             assert_eq!(failure.delay(), Some(Duration::from_secs(7)));

@@ -5,7 +5,7 @@ use super::*;
 /// By its words alone.
 fn said(text: &str) -> (FailureClass, Evidence, String) {
     let failure = Failure::classified(&Wrapped(text.to_owned(), None));
-    (failure.class(), failure.evidence(), failure.reason().to_owned())
+    (failure.class(), failure.evidence(), failure.detail().to_owned())
 }
 
 #[test]

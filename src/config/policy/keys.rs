@@ -4,8 +4,8 @@ use super::bounds::{AGE, COPIES, DELAY, FACTOR, SHARE};
 use super::calls::Calls;
 use super::classes::Entries;
 use super::delays::{Backoffs, Jitters, Presets};
+use super::idempotency::Idempotencies;
 use super::key::{Key, Listed, table};
-use super::once::Onces;
 use super::protection::{Breakers, Pauses, Rates};
 use super::queue::QueueConfigs;
 use super::rules::RuleList;
@@ -46,7 +46,7 @@ table! {
         "When Requeue stops calling a downstream service that fails: off, or these keys.";
     RATE_LIMIT, "rateLimit", Rates = Rates,
         "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
-    ONCE, "once", Onces = Onces,
+    IDEMPOTENCY, "idempotency", Idempotencies = Idempotencies,
         "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
     CLASSES, "errorConfigs", Entries = Entries,
         "The delays and budgets of single classes. DEFAULT serves each class without an entry.";

@@ -18,7 +18,7 @@
 //!   "maxPauseSeconds": 60,
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
 //!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1 },
-//!   "once": { "key": "/orderId", "keepSeconds": 1209600, "whenUnavailable": "call" },
+//!   "idempotency": { "key": "/orderId", "keepSeconds": 1209600, "whenUnavailable": "call" },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
 //!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },
@@ -44,8 +44,8 @@
 //!   circuits of downstream services; `"off"` switches either off. No preset changes them.
 //! - `rateLimit` bounds the calls to a downstream service. It has no default and is part of no
 //!   preset. Only `limit` is required.
-//! - `once` drops messages about an event that is done. It has no default and is part of no preset,
-//!   and each of its keys may be left out. It needs a store: see [`Once`](crate::policy::Once).
+//! - `idempotency` drops messages about an event that is done. It has no default and is part of no preset,
+//!   and each of its keys may be left out. It needs a table: see [`Once`](crate::policy::Idempotency).
 //! - `queueConfig` is checked and reported, and changes nothing: see [`QueueConfig`].
 //! - `rules` give failures their class; [`Rules`] describes their conditions.
 //! - Numbers of seconds may have fractions. A contradiction within a class is refused, for example
@@ -67,7 +67,7 @@ mod keys;
 mod classes;
 mod rules;
 mod protection;
-mod once;
+mod idempotency;
 mod calls;
 mod queue;
 mod section;
@@ -245,7 +245,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
     let max_pause = section.read(&keys::MAX_PAUSE, problems);
     let circuit_breaker = section.read(&keys::CIRCUIT_BREAKER, problems);
     let limit = section.read(&keys::RATE_LIMIT, problems);
-    let once = section.read(&keys::ONCE, problems);
+    let idempotency = section.read(&keys::IDEMPOTENCY, problems);
     let globals = Globals::read(&mut section, preset, problems);
     let entries = entries(&section, problems);
     let rules = section.read(&keys::RULES, problems).unwrap_or_default();
@@ -268,7 +268,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
         max_pause: max_pause.unwrap_or(built_in.max_pause),
         circuit_breaker: circuit_breaker.unwrap_or(built_in.circuit_breaker),
         limit,
-        once,
+        idempotency,
         rate_limit: serve(Class::RateLimit, &built_in.rate_limit),
         quota: serve(Class::Quota, &built_in.quota),
         temporary: serve(Class::Temporary, &built_in.temporary),

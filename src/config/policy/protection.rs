@@ -47,7 +47,7 @@ mod rate {
             "The period. Default: 1.";
         BURST, "burst", Count = CALLS,
             "Calls that may come at once after a time without calls. Default: 1.";
-        MAX_SLOT_WAIT, "maxSlotWaitSeconds", Seconds = SLOT_WAIT,
+        MAX_SLOT_WAIT, "maxReservationSeconds", Seconds = SLOT_WAIT,
             "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
         ADAPTIVE, "adaptive", Flag = Flag,
             "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
@@ -66,11 +66,11 @@ impl Shape for Rates {
         let limit = section.read(&rate::LIMIT, problems);
         let period = section.read(&rate::PERIOD_SECONDS, problems);
         let burst = section.read(&rate::BURST, problems);
-        let max_slot_wait = section.read(&rate::MAX_SLOT_WAIT, problems);
+        let max_reservation = section.read(&rate::MAX_SLOT_WAIT, problems);
         let adaptive = section.read(&rate::ADAPTIVE, problems);
         let mut read = RateLimit::new(limit?, period.unwrap_or(Duration::from_secs(1)));
         read.burst = burst.unwrap_or(read.burst);
-        read.max_slot_wait = max_slot_wait.unwrap_or(read.max_slot_wait);
+        read.max_reservation = max_reservation.unwrap_or(read.max_reservation);
         read.adaptive = adaptive.unwrap_or(read.adaptive);
         Some(read)
     }

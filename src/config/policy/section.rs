@@ -47,7 +47,7 @@ impl<'d> Section<'d> {
                 problems.push(format!("{} is unknown{hint}", section.path_to(&shown)));
             } else if earlier == 1 {
                 let path = section.path_to(name);
-                problems.push(format!("{path} stands more than once: keep one of them"));
+                problems.push(format!("{path} stands more than idempotency: keep one of them"));
             }
         }
         section.sound = problems.len() == before;

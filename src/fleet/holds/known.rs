@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::gate::{Caller, ProbeLease, Results, SharedHealth};
 use crate::limit::LimitState;
 use crate::policy::RateLimit;
-use crate::store::{Field, Item, Key};
+use crate::table::{Field, Item, Key};
 
 /// The knowledge of this execution environment about a scope.
 #[derive(Debug)]

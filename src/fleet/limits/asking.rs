@@ -1,4 +1,4 @@
-//! The task that asks the store for the messages of a scope, together.
+//! The task that asks the table for the messages of a scope, together.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::disposition::Deferral;
 use crate::fleet::{Fleet, expires};
 use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
-use crate::store::{Field, StoreError};
+use crate::table::{Field, TableError};
 
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);
-/// A throttled store is asked once more after half of this to one and a half. Then most messages keep
+/// A throttled table is asked once more after half of this to one and a half. Then most messages keep
 /// about their order, and need no copy to ask again.
 pub(super) const LATER: Duration = Duration::from_millis(200);
 
@@ -150,7 +150,7 @@ impl AskTask {
                         });
                         before
                     }
-                    Err(StoreError::Throttled) if mem::take(&mut may_ask_again) => {
+                    Err(TableError::Throttled) if mem::take(&mut may_ask_again) => {
                         let sample = waiting.first().map_or(0.0, |one| one.request.sample);
                         sleep(LATER.mul_f64(0.5 + sample)).await;
                         continue;
@@ -198,10 +198,10 @@ impl AskTask {
         late
     }
 
-    fn without_answer(&self, error: &StoreError, waiting: Vec<Asker>) {
+    fn without_answer(&self, error: &TableError, waiting: Vec<Asker>) {
         match error {
-            StoreError::Throttled => self.put_off(waiting),
-            StoreError::Unavailable(_) => self.alone(waiting),
+            TableError::Throttled => self.put_off(waiting),
+            TableError::Unavailable(_) => self.alone(waiting),
         }
     }
 
@@ -211,18 +211,18 @@ impl AskTask {
             state.throttled
         });
         for one in waiting {
-            one.answer(Admitted::PutOff { why: Deferral::StoreThrottled, times });
+            one.answer(Admitted::PutOff { why: Deferral::TableThrottled, times });
         }
     }
 
-    /// Admits messages without a store: no more than lately.
+    /// Admits messages without a table: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
         let fleet = &*self.limits.holds.fleet;
         let now = fleet.now();
         for one in waiting {
             // It would not call by its slot, and another could.
             if matches!(one.request.ask, Ask::Held(_)) {
-                one.answer(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 });
+                one.answer(Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 });
                 continue;
             }
             let admission = self.with(|state| {
@@ -237,7 +237,7 @@ impl AskTask {
             });
             one.answer(match admission {
                 Admission::Slot(_) => Admitted::By(admission),
-                _ => Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 },
+                _ => Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 },
             });
         }
     }

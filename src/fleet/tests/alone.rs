@@ -1,4 +1,4 @@
-//! The calls of execution environments while the store does not answer.
+//! The calls of execution environments while the table does not answer.
 
 use super::*;
 use crate::fleet::fallback::Fallback;
@@ -62,7 +62,7 @@ fn the_first_claim_owes_the_last_call_without_the_store_for_a_whole_interval() {
     for (period, later, owed) in [
         (1, 0, 1),
         (1, 999, 1),
-        // Others may still call without the store.
+        // Others may still call without the table.
         (1, 2_000, 1),
         (10, 2_000, 1),
         (100, 99_999, 1),
@@ -82,8 +82,8 @@ fn the_first_claim_owes_the_last_call_without_the_store_for_a_whole_interval() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_a_limit_that_was_lowered_gives_slots_too() {
-    let store = Arc::new(Told::default());
-    let (limits, limit) = environment(&store, 50, 1);
+    let table = Arc::new(Told::default());
+    let (limits, limit) = environment(&table, 50, 1);
     let one = (limits, RateLimit { adaptive: true, ..limit });
     let clock = Clock::starting_at(epoch());
     ask_all(&one, Ask::Retry, 1).await;
@@ -91,9 +91,9 @@ async fn after_an_outage_a_limit_that_was_lowered_gives_slots_too() {
         one.0.refused(Scope::default(), &one.1, clock.now()).await;
         sleep(secs(1)).await;
     }
-    store.next(&[Case::Denied; 3]);
+    table.next(&[Case::Denied; 3]);
     ask_all(&one, Ask::Retry, 1).await;
-    store.next(&[]);
+    table.next(&[]);
     sleep(secs(3)).await;
     let slot = slots(&ask_all(&one, Ask::Retry, 1).await)[0].expect("a slot");
     assert!(slot >= millis(500) && slot <= secs(1), "{slot:?}");

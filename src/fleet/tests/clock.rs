@@ -3,29 +3,29 @@
 use std::sync::atomic::AtomicU64;
 
 use super::*;
-use crate::store::Field;
+use crate::table::Field;
 
-/// A store that tells its time.
-fn store() -> Arc<Told> {
+/// A table that tells its time.
+fn table() -> Arc<Told> {
     Arc::new(Told { clock: Some(Clock::starting_at(epoch())), ..Told::default() })
 }
 
-fn environment_with(store: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment) {
-    let store = Arc::clone(store) as Arc<dyn Store>;
-    let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
+fn environment_with(table: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment) {
+    let table = Arc::clone(table) as Arc<dyn Table>;
+    let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
     let limits = super::limits(&fleet, "");
     (fleet, (Arc::new(limits), RateLimit::new(10, Duration::from_secs(1))))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_set_is_corrected_before_it_takes_a_slot() {
-    let store = store();
+    let table = table();
     let ahead = Arc::new(AtomicU64::new(0));
     let (clock, by) = (Clock::starting_at(epoch()), Arc::clone(&ahead));
     let clock =
         Clock::showing(move || clock.now() + Duration::from_secs(by.load(Ordering::Relaxed)));
-    let (_, one) = environment_with(&store, clock);
-    let (_, other) = environment_with(&store, Clock::starting_at(epoch()));
+    let (_, one) = environment_with(&table, clock);
+    let (_, other) = environment_with(&table, Clock::starting_at(epoch()));
     for set in [0, 1_800, 60, 0] {
         ahead.store(set, Ordering::Relaxed);
         sleep(Duration::from_secs(10)).await;
@@ -38,15 +38,15 @@ async fn a_clock_that_was_set_is_corrected_before_it_takes_a_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_joins_the_line_at_the_end_of_the_hold_though_its_clock_is_off() {
-    let store = store();
+    let table = table();
     let ahead = epoch() + Duration::from_secs(600);
-    let (fleet, (limits, limit)) = environment_with(&store, Clock::starting_at(ahead));
+    let (fleet, (limits, limit)) = environment_with(&table, Clock::starting_at(ahead));
     let until = ahead + Duration::from_secs(10);
     let asks = request(Ask::Held(until), Duration::ZERO, 0.5);
     let admitted = limits.admit(Scope::default(), &limit, asks, 0).await;
     let Admitted::By(Admission::InLine(_, turn)) = admitted else { panic!("{admitted:?}") };
     assert_eq!(turn, until);
-    let item = store.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
+    let item = table.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
     let end = Duration::from_nanos(item.before.get(Field::new("lineEnd")));
     let end = (SystemTime::UNIX_EPOCH + end).duration_since(epoch()).expect("later");
     assert!(end <= Duration::from_secs(12), "the line has no gap: {end:?}");

@@ -5,7 +5,7 @@ use requeue_testkit::dice::Dice;
 use super::*;
 use crate::gate::{Caller, Change, Held, Reply};
 use crate::policy::RetryPolicy;
-use crate::store::Field;
+use crate::table::Field;
 
 pub(super) const LASTS: Duration = Duration::from_secs(30);
 
@@ -18,23 +18,23 @@ pub(super) fn caller(message: u64) -> Caller {
 }
 
 /// The holds of so many execution environments.
-fn environments(store: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
-    (0..count).map(|_| environment_at(store, epoch()).1).collect()
+fn environments(table: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
+    (0..count).map(|_| environment_at(table, epoch()).1).collect()
 }
 
 /// The holds of an execution environment whose clock begins at this time.
-pub(super) fn environment_at(store: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
-    let coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
-    let fleet = Arc::new(Fleet::new(coordination, Clock::starting_at(at)));
+pub(super) fn environment_at(table: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
+    let shared_table = SharedTable::by(Arc::clone(table) as Arc<dyn Table>);
+    let fleet = Arc::new(Fleet::new(shared_table, Clock::starting_at(at)));
     let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
     (fleet, holds)
 }
 
 /// Sets a field of the item of the scope.
-async fn set(store: &Told, fleet: &Fleet, name: &'static str, value: u64) {
+async fn set(table: &Told, fleet: &Fleet, name: &'static str, value: u64) {
     let key = fleet.scope_key("", Scope::default());
     let update = Update::new().set(Field::new(name), value);
-    store.items.update(&key, &update).await.expect("in memory");
+    table.items.update(&key, &update).await.expect("in memory");
 }
 
 async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, NoTicket> {
@@ -70,30 +70,30 @@ pub(super) async fn open(all: &[Arc<SharedHolds>]) {
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_one_environment_is_asked_for_holds_all() {
     for limit in [None, Some(&RateLimit::new(50, secs(1)))] {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 3);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 3);
         call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not held");
         let held = NoTicket::Held(Held { why: Deferral::Paused, rest: secs(19) });
         sleep(secs(1)).await;
         assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("held"), held);
         if limit.is_some() {
             // The answer about the limit tells of it.
-            let (fleet, _) = environment_at(&store, epoch());
-            let item = store.items.read(&fleet.scope_key("", Scope::default())).await;
+            let (fleet, _) = environment_at(&table, epoch());
+            let item = table.items.read(&fleet.scope_key("", Scope::default())).await;
             all[1].scope(Scope::default()).learn(&item.expect("in memory").before);
-            store.requests();
+            table.requests();
         }
         assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("held"), held);
-        assert_eq!(store.requests() > 0, limit.is_none(), "with a limit nothing is asked");
+        assert_eq!(table.requests() > 0, limit.is_none(), "with a limit nothing is asked");
         assert_eq!(admit_by(&all[1], limit, 3).await.expect_err("held"), held);
-        assert_eq!(store.requests(), 0, "the hold is known");
+        assert_eq!(table.requests(), 0, "the hold is known");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_of_many_environments_open_one_circuit() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 50);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 50);
     open(&all).await;
     sleep(millis(500)).await;
     // The first four may know an answer of this second.
@@ -105,22 +105,22 @@ async fn failures_of_many_environments_open_one_circuit() {
 
 #[tokio::test(start_paused = true)]
 async fn one_message_that_fails_in_many_environments_opens_no_circuit() {
-    let store = Arc::new(Told::default());
-    for one in &environments(&store, 50) {
+    let table = Arc::new(Told::default());
+    for one in &environments(&table, 50) {
         assert_eq!(call(one, 7, Reply::Down).await, Some(None));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
-    let store = Arc::new(Told::default());
+    let table = Arc::new(Told::default());
     let limit = RateLimit::new(50, secs(1));
-    let all = environments(&store, 2);
+    let all = environments(&table, 2);
     for message in 0..100 {
         let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
         assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
     }
-    assert_eq!(store.requests(), 0);
+    assert_eq!(table.requests(), 0);
     for message in 0..40 {
         let one = &all[usize::from(message % 4 == 0)];
         let reply = if message % 4 == 3 { Reply::Alive } else { Reply::Down };
@@ -130,16 +130,16 @@ async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
     for message in 0..16 {
         call(&all[0], message, Reply::Alive).await.expect("not held");
     }
-    store.requests();
+    table.requests();
     let ticket = admit_by(&all[0], Some(&limit), 0).await.expect("free");
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
-    assert_eq!(store.requests(), 0);
+    assert_eq!(table.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_message_of_all_environments_probes_at_a_time() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 50);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 50);
     open(&all).await;
     sleep(secs(1)).await;
     let kinds = [0, 0, 1].map(|failures| Caller { failures, ..caller(9) });
@@ -171,8 +171,8 @@ async fn one_message_of_all_environments_probes_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_probe_that_gets_a_response_closes_the_circuit_for_all() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 10);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 10);
     open(&all).await;
     sleep(secs(1)).await;
     assert_eq!(call(&all[7], 8, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
@@ -185,8 +185,8 @@ async fn the_first_probe_that_gets_a_response_closes_the_circuit_for_all() {
 #[tokio::test(start_paused = true)]
 async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_counts() {
     for generation_changes in [false, true] {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 3);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 3);
         open(&all).await;
         sleep(secs(1)).await;
         let late = admit(&all[0], 5).await.expect("the probe");
@@ -215,21 +215,21 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
     let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest: Duration::ZERO });
-    // With the store's trouble at the request that lengthens the lease.
+    // With the table's trouble at the request that lengthens the lease.
     for (trouble, is_kept) in
         [(None, true), (Some(Case::Unsaid), true), (Some(Case::Throttled), false)]
     {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 2);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 2);
         open(&all).await;
         sleep(secs(1)).await;
         let mut probe = admit(&all[0], 5).await.expect("the probe");
-        store.requests();
+        table.requests();
         assert!(all[0].keep_lease(&mut probe, LASTS).await);
-        assert_eq!(store.requests(), 0, "it is long enough");
-        store.next(&trouble.into_iter().collect::<Vec<_>>());
+        assert_eq!(table.requests(), 0, "it is long enough");
+        table.next(&trouble.into_iter().collect::<Vec<_>>());
         assert_eq!(all[0].keep_lease(&mut probe, 3 * LASTS).await, is_kept, "{trouble:?}");
-        assert_eq!(store.requests(), 1);
+        assert_eq!(table.requests(), 1);
         sleep(2 * LASTS).await;
         let other = admit(&all[1], 6).await;
         assert_eq!(other.as_ref().err(), is_kept.then_some(&held), "{trouble:?}");
@@ -241,8 +241,8 @@ async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_not_lengthened() {
     for is_over in [false, true] {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 3);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 3);
         open(&all).await;
         sleep(secs(1)).await;
         let mut late = admit(&all[0], 5).await.expect("the probe");
@@ -256,8 +256,8 @@ async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_no
         assert_eq!(admit(&all[2], 7).await.is_ok(), is_over);
     }
     // Nor does a lease last for more than an hour.
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 1);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 1);
     open(&all).await;
     sleep(secs(1)).await;
     let mut probe = admit(&all[0], 5).await.expect("the probe");
@@ -266,8 +266,8 @@ async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_no
 
 #[tokio::test(start_paused = true)]
 async fn a_late_failure_does_not_free_the_lease_of_the_next_probe() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 3);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 3);
     open(&all).await;
     sleep(secs(1)).await;
     let late = admit(&all[0], 5).await.expect("the probe");
@@ -283,8 +283,8 @@ async fn a_late_failure_does_not_free_the_lease_of_the_next_probe() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 5);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 5);
     let early = admit(&all[4], 9).await.expect("free");
     open(&all).await;
     for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
@@ -297,8 +297,8 @@ async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_lapses_if_nobody_probes_for_as_long_as_it_lasted() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 2);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 2);
     call(&all[0], 0, Reply::Paused(secs(10))).await;
     sleep(secs(19)).await;
     let probe = admit(&all[1], 1).await.expect("after the pause");
@@ -314,10 +314,10 @@ async fn a_pause_lapses_if_nobody_probes_for_as_long_as_it_lasted() {
 async fn without_a_store_each_environment_is_left_to_its_own_protection() {
     let trouble = [Case::Throttled, Case::Lost, Case::Unsaid, Case::Denied];
     for case in trouble {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 6);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 6);
         open(&all).await;
-        store.next(&[case; 60]);
+        table.next(&[case; 60]);
         let held = admit(&all[4], 1).await.expect_err("held");
         let known = Held { why: Deferral::CircuitOpen, rest: secs(1) };
         assert_eq!(held, NoTicket::Held(known), "{case:?}: a hold that is known goes on");
@@ -329,7 +329,7 @@ async fn without_a_store_each_environment_is_left_to_its_own_protection() {
         if let Ok(ticket) = after {
             assert_eq!(all[4].tell(&ticket, Reply::Down).await, None, "{case:?}");
         }
-        store.next(&[]);
+        table.next(&[]);
         sleep(LASTS + secs(8)).await;
         assert_eq!(
             call(&all[4], 3, Reply::Alive).await,
@@ -341,12 +341,12 @@ async fn without_a_store_each_environment_is_left_to_its_own_protection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_lost_its_items_holds_nobody() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 2);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 2);
     open(&all).await;
     sleep(secs(1)).await;
     let late = admit(&all[0], 5).await.expect("the probe");
-    store.items.clear();
+    table.items.clear();
     sleep(secs(1)).await;
     assert!(!admit(&all[1], 6).await.expect("free").is_probe());
     assert_eq!(all[0].tell(&late, Reply::Down).await, None);
@@ -358,12 +358,12 @@ async fn a_store_that_lost_its_items_holds_nobody() {
 async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
     let daily = RateLimit { burst: 5, ..RateLimit::new(1, secs(86_400)) };
     for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
-        let store = Arc::new(Told::default());
-        let (fleet, holds) = environment_at(&store, epoch());
+        let table = Arc::new(Told::default());
+        let (fleet, holds) = environment_at(&table, epoch());
         let slots = Arc::new(SharedLimits::new(Arc::clone(&holds)));
         let key = fleet.scope_key("", Scope::default());
         let lives = async || {
-            let item = store.items.read(&key).await.expect("in memory").before;
+            let item = table.items.read(&key).await.expect("in memory").before;
             let ends = ["tat", "lineEnd", "heldUntil"].map(|name| item.get(Field::new(name)));
             let used = ends.into_iter().max().expect("three").div_ceil(1_000_000_000);
             let end = item.get(Field::EXPIRES);
@@ -386,9 +386,9 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
 
 #[tokio::test(start_paused = true)]
 async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
-    let store = Arc::new(Told::default());
+    let table = Arc::new(Told::default());
     let mut policy = RetryPolicy { circuit_breaker: None, ..RetryPolicy::default() };
-    let (fleet, _) = environment_at(&store, epoch());
+    let (fleet, _) = environment_at(&table, epoch());
     let holds = SharedHolds::new(&fleet, &policy, "");
     for message in 0..50 {
         assert_eq!(call(&holds, message, Reply::Down).await, Some(None));
@@ -405,8 +405,8 @@ async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughput() {
     for (rate, answered) in [(50, 50), (50, 80), (1_000, 50), (1_000, 80)] {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 50);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 50);
         let dice = Dice::of(7, 0);
         let (mut calls, offered) = (0, rate * 120);
         for _ in 0..offered {
@@ -426,27 +426,27 @@ async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughp
 
 #[tokio::test(start_paused = true)]
 async fn after_a_pause_that_lapsed_a_service_that_works_costs_no_report() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 1);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 1);
     let limit = RateLimit::new(50, secs(1));
     call(&all[0], 0, Reply::Paused(secs(10))).await.expect("not held");
     sleep(secs(21)).await;
-    store.requests();
+    table.requests();
     for message in 0..40 {
         let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
         assert!(!ticket.is_probe());
         all[0].tell(&ticket, Reply::Alive).await;
     }
-    assert_eq!(store.requests(), 0);
+    assert_eq!(table.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_an_hour_off_pauses_no_longer() {
-    // The store tells the right time, but not at the first request.
-    let store = Arc::new(Told { clock: Some(Clock::starting_at(epoch())), ..Told::default() });
-    let (_, wrong) = environment_at(&store, epoch() + secs(3_600));
-    let (_, right) = environment_at(&store, epoch());
-    store.next(&[Case::Throttled]);
+    // The table tells the right time, but not at the first request.
+    let table = Arc::new(Told { clock: Some(Clock::starting_at(epoch())), ..Told::default() });
+    let (_, wrong) = environment_at(&table, epoch() + secs(3_600));
+    let (_, right) = environment_at(&table, epoch());
+    table.next(&[Case::Throttled]);
     call(&wrong, 0, Reply::Paused(secs(5))).await.expect("not held");
     sleep(secs(1)).await;
     assert!(admit(&right, 1).await.is_err());
@@ -457,12 +457,12 @@ async fn a_clock_that_is_an_hour_off_pauses_no_longer() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_with_an_end_far_ahead_is_probed_at_once() {
     for ahead in [Some(secs(60)), Some(secs(7_200)), None] {
-        let store = Arc::new(Told::default());
-        let (fleet, one) = environment_at(&store, epoch());
+        let table = Arc::new(Told::default());
+        let (fleet, one) = environment_at(&table, epoch());
         open(&[Arc::clone(&one)]).await;
         let end = ahead.map_or(u64::MAX, |ahead| crate::limit::epoch_nanos(epoch() + ahead));
-        set(&store, &fleet, "heldUntil", end).await;
-        let (_, other) = environment_at(&store, epoch());
+        set(&table, &fleet, "heldUntil", end).await;
+        let (_, other) = environment_at(&table, epoch());
         assert!(admit(&other, 1).await.expect("probes").is_probe(), "{ahead:?}");
         // The one that opened it learns of the change too.
         let again = call(&other, 2, Reply::Paused(secs(20))).await;
@@ -472,19 +472,19 @@ async fn a_hold_with_an_end_far_ahead_is_probed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_was_wiped_ends_for_the_environment_that_knows_it() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 1);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 1);
     call(&all[0], 0, Reply::Paused(secs(1_000))).await.expect("not held");
     assert!(admit(&all[0], 1).await.is_err());
-    store.items.clear();
+    table.items.clear();
     sleep(secs(10)).await;
     assert!(admit(&all[0], 1).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_more_than_an_hour_is_a_lease() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 5);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 5);
     open(&all).await;
     sleep(secs(1)).await;
     let mut tickets = Vec::new();
@@ -496,8 +496,8 @@ async fn a_lease_of_more_than_an_hour_is_a_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 1);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 1);
     open(&all).await;
     sleep(secs(1)).await;
     let ticket = admit(&all[0], 9).await.expect("probes");
@@ -509,20 +509,20 @@ async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
 
 #[tokio::test(start_paused = true)]
 async fn a_row_that_begins_far_ahead_opens_the_circuit() {
-    let store = Arc::new(Told::default());
-    let (fleet, one) = environment_at(&store, epoch());
+    let table = Arc::new(Told::default());
+    let (fleet, one) = environment_at(&table, epoch());
     let ahead = crate::limit::epoch_nanos(epoch() + secs(3_600));
-    set(&store, &fleet, "rowSince", ahead).await;
+    set(&table, &fleet, "rowSince", ahead).await;
     open(&[one]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_answer_was_lost_is_given_back() {
-    let store = Arc::new(Told::default());
-    let all = environments(&store, 2);
+    let table = Arc::new(Told::default());
+    let all = environments(&table, 2);
     open(&all).await;
     sleep(secs(1)).await;
-    store.next(&[Case::Unsaid]);
+    table.next(&[Case::Unsaid]);
     let ticket = all[0].admit(Scope::default(), caller(9), None, secs(900)).await.expect("probes");
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
     sleep(secs(1)).await;

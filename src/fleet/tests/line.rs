@@ -4,14 +4,14 @@ use super::holds::{LASTS, caller, environment_at, secs};
 use super::*;
 use crate::gate::{Held, Reply};
 use crate::limit::Place;
-use crate::store::Field;
+use crate::table::Field;
 
 /// The holds and the slots of an execution environment.
 type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedLimits>);
 
-fn environments<const N: usize>(store: &Arc<Told>) -> [Environment; N] {
+fn environments<const N: usize>(table: &Arc<Told>) -> [Environment; N] {
     std::array::from_fn(|_| {
-        let (fleet, holds) = environment_at(store, epoch());
+        let (fleet, holds) = environment_at(table, epoch());
         let slots = SharedLimits::new(Arc::clone(&holds));
         (fleet, holds, Arc::new(slots))
     })
@@ -32,29 +32,29 @@ async fn pause(holds: &SharedHolds, length: Duration) {
     holds.tell(&ticket, Reply::Paused(length)).await;
 }
 
-async fn field(store: &Told, fleet: &Fleet, name: &'static str) -> u64 {
-    let item = store.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
+async fn field(table: &Told, fleet: &Fleet, name: &'static str) -> u64 {
+    let item = table.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
     item.before.get(Field::new(name))
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_yet() {
-    let store = Arc::new(Told::default());
-    let [(fleet, one, slots), (_, other, other_slots)] = environments(&store);
+    let table = Arc::new(Told::default());
+    let [(fleet, one, slots), (_, other, other_slots)] = environments(&table);
     for slots in [&slots, &other_slots] {
         assert!(matches!(ask(slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
     }
     pause(&one, secs(20)).await;
-    let (tat, _) = (field(&store, &fleet, "tat").await, store.requests());
+    let (tat, _) = (field(&table, &fleet, "tat").await, table.requests());
     sleep(secs(1)).await;
     let looked = other.look(Scope::default(), caller(1), None);
     assert!(looked.is_ok(), "it does not know of the pause");
     assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
     let looked = other.look(Scope::default(), caller(1), None);
     assert_eq!(looked.expect_err("held"), Held { why: Deferral::Paused, rest: secs(19) });
-    assert_eq!(store.requests(), 1, "the refused request told of it");
+    assert_eq!(table.requests(), 1, "the refused request told of it");
     assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
-    assert_eq!((store.requests(), field(&store, &fleet, "tat").await), (0, tat));
+    assert_eq!((table.requests(), field(&table, &fleet, "tat").await), (0, tat));
     sleep(secs(19)).await;
     let limit = ten_per_second();
     let probe = one.admit(Scope::default(), caller(2), Some(&limit), LASTS).await.expect("probes");
@@ -65,8 +65,8 @@ async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_ye
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
-    let store = Arc::new(Told::default());
-    let [(fleet, one, slots), (_, other, other_slots)] = environments(&store);
+    let table = Arc::new(Told::default());
+    let [(fleet, one, slots), (_, other, other_slots)] = environments(&table);
     let mut line = Vec::new();
     while line.len() < 100 {
         match ask(&slots, Ask::Newcomer, Duration::ZERO).await {
@@ -75,20 +75,20 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
             other => panic!("{other:?}"),
         }
     }
-    let before = field(&store, &fleet, "lineEnd").await;
+    let before = field(&table, &fleet, "lineEnd").await;
     pause(&one, secs(60)).await;
-    let longer = field(&store, &fleet, "lineEnd").await - before;
+    let longer = field(&table, &fleet, "lineEnd").await - before;
     assert_eq!(Duration::from_nanos(longer), secs(60));
     // The other environment learns of it by its next request.
     let ask_again = Ask::Held(epoch() + secs(60));
     let last = ask(&other_slots, ask_again, Duration::ZERO).await;
     let Admitted::By(Admission::InLine(_, last)) = last else { panic!("{last:?}") };
     assert!(other.look(Scope::default(), caller(1), None).is_err());
-    store.requests();
+    table.requests();
     let until = epoch() + secs(60);
     let held = |place: Place| other_slots.held(Scope::default(), &ten_per_second(), place, until).1;
     let mut turns: Vec<_> = line.iter().map(|(place, _)| held(*place)).collect();
-    assert_eq!(store.requests(), 0);
+    assert_eq!(table.requests(), 0);
     turns.sort_unstable();
     assert!(turns[0] >= until && turns[99] < last, "{turns:?} {last:?}");
     for two in turns.windows(2) {
@@ -99,8 +99,8 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
 #[tokio::test(start_paused = true)]
 async fn no_message_is_refused_by_a_guess_of_the_gate() {
     for has_line in [false, true] {
-        let store = Arc::new(Told::default());
-        let [(_, _, slots), (_, _, other_slots)] = environments(&store);
+        let table = Arc::new(Told::default());
+        let [(_, _, slots), (_, _, other_slots)] = environments(&table);
         for _ in 0..2 {
             for slots in [&slots, &other_slots] {
                 sleep(millis(50)).await;

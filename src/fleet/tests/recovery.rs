@@ -7,9 +7,9 @@ use crate::gate::{Change, Held, Reply};
 /// The holds and the slots of an execution environment.
 type Environment = (Arc<SharedHolds>, Arc<SharedLimits>);
 
-fn environments(store: &Arc<Told>, count: usize) -> Vec<Environment> {
+fn environments(table: &Arc<Told>, count: usize) -> Vec<Environment> {
     let environment = |_| {
-        let (_, holds) = environment_at(store, epoch());
+        let (_, holds) = environment_at(table, epoch());
         let slots = SharedLimits::new(Arc::clone(&holds));
         (holds, Arc::new(slots))
     };
@@ -17,8 +17,8 @@ fn environments(store: &Arc<Told>, count: usize) -> Vec<Environment> {
 }
 
 /// Environments whose circuit has opened, and closes by a probe.
-async fn recovered(store: &Arc<Told>, count: usize) -> Vec<Environment> {
-    let all = environments(store, count);
+async fn recovered(table: &Arc<Told>, count: usize) -> Vec<Environment> {
+    let all = environments(table, count);
     let holds: Vec<_> = all.iter().map(|(holds, _)| Arc::clone(holds)).collect();
     open(&holds).await;
     sleep(secs(1)).await;
@@ -41,8 +41,8 @@ async fn ask((holds, slots): &Environment, message: u64) -> Result<(), NoTicket>
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_the_calls_of_all_environments_grow_until_they_are_free() {
-    let store = Arc::new(Told::default());
-    let all = recovered(&store, 50).await;
+    let table = Arc::new(Told::default());
+    let all = recovered(&table, 50).await;
     let began = Instant::now();
     // Each environment has a message every 25 ms, which is 2,000 in a second.
     let asked = (0..20_000_u64).zip(all.iter().cycle()).map(async |(number, one)| {
@@ -71,8 +71,8 @@ async fn after_an_outage_the_calls_of_all_environments_grow_until_they_are_free(
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_was_not_down_or_is_back_for_long_gets_all_calls_and_costs_no_request() {
-    let store = Arc::new(Told::default());
-    for all in [environments(&store, 2), recovered(&store, 2).await] {
+    let table = Arc::new(Told::default());
+    for all in [environments(&table, 2), recovered(&table, 2).await] {
         sleep(secs(8)).await;
         // After a failure, the first responses are reported.
         for message in 0..20 {
@@ -80,11 +80,11 @@ async fn a_service_that_was_not_down_or_is_back_for_long_gets_all_calls_and_cost
         }
         sleep(secs(1)).await;
         for one in &all {
-            store.requests();
+            table.requests();
             for message in 0..100 {
                 ask(one, message).await.expect("free");
             }
-            assert_eq!(store.requests(), 1, "one read in a second");
+            assert_eq!(table.requests(), 1, "one read in a second");
         }
     }
 }
@@ -92,8 +92,8 @@ async fn a_service_that_was_not_down_or_is_back_for_long_gets_all_calls_and_cost
 #[tokio::test(start_paused = true)]
 async fn a_pause_is_followed_by_a_recovery_only_if_it_followed_an_open_circuit() {
     for was_open in [false, true] {
-        let store = Arc::new(Told::default());
-        let all = environments(&store, 1);
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 1);
         let (holds, slots) = &all[0];
         if was_open {
             open(&[Arc::clone(holds)]).await;
@@ -108,8 +108,8 @@ async fn a_pause_is_followed_by_a_recovery_only_if_it_followed_an_open_circuit()
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
-    let store = Arc::new(Told::default());
-    let all = recovered(&store, 5).await;
+    let table = Arc::new(Told::default());
+    let all = recovered(&table, 5).await;
     for message in 0..5 {
         ask(&all[0], message).await.expect("a slot");
     }
@@ -139,9 +139,9 @@ async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
 #[tokio::test(start_paused = true)]
 async fn trouble_of_the_store_stops_no_call() {
     for case in [Case::Throttled, Case::Lost, Case::Unsaid, Case::Denied] {
-        let store = Arc::new(Told::default());
-        let all = recovered(&store, 1).await;
-        store.next(&[case; 60]);
+        let table = Arc::new(Told::default());
+        let all = recovered(&table, 1).await;
+        table.next(&[case; 60]);
         for message in 0..30 {
             ask(&all[0], message).await.unwrap_or_else(|held| panic!("{case:?}: {held:?}"));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
-use crate::store::{Field, Item, Update};
+use crate::table::{Field, Item, Update};
 
 /// Results of calls since the service last counted as one that responds to all: how many got a
 /// response, and how many failed.

@@ -88,12 +88,12 @@ fn a_non_retryable_failure_ends_at_once_whatever_it_names() {
 }
 
 #[test]
-fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
+fn dead_lettered_is_what_had_no_budget_left_on_an_earlier_receive() {
     use FailureClass::{NonRetryable, Temporary};
     let class = ClassPolicy { max_retries: Some(3), total_timeout: secs(1_000), ..plain() };
     let policy = RetryPolicy { max_retries: 7, ..policy(class) };
     // class of the last failure, retries, of this class, receives, age when this copy was first
-    // received → given up
+    // received → dead-lettered
     for (class, retries, class_retries, receive_count, age, expected) in [
         (Some(Temporary), 6, 2, 2, 0, false),
         (Some(Temporary), 7, 2, 2, 0, true),
@@ -122,7 +122,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
             receives_are_retries: false,
             max_retries: u32::MAX,
         };
-        let reason = given_up(&policy, &usage, Some(received() + secs(age)));
+        let reason = dead_lettered(&policy, &usage, Some(received() + secs(age)));
         assert_eq!(reason.is_some(), expected, "{usage:?} at {age}");
         // It is what the decision said on that earlier receive.
         if let Some(reason) = reason {
@@ -226,7 +226,11 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
             let decided = decide(&policy, &usage, failure, received(), 1.0);
             decided.wait().map(|wait| wait.total().as_secs())
         };
-        assert_eq!(given_up(&policy, &usage, Some(received())).is_none(), is_handled, "{usage:?}");
+        assert_eq!(
+            dead_lettered(&policy, &usage, Some(received())).is_none(),
+            is_handled,
+            "{usage:?}"
+        );
         assert_eq!(secs(&temporary), after_temporary, "{usage:?}");
         assert_eq!(
             secs(&quota),

@@ -127,7 +127,9 @@ fn a_hold_lasts_for_its_rest_or_twice_as_long_as_the_last_and_is_spread_over_twi
             for why in [Deferral::Paused, Deferral::CircuitOpen] {
                 let usage = first_receive(&state, Strategy::Copy);
                 let decided = hold(&policy, &usage, why, secs(rest), deferrals, received(), sample);
-                let Disposition::Defer { why: said, wait } = decided else { panic!("{decided:?}") };
+                let Disposition::Defer { reason: said, wait } = decided else {
+                    panic!("{decided:?}")
+                };
                 assert_eq!(said, why);
                 let secs = wait.total().as_secs_f64().round();
                 assert!(
@@ -164,9 +166,9 @@ fn a_message_may_be_postponed_so_often_in_a_row_and_no_more() {
                 0.0,
             );
             assert_eq!(delay_secs(decided), expected, "{postponements} of {max_postponements}");
-            let is_given_up =
+            let is_dead_lettered =
                 decided == Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
-            assert_eq!(is_given_up, expected.is_none());
+            assert_eq!(is_dead_lettered, expected.is_none());
         }
     }
 }

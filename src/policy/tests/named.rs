@@ -163,7 +163,7 @@ fn a_postponement_asks_no_budget() {
         let decided =
             policy.decide(&after_retries(99), &Failure::postpone(secs(delay)), long_ago, sample);
         let expected = Disposition::Defer {
-            why: Deferral::Postponed,
+            reason: Deferral::Postponed,
             wait: Wait::from(secs(total), long_ago),
         };
         assert_eq!(decided, expected, "{delay} at {sample}");
@@ -187,7 +187,7 @@ fn the_page_has_these_delays() {
             |sample| policy.decide(&after_retries(0), &failure, received() + secs(1), sample);
         let message = match [0.0, ALMOST_ONE].map(|sample| delay_secs(decide(sample))) {
             [Some(least), Some(most)] => format!("waits for {least} to {most} s"),
-            _ => "is given up as `too-old`".to_owned(),
+            _ => "is dead-lettered as `too-old`".to_owned(),
         };
         let row = format!("| `{class}` | {text} s | {message} |");
         assert!(page.replace(',', "").contains(&row.replace(',', "")), "the page lacks: {row}");

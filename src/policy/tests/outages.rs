@@ -20,7 +20,8 @@ fn a_message_whose_service_serves_nobody_waits_without_a_retry_as_long_as_its_ag
     let policy = RetryPolicy::default();
     let state = RetryState { retry_count: 4, counts: [0, 0, 4, 0], ..RetryState::default() };
     let (copy, limited) = (usage(&state, Strategy::Copy, 1), u32::MAX - 1);
-    let defer = |why, wait| Disposition::Defer { why, wait: Wait::from(secs(wait), received()) };
+    let defer =
+        |why, wait| Disposition::Defer { reason: why, wait: Wait::from(secs(wait), received()) };
     for (class, least, max_retries, expected) in [
         (FailureClass::Temporary, 30, u32::MAX, Some(defer(Deferral::CircuitOpen, 60))),
         (FailureClass::Temporary, 120, u32::MAX, Some(defer(Deferral::CircuitOpen, 120))),

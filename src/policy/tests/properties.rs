@@ -122,7 +122,7 @@ proptest! {
                     None => prop_assert!(wait.total() < class.max_delay.saturating_add(secs(1))),
                 }
             }
-            Disposition::Defer { why, wait } => {
+            Disposition::Defer { reason: why, wait } => {
                 prop_assert!(failure.is_postponed() && why == Deferral::Postponed);
                 prop_assert!(wait.total() >= failure.delay().unwrap_or_default().min(policy.max_retry_after).min(secs(u64::MAX)));
                 prop_assert!(wait.delay().as_secs() <= 900);
@@ -135,6 +135,6 @@ proptest! {
 
         let deferred = defer(&policy, Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
         prop_assert!(deferred.total() <= policy.max_deferral.saturating_mul(2).max(secs(1)));
-        given_up(&policy, &usage, Some(now));
+        dead_lettered(&policy, &usage, Some(now));
     }
 }

@@ -37,18 +37,18 @@ impl Call<'_> {
         // The handler's time begins after the answer.
         slot.wait(holds.patience());
         let now = Instant::now();
-        let wait = limit.map_or(Duration::ZERO, |limit| limit.max_slot_wait);
+        let wait = limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
         let begins = now + holds.patience() + wait;
         let lasts = attempts.deadlines.limit(begins).saturating_duration_since(now);
         let asked = holds.admit(scope, caller, limit, lasts);
-        let admitted = match self.ask_store(asked).await? {
+        let admitted = match self.ask_table(asked).await? {
             Ok(ticket) if limit.is_none() && !ticket.is_probe() => self.recover(ticket).await?,
             admitted => admitted,
         };
         match admitted {
             Ok(ticket) => Ok(ticket),
             Err(NoTicket::Held(held)) => Err(self.held(held).await),
-            Err(NoTicket::Throttled) => Err(self.put_off(Deferral::StoreThrottled, 1)),
+            Err(NoTicket::Throttled) => Err(self.put_off(Deferral::TableThrottled, 1)),
         }
     }
 
@@ -57,7 +57,7 @@ impl Call<'_> {
         let Self { slot, scope, caller, .. } = *self;
         let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
         let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
-        slot.wait(shared.patience() + recovery.limit.max_slot_wait);
+        slot.wait(shared.patience() + recovery.limit.max_reservation);
         let others = slot.about_to_begin();
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
@@ -75,7 +75,7 @@ impl Call<'_> {
         let now = Instant::now();
         let lasts = self.attempts.deadlines.limit(begins).saturating_duration_since(now);
         self.slot.extend(now + holds.patience());
-        let is_kept = self.ask_store(holds.keep_lease(probe, lasts)).await?;
+        let is_kept = self.ask_table(holds.keep_lease(probe, lasts)).await?;
         self.check()?;
         if !is_kept {
             *ticket = None;

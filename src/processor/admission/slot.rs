@@ -13,7 +13,7 @@ use crate::gate::expires;
 use crate::limit::{Admission, Ask, Place};
 use crate::policy::{self, RateLimit};
 
-/// A message that waits in its place asks again after so long, if the store did not decide.
+/// A message that waits in its place asks again after so long, if the table did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Call<'_> {
@@ -109,10 +109,10 @@ impl Call<'_> {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
             (Strategy::Visibility, _) => (Ask::Newcomer, half),
             (Strategy::Copy, Some(place)) => {
-                (Ask::Waited(Place::from_time(place)), limit.max_slot_wait)
+                (Ask::Waited(Place::from_time(place)), limit.max_reservation)
             }
-            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_slot_wait),
-            (Strategy::Copy, None) => (Ask::Newcomer, limit.max_slot_wait),
+            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_reservation),
+            (Strategy::Copy, None) => (Ask::Newcomer, limit.max_reservation),
         };
         // It must not expire meanwhile.
         let lives = expires(&self.policy.policy, delivery)

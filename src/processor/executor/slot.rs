@@ -71,7 +71,7 @@ impl Slot {
     }
 
     /// Notes the evidence that the call gave of its service, at once: the next attempt depends on
-    /// it, and the store may take long to note it. Returns the least wait of a message that is not the
+    /// it, and the table may take long to note it. Returns the least wait of a message that is not the
     /// cause of its failure.
     pub(crate) fn note(&self, reply: Reply, at: SystemTime) -> Option<Duration> {
         let mut state = self.shared.state();

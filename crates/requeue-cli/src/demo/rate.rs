@@ -14,8 +14,8 @@ use requeue::embedded::EmbeddedSqs;
 use requeue::embedded::loopback::{self, Bounds};
 use requeue::policy::RateLimit;
 use requeue::queue::Outgoing;
-use requeue::store::MemoryStore;
-use requeue::{BatchProcessor, Clock, Coordination, RecursiveLoop, Settings};
+use requeue::table::MemoryTable;
+use requeue::{BatchProcessor, Clock, RecursiveLoop, Settings, SharedTable};
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -70,7 +70,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     settings.policy.limit = Some(RateLimit::new(CALLS, PERIOD));
     settings.recursive_loop = RecursiveLoop::Allow;
     // In a deployment this is the table.
-    settings.coordination = Some(Coordination::by(Arc::new(MemoryStore::default())));
+    settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
     let mut environments = Vec::new();
     for _ in 0..ENVIRONMENTS {
         let handler = HttpTarget::new(TargetUrl::parse(&url)?, HttpSettings::default())?;
@@ -78,7 +78,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     }
     let function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments);
     outln!(
-        "{messages} messages at once; {ENVIRONMENTS} execution environments share a limit of \
+        "{messages} messages at idempotency; {ENVIRONMENTS} execution environments share a limit of \
          {CALLS} calls in a second; the target is {url}"
     )?;
     let mut printer = Printer { target: target.clone(), told: 0, left: messages };

@@ -74,7 +74,7 @@ pub(crate) struct Filter {
     /// Only messages of this class. May be given several times.
     #[arg(long, help_heading = "Which messages", value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
     class: Vec<String>,
-    /// Only messages given up for this reason, as `list` shows it. May be given several times.
+    /// Only messages dead-lettered for this reason, as `list` shows it. May be given several times.
     #[arg(long, help_heading = "Which messages", value_parser = reasons())]
     reason: Vec<String>,
     /// Only messages whose failure has this text, as `list` shows it, upper and lower case included.
@@ -85,7 +85,7 @@ pub(crate) struct Filter {
     /// outdated-fare`. May be given several times.
     #[arg(long, help_heading = "Which messages", value_name = "CODE")]
     code: Vec<String>,
-    /// Only messages given up since then: within the last 2h, or since a time as in
+    /// Only messages dead-lettered since then: within the last 2h, or since a time as in
     /// 2026-11-23T06:00:00Z. A message without that time counts by its first send.
     #[arg(long, help_heading = "Which messages", value_name = "DURATION|TIME", value_parser = moment_given)]
     since: Option<SystemTime>,
@@ -140,7 +140,7 @@ impl Filter {
             && named(&self.reason, &[reason(dead)])
             && named(&self.code, &[code(detail).unwrap_or_default()])
             && (self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text)))
-            && self.since.is_none_or(|since| given_up(letter, dead) >= Some(since))
+            && self.since.is_none_or(|since| dead_lettered(letter, dead) >= Some(since))
             && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
             && named(&self.id, &ids)
             && (self.source.is_empty() || self.names_source_of(letter, dead))
@@ -206,15 +206,17 @@ impl Filter {
                 words.push(format!("{name} {}", values.join(" or ")));
             }
         }
-        words.extend(self.since.and_then(moment).map(|since| format!("given up since {since}")));
+        words.extend(
+            self.since.and_then(moment).map(|since| format!("dead-lettered since {since}")),
+        );
         let attributes = self.attribute.iter();
         words.extend(attributes.map(|(name, value)| format!("with {name}={value}")));
         if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
     }
 }
 
-/// The time at which a message was given up, or else of its first send.
-fn given_up(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
+/// The time at which a message was dead-lettered, or else of its first send.
+fn dead_lettered(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
     dead.failed_at().or_else(|| letter.first_sent(dead))
 }
 

@@ -93,7 +93,7 @@ impl Arguments {
             ("class", Some(class(dead).to_owned())),
             ("reason", Some(why)),
             ("retries", dead.retry_count().map(|count| count.to_string())),
-            ("given up", dead.failed_at().and_then(moment)),
+            ("dead-lettered", dead.failed_at().and_then(moment)),
             ("first sent", letter.first_sent(dead).and_then(moment)),
             (
                 "redrives",

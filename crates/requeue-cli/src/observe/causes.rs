@@ -1,4 +1,4 @@
-//! Why messages are retried, given up, and left to SQS, counted by reason.
+//! Why messages are retried, dead-lettered, and left to SQS, counted by reason.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) struct Causes(Arc<Mutex<Counted>>);
 
 #[derive(Clone, Default)]
 pub(crate) struct Counted {
-    pub(crate) given_up: BTreeMap<String, u64>,
+    pub(crate) dead_lettered: BTreeMap<String, u64>,
     pub(crate) retried: BTreeMap<String, u64>,
     /// Of messages that SQS keeps, though Requeue meant to send a copy or to hide them.
     pub(crate) left: BTreeMap<String, u64>,
@@ -25,7 +25,7 @@ impl Causes {
     pub(super) fn note(&self, event: &Event, is_undone: bool) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let reasons = match event.kind {
-            Kind::GivenUp => &mut counted.given_up,
+            Kind::DeadLettered => &mut counted.dead_lettered,
             Kind::Requeued => &mut counted.retried,
             Kind::Released if is_undone => &mut counted.left,
             _ => return,

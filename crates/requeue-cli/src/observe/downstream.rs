@@ -91,7 +91,7 @@ impl Downstream {
         if is_response(failure) {
             self.silent = None;
         } else {
-            self.unanswered(failure.reason());
+            self.unanswered(failure.detail());
         }
     }
 
@@ -138,7 +138,7 @@ fn hold_of(failure: &Failure) -> Option<Hold> {
 
 /// `status 429, delay 60 s`
 fn cause(failure: &Failure) -> String {
-    let reason = failure.reason();
+    let reason = failure.detail();
     match failure.delay() {
         Some(delay) if is_response(failure) => {
             format!("{reason}, delay {} s", delay.as_secs_f64().ceil())
@@ -150,7 +150,7 @@ fn cause(failure: &Failure) -> String {
 /// Whether the failure was concluded from a response. The reason of each of those begins with the
 /// status.
 fn is_response(failure: &Failure) -> bool {
-    failure.reason().starts_with("status ")
+    failure.detail().starts_with("status ")
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub(crate) enum Kind {
     Requeued,
     Deferred,
     Released,
-    GivenUp,
+    DeadLettered,
     /// SQS confirmed a copy with a delay.
     Copied,
     /// SQS confirmed a change of the visibility timeout.

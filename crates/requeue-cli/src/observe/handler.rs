@@ -86,7 +86,7 @@ impl Call {
             match ended {
                 Ok(()) => event,
                 Err(failure) => {
-                    Event { class: Some(failure.class()), ..event }.reason(Some(failure.reason()))
+                    Event { class: Some(failure.class()), ..event }.reason(Some(failure.detail()))
                 }
             }
         });

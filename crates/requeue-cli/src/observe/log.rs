@@ -78,9 +78,9 @@ impl LogLine {
             receive_count: Some(outcome.receive_count),
             class: outcome.class.and_then(|class| text(class.as_str())),
             disposition: text(outcome.disposition.as_str()),
-            why: outcome.why().and_then(text),
+            why: outcome.reason().and_then(text),
             delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-            reason: outcome.reason.clone(),
+            reason: outcome.detail.clone(),
             settlement: text(outcome.settlement.as_str()),
             elapsed_ms: outcome
                 .elapsed
@@ -109,7 +109,7 @@ impl LogLine {
             (Some("defer"), _) if is_unserved => Kind::Requeued,
             (Some("defer"), _) => Kind::Deferred,
             (Some("release"), _) => Kind::Released,
-            (Some("dead-letter"), _) => Kind::GivenUp,
+            (Some("dead-letter"), _) => Kind::DeadLettered,
             (Some("complete"), _) => Kind::Ended,
             (None, text) if text.starts_with("circuit") && text.contains(" opened") => {
                 return Some(Event::now(Kind::CircuitOpened, Ids::default()));
@@ -150,10 +150,10 @@ impl LogLine {
             ..Event::now(kind, ids).reason(reason.as_deref())
         };
         let stays = undone.is_some() || self.settlement.as_deref() == Some("kept");
-        // It was told when it was given up.
-        let is_told = matches!(self.why.as_deref(), Some("given-up" | "annotated"));
+        // It was told when it was dead-lettered.
+        let is_told = matches!(self.why.as_deref(), Some("not-retried" | "annotated"));
         if stays && !is_told && event.kind != Kind::Ended && event.is_last_receive() {
-            (event.kind, event.delay) = (Kind::GivenUp, None);
+            (event.kind, event.delay) = (Kind::DeadLettered, None);
         }
         Some(event)
     }
@@ -327,14 +327,14 @@ mod tests {
             let event = LogLine::read(&line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!(event.reason.as_deref(), Some(reason), "a gateway, or SQS itself");
         }
-        let again = r#"{"messageId":"m","disposition":"release","why":"given-up","receiveCount":5,
+        let again = r#"{"messageId":"m","disposition":"release","reason":"not-retried","receiveCount":5,
             "settlement":"kept"}"#;
         let event = LogLine::read(again).and_then(|line| line.event(Some(5)));
         assert_eq!(event.map(|event| event.kind), Some(Kind::Released), "given up once");
         for (settlement, receives, kind) in [
             ("kept", 4, Kind::Requeued),
-            ("kept", 5, Kind::GivenUp),
-            ("unconfirmed", 5, Kind::GivenUp),
+            ("kept", 5, Kind::DeadLettered),
+            ("unconfirmed", 5, Kind::DeadLettered),
             ("moved", 5, Kind::Requeued),
         ] {
             let counted = format!(r#""receiveCount":{receives},"settlement":"{settlement}","#);
@@ -355,11 +355,11 @@ mod tests {
             (r#"{"fields":{"message":"circuit would open: REQUEUE_MODE is report"}}"#, None),
             (r#"{"fields":{"message":"batch","received":3}}"#, None),
             (
-                r#"{"messageId":"m","disposition":"defer","why":"circuit-open"}"#,
+                r#"{"messageId":"m","disposition":"defer","reason":"circuit-open"}"#,
                 Some(Kind::Deferred),
             ),
             (
-                r#"{"messageId":"m","disposition":"defer","why":"circuit-open","elapsedMs":3}"#,
+                r#"{"messageId":"m","disposition":"defer","reason":"circuit-open","elapsedMs":3}"#,
                 Some(Kind::Requeued),
             ),
             (r#"{"messageId":7}"#, None),

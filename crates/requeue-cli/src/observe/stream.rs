@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn an_event_is_json_without_empty_fields() {
-        let event = Event { at: 5, ..Event::now(Kind::GivenUp, Ids::new("c", "m")) };
+        let event = Event { at: 5, ..Event::now(Kind::DeadLettered, Ids::new("c", "m")) };
         let json = serde_json::to_string(&event.reason(Some("too\nold"))).expect("JSON");
         assert_eq!(
             json,
-            r#"{"at":5,"kind":"given-up","messageId":"c","originalMessageId":"m","reason":"too�old"}"#
+            r#"{"at":5,"kind":"dead-lettered","messageId":"c","originalMessageId":"m","reason":"too�old"}"#
         );
         let of_all = Event { at: 5, ..Event::now(Kind::CircuitOpened, Ids::default()) };
         assert_eq!(

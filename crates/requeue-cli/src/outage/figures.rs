@@ -25,7 +25,7 @@ pub(super) struct OutageFigures {
     pub(super) dead: usize,
     pub(super) requests_per_message: f64,
     /// Requests to the table, if there is one.
-    pub(super) store_requests_per_message: Option<f64>,
+    pub(super) table_requests_per_message: Option<f64>,
 }
 
 impl OutageFigures {
@@ -45,7 +45,7 @@ impl OutageFigures {
             "deferrals": self.deferrals,
             "deadLetters": self.dead,
             "requestsPerMessage": self.requests_per_message,
-            "storeRequestsPerMessage": self.store_requests_per_message,
+            "tableRequestsPerMessage": self.table_requests_per_message,
         })
     }
 }
@@ -76,7 +76,7 @@ const NOT_ALL: &str = "–";
 
 /// A row for runs of which one has a table.
 pub(super) const TABLE_ROW: OutageRow = ("requests to the table for each message", |figures| {
-    let requests = figures.store_requests_per_message;
+    let requests = figures.table_requests_per_message;
     requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2))
 });
 

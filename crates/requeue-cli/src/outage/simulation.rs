@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
-use requeue::store::Store;
+use requeue::table::Table;
 use requeue::{
-    BatchProcessor, Clock, Coordination, DeadLetterMode, Deferral, Disposition, Handler, Message,
-    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Handler, Message, RecursiveLoop,
+    Report, Sampler, Scope, Settings, SharedTable, scoped,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
 use crate::progress::CommandProgress;
-use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped};
+use crate::simulated::{RunProgress, SimulatedFunction, SimulatedTable, requests, unless_stopped};
 use crate::stop::Stop;
 
 /// Execution environments, and their concurrent calls in all.
@@ -111,8 +111,8 @@ impl<'a> OutageRun<'a> {
         }
         let mut settings = Settings::default();
         settings.policy = policy;
-        // The run has no store, and no message of it is a duplicate.
-        settings.policy.once = None;
+        // The run has no table, and no message of it is a duplicate.
+        settings.policy.idempotency = None;
         settings.sampler = Sampler::seeded(arguments.seed);
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.dead_letter = Some(DeadLetterMode::Annotate);
@@ -137,7 +137,7 @@ impl<'a> OutageRun<'a> {
         environments: Environments,
     ) -> Result<OutageFigures, Error> {
         let before = requests(&self.sqs);
-        let store = match environments {
+        let table = match environments {
             Environments::Polling => {
                 self.poll().await?;
                 None
@@ -147,9 +147,9 @@ impl<'a> OutageRun<'a> {
                 None
             }
             Environments::Sharing(count) => {
-                let store = Arc::new(SimulatedStore::new(self.sqs.clock().clone(), None));
-                self.deliver(count, Some(&store)).await?;
-                Some(store)
+                let table = Arc::new(SimulatedTable::new(self.sqs.clock().clone(), None));
+                self.deliver(count, Some(&table)).await?;
+                Some(table)
             }
         };
         let log = self.service.log();
@@ -177,7 +177,7 @@ impl<'a> OutageRun<'a> {
             deferrals: counts.deferrals,
             dead,
             requests_per_message: per_message(requests(&self.sqs) - before),
-            store_requests_per_message: store.map(|store| per_message(store.requests())),
+            table_requests_per_message: table.map(|table| per_message(table.requests())),
         })
     }
 
@@ -192,12 +192,12 @@ impl<'a> OutageRun<'a> {
     }
 
     /// Lets Lambda deliver to so many execution environments.
-    async fn deliver(&self, count: u32, store: Option<&Arc<SimulatedStore>>) -> Result<(), Error> {
+    async fn deliver(&self, count: u32, table: Option<&Arc<SimulatedTable>>) -> Result<(), Error> {
         let mut settings = self.settings.clone();
-        settings.coordination = store.map(|store| {
-            let mut coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
-            coordination.max_environments = count;
-            coordination
+        settings.shared_table = table.map(|table| {
+            let mut shared_table = SharedTable::by(Arc::clone(table) as Arc<dyn Table>);
+            shared_table.max_environments = count;
+            shared_table
         });
         let environments = (0..count)
             .map(|_| BatchProcessor::new(self.handler(), self.sqs.clone(), settings.clone()));
@@ -266,8 +266,10 @@ impl<'a> OutageRun<'a> {
     fn note(&self, report: &Report, open_since: &mut Option<Instant>) {
         let mut counts = self.counts.borrow_mut();
         for outcome in &report.outcomes {
-            if matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. })
-            {
+            if matches!(
+                outcome.disposition,
+                Disposition::Defer { reason: Deferral::CircuitOpen, .. }
+            ) {
                 open_since.get_or_insert_with(Instant::now);
             } else if matches!(outcome.disposition, Disposition::Complete)
                 && let Some(since) = open_since.take()

@@ -29,7 +29,7 @@ pub(super) struct RateFigures {
     pub(super) counts: RunCounts,
     messages: u32,
     sqs_requests: u64,
-    store_requests: Option<u64>,
+    table_requests: Option<u64>,
     by_second: Vec<u32>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct RunCounts {
 /// The requests of a run.
 pub(super) struct Requests {
     pub(super) sqs: u64,
-    pub(super) store: Option<u64>,
+    pub(super) table: Option<u64>,
 }
 
 impl RateFigures {
@@ -90,7 +90,7 @@ impl RateFigures {
             counts,
             messages: messages + u32::try_from(tenants.len()).unwrap_or(u32::MAX),
             sqs_requests: requests.sqs,
-            store_requests: requests.store,
+            table_requests: requests.table,
             by_second: calls.by_second(),
         }
     }
@@ -118,7 +118,7 @@ impl RateFigures {
             "deferralsPerMessage": self.per_message(self.counts.deferrals),
             "putOff": self.counts.put_off,
             "sqsRequestsPerMessage": self.per_message(self.sqs_requests),
-            "storeRequestsPerMessage": self.store_requests.map(|count| self.per_message(count)),
+            "tableRequestsPerMessage": self.table_requests.map(|count| self.per_message(count)),
             "callsBySecond": self.by_second,
         })
     }
@@ -156,11 +156,11 @@ impl RateFigures {
             row("  late messages, which do not count", thousands(self.late.0)),
             row("    called after a later message, by seconds", seconds(self.late.1)),
             row("deferrals for each message", per_message(self.counts.deferrals)),
-            row("  put off for the table", thousands(self.counts.put_off)),
+            row("  deferred for the table", thousands(self.counts.put_off)),
             row("requests to SQS for each message", per_message(self.sqs_requests)),
             row(
                 "requests to the table for each message",
-                self.store_requests.map_or_else(|| "none".to_owned(), per_message),
+                self.table_requests.map_or_else(|| "none".to_owned(), per_message),
             ),
         ]);
         let wait = self.tenant_wait.map(|wait| decimal(wait.as_secs_f64(), 2));

@@ -51,6 +51,9 @@ impl LateMessages {
 
 /// Whether the table took no request for a message, or gave no answer.
 pub(super) fn is_put_off(outcome: &Outcome) -> bool {
-    use Deferral::{StoreThrottled, StoreUnavailable};
-    matches!(outcome.disposition, Disposition::Defer { why: StoreThrottled | StoreUnavailable, .. })
+    use Deferral::{TableThrottled, TableUnavailable};
+    matches!(
+        outcome.disposition,
+        Disposition::Defer { reason: TableThrottled | TableUnavailable, .. }
+    )
 }

@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     tenants: u32,
     /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
     #[arg(long, help_heading = "Function", value_name = "FROM-TO", value_parser = times)]
-    store_down: Option<(Duration, Duration)>,
+    table_down: Option<(Duration, Duration)>,
     /// Percentage of receives after which SQS delivers the same message again, up to 20 s later.
     #[arg(long, help_heading = "Function", value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=50))]
@@ -163,7 +163,7 @@ pub(crate) fn rows(
 fn head(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { messages, limit, period, burst, environments, .. } = arguments;
     let text = format!(
-        "{} messages at once; a service that takes {} calls in {} and a burst of {}; {} execution \
+        "{} messages at idempotency; a service that takes {} calls in {} and a burst of {}; {} execution \
          environments, which get batches of 10 within a window of 1 s",
         thousands(*messages),
         thousands(*limit),

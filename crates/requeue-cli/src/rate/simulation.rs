@@ -10,10 +10,10 @@ use requeue::classify::Response;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Outgoing, QueueArn};
-use requeue::store::Store;
+use requeue::table::Table;
 use requeue::{
-    BatchProcessor, Clock, Coordination, DeadLetterMode, Disposition, Failure, Handler, Message,
-    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, DeadLetterMode, Disposition, Failure, Handler, Message, RecursiveLoop,
+    Report, Sampler, Scope, Settings, SharedTable, scoped,
 };
 use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -25,7 +25,7 @@ use super::late::{LateMessages, is_put_off};
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::simulated::{
-    OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped,
+    OwnTable, RunProgress, SimulatedFunction, SimulatedTable, requests, unless_stopped,
 };
 use crate::stop::Stop;
 
@@ -159,23 +159,23 @@ async fn run(
         late.add(send(&sqs, &queue, number)?, number);
     }
     let began = Instant::now();
-    let down = arguments.store_down.map(|(from, to)| began + from..began + to);
-    let store =
-        (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
+    let down = arguments.table_down.map(|(from, to)| began + from..began + to);
+    let table =
+        (sharing == Sharing::Table).then(|| Arc::new(SimulatedTable::new(clock.clone(), down)));
     let true_rate = arguments.true_limit.map(|limit| f64::from(limit) / period(arguments));
     let service =
         CountingService { began, true_rate, messages: arguments.messages, log: Arc::default() };
     let settings = settings(arguments, policy, sharing);
     let skews = Sampler::seeded(!arguments.seed);
-    let stores: Vec<_> = (0..arguments.environments)
-        .map(|_| store.clone().map(|store| Arc::new(OwnStore::of(store))))
+    let tables: Vec<_> = (0..arguments.environments)
+        .map(|_| table.clone().map(|table| Arc::new(OwnTable::of(table))))
         .collect();
-    let environments = stores.iter().map(|store| {
+    let environments = tables.iter().map(|table| {
         let mut settings = settings.clone();
-        settings.coordination = store.clone().map(|store| {
-            let mut coordination = Coordination::by(store as Arc<dyn Store>);
-            coordination.max_environments = arguments.environments;
-            coordination
+        settings.shared_table = table.clone().map(|table| {
+            let mut shared_table = SharedTable::by(table as Arc<dyn Table>);
+            shared_table.max_environments = arguments.environments;
+            shared_table
         });
         settings.clock = Some(skewed(&clock, arguments.skew, skews.sample()));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
@@ -191,12 +191,12 @@ async fn run(
     function
         .drain_while(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
-            let store = stores[handled.environment].as_ref();
-            late.borrow_mut().note(handled, store.is_some_and(|store| store.was_throttled()));
+            let table = tables[handled.environment].as_ref();
+            late.borrow_mut().note(handled, table.is_some_and(|table| table.was_throttled()));
             progress.tell(handled.left);
         })
         .await?;
-    let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };
+    let requests = Requests { sqs: requests(&sqs), table: table.map(|table| table.requests()) };
     let log = service.log();
     let (limit, messages) = (arguments.rate_limit(), arguments.messages);
     let mut counts = counts.get();
@@ -216,7 +216,7 @@ fn settings(arguments: &Arguments, policy: RetryPolicy, sharing: Sharing) -> Set
     settings.policy.limit = (sharing != Sharing::None).then(|| {
         let mut limit = arguments.rate_limit();
         if let Some(own) = own {
-            limit.max_slot_wait = own.max_slot_wait;
+            limit.max_reservation = own.max_reservation;
         }
         limit
     });

@@ -258,6 +258,6 @@ fn draw_legend(area: &Area<'_>) -> Result<(), Error> {
     area.draw(&dashed((560, Y), (594, Y)))?;
     area.draw_text("limit of policy or queue", &text, (602, Y))?;
     area.draw(&Cross::new((777, Y), 5, LIMIT.stroke_width(2)))?;
-    area.draw_text("given up: moves to the dead-letter queue", &text, (790, Y))?;
+    area.draw_text("dead-lettered: moves to the dead-letter queue", &text, (790, Y))?;
     Ok(())
 }

@@ -52,7 +52,8 @@ impl Requests {
             }
         };
         // The handler is not called for an expired message.
-        let last_call = u32::from(timeline.end != TimelineEnd::GivenUp(DeadLetterReason::Expired));
+        let last_call =
+            u32::from(timeline.end != TimelineEnd::DeadLettered(DeadLetterReason::Expired));
         Self {
             receives: 1 + retries + timeline.hops() + dead_lettering.receives,
             sends: 1 + copies,

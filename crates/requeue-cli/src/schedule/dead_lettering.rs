@@ -25,10 +25,10 @@ impl DeadLettering {
             (TimelineEnd::ReceivesExhausted { wait }, _) => {
                 Self { visibility_changes: 1, time: wait, ..Self::default() }
             }
-            (TimelineEnd::GivenUp(_), DeadLetterArgument::Redrive) => {
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Redrive) => {
                 Self::received_again(timeline, queue)
             }
-            (TimelineEnd::GivenUp(_), DeadLetterArgument::Annotate) => {
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Annotate) => {
                 let hurried = queue.max_receive_count.min(DeadLetterMode::MAX_SHOWN_RECEIVES);
                 let visibility_timeouts = queue.max_receive_count - hurried;
                 let delay = Duration::from_secs(DeadLetterMode::ANNOTATION_DELAY.as_secs().into());
@@ -40,13 +40,13 @@ impl DeadLettering {
                     time: delay + queue.visibility_timeout * visibility_timeouts,
                 }
             }
-            (TimelineEnd::GivenUp(_), DeadLetterArgument::Direct) => {
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Direct) => {
                 Self { copies: 1, ..Self::default() }
             }
         }
     }
 
-    /// SQS redelivers it until its receives are used up. The execution environment that gave it up
+    /// SQS redelivers it until its receives are used up. The execution environment that dead-lettered it
     /// remembers that, and does not call the handler again.
     fn received_again(timeline: &Timeline, queue: &QueueModel) -> Self {
         let had = match queue.strategy {

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// always `visibility`.
     #[arg(long, help_heading = "Queue", value_enum, default_value_t = StrategyArgument::Copy)]
     strategy: StrategyArgument,
-    /// How a message that is given up reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
+    /// How a message that is dead-lettered reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
     dead_letter: DeadLetterArgument,
     /// The message attribute `requeue.maxRetries` of a producer: it can only lower the policy's

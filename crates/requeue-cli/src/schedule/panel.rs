@@ -173,7 +173,7 @@ const TIMES: [f64; 15] = [
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) dots: Vec<Point>,
-    /// The point at which a message is given up.
+    /// The point at which a message is dead-lettered.
     pub(super) crosses: Vec<Point>,
 }
 

@@ -147,7 +147,7 @@ fn end(of: &ClassSchedule, queue: &QueueModel) -> String {
 
 fn end_words(end: TimelineEnd) -> String {
     let by = match end {
-        TimelineEnd::GivenUp(_) => "given up",
+        TimelineEnd::DeadLettered(_) => "dead-lettered",
         TimelineEnd::ReceivesExhausted { .. } => "moved by SQS",
     };
     format!("{by} as {}", end.as_str())

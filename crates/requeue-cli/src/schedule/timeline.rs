@@ -1,4 +1,4 @@
-//! The retries of a message that fails with the same class until it is given up. The library does
+//! The retries of a message that fails with the same class until it is dead-lettered. The library does
 //! the arithmetic; this code calls it repeatedly with its own clock.
 
 use std::time::{Duration, SystemTime};
@@ -59,7 +59,7 @@ pub(crate) enum WaitMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimelineEnd {
     /// The policy ends it.
-    GivenUp(DeadLetterReason),
+    DeadLettered(DeadLetterReason),
     /// The queue ends it: `maxReceiveCount` is used up, so SQS moves the message after this wait.
     ReceivesExhausted { wait: Duration },
 }
@@ -67,7 +67,7 @@ pub(crate) enum TimelineEnd {
 impl TimelineEnd {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::GivenUp(reason) => reason.as_str(),
+            Self::DeadLettered(reason) => reason.as_str(),
             Self::ReceivesExhausted { .. } => "receives-exhausted",
         }
     }
@@ -111,16 +111,16 @@ impl Timeline {
         loop {
             // The message did not wait before its first receive, so that is its send time.
             if policy.message_ttl.is_some_and(|ttl| age > ttl) {
-                return Self { retries, end: TimelineEnd::GivenUp(DeadLetterReason::Expired) };
+                return Self { retries, end: TimelineEnd::DeadLettered(DeadLetterReason::Expired) };
             }
             let now = received + age;
             let wait = match policy.decide(&history, &failure, now, sample) {
                 Disposition::Requeue { wait, .. } => wait,
                 Disposition::DeadLetter(reason) => {
-                    return Self { retries, end: TimelineEnd::GivenUp(reason) };
+                    return Self { retries, end: TimelineEnd::DeadLettered(reason) };
                 }
                 Disposition::Complete | Disposition::Defer { .. } | Disposition::Release(_) => {
-                    unreachable!("a failure without a delay of its own is retried or given up")
+                    unreachable!("a failure without a delay of its own is retried or dead-lettered")
                 }
             };
             let class_policy = policy.class(class).expect("a retried class has a policy");

@@ -96,8 +96,8 @@ mod tests {
     fn a_line_for_the_page_is_text_on_the_terminal() {
         for (line, text) in [
             (
-                r#"{"timestamp":"t","level":"INFO","fields":{"message":"batch","received":2,"why":"a b"}}"#,
-                Some(r#" INFO batch received=2 why="a b""#),
+                r#"{"timestamp":"t","level":"INFO","fields":{"message":"batch","received":2,"reason":"a b"}}"#,
+                Some(r#" INFO batch received=2 reason="a b""#),
             ),
             (r#"{"level":"INFO"}"#, None),
             ("START", None),

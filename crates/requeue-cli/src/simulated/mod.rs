@@ -1,4 +1,4 @@
-//! The parts of the simulations: a function with its execution environments, the store that they
+//! The parts of the simulations: a function with its execution environments, the table that they
 //! share, and the progress of a run. All of them run in virtual time.
 
 use tokio::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
 mod function;
-mod store;
+mod table;
 
 pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
-pub(crate) use store::{OwnStore, SimulatedStore};
+pub(crate) use table::{OwnTable, SimulatedTable};
 
 /// Runs the future in virtual time until its end, or until the stop.
 pub(crate) async fn unless_stopped<T>(

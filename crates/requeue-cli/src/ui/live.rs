@@ -36,8 +36,8 @@ pub(crate) struct LiveState {
     pub(crate) holds: Option<Vec<LiveHold>>,
     /// A line for each trouble.
     pub(crate) troubles: Vec<String>,
-    /// What becomes of the messages that were given up.
-    pub(crate) given_up: Option<&'static str>,
+    /// What becomes of the messages that were dead-lettered.
+    pub(crate) dead_lettered: Option<&'static str>,
     pub(crate) is_ending: bool,
     pub(crate) has_ended: bool,
 }

@@ -28,7 +28,7 @@ impl Banner {
         receivers: Option<u16>,
         settings: &Settings,
     ) -> Self {
-        let Settings { policy, limits, dead_letter, coordination, mode, .. } = settings;
+        let Settings { policy, limits, dead_letter, shared_table, mode, .. } = settings;
         let receivers = receivers
             .map(|receivers| {
                 format!(", {receivers} receiver{}", if receivers == 1 { "" } else { "s" })
@@ -50,7 +50,7 @@ impl Banner {
                 }
                 mode => mode.as_ref().unwrap_or(&DeadLetterMode::OF_WORKERS).as_str().to_owned(),
             },
-            table: if coordination.is_some() { "the one of REQUEUE_TABLE" } else { "none" },
+            table: if shared_table.is_some() { "the one of REQUEUE_TABLE" } else { "none" },
             mode: *mode,
         }
     }

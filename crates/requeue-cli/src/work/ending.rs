@@ -83,7 +83,7 @@ pub(super) fn not_deleted(progress: Progress) -> Option<String> {
     (progress.not_deleted > 0).then(|| {
         format!(
             "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver again, or \
-             move to the dead-letter queue; so they may be handled, or given up, twice",
+             move to the dead-letter queue; so they may be handled, or dead-lettered, twice",
             messages(progress.not_deleted)
         )
     })
@@ -96,7 +96,7 @@ pub(super) fn in_doubt(copies: u64) -> Option<String> {
             if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", thousands(copies)) };
         format!(
             "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
-             may be handled, and given up, several times"
+             may be handled, and dead-lettered, several times"
         )
     })
 }

@@ -10,11 +10,11 @@ use crate::ui::{LiveCounts, LiveHold, LiveState};
 /// Most pauses and circuits on the page.
 const MAX_HOLDS: usize = 50;
 
-/// What becomes of the messages that were given up, if SQS has to move them.
-fn given_up(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
+/// What becomes of the messages that were dead-lettered, if SQS has to move them.
+fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
     let text = match mode {
         DeadLetterMode::Redrive => {
-            "SQS moves a message that was given up to the dead-letter queue after maxReceiveCount \
+            "SQS moves a message that was dead-lettered to the dead-letter queue after maxReceiveCount \
              receives. Until then it is in this queue."
         }
         DeadLetterMode::Annotate => {
@@ -35,7 +35,7 @@ pub(super) fn on_page(
     troubles: Vec<String>,
     stop: &Stop,
 ) -> LiveState {
-    let given_up = given_up(&started.dead_letter, &figures);
+    let dead_lettered = dead_lettered(&started.dead_letter, &figures);
     let hold = |hold: HoldFigure| LiveHold {
         scope: hold.scope.to_string(),
         why: hold.why.as_str(),
@@ -49,7 +49,7 @@ pub(super) fn on_page(
         waiting: figures.waiting,
         rate: figures.rate,
         counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
-        given_up,
+        dead_lettered,
         holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
         troubles,
         is_ending: stop.is_told(),

@@ -56,7 +56,7 @@ use view::View;
                         SIGTERM, SIGINT, SIGQUIT and SIGHUP (not under nohup) end the worker with \
                         status 0, also while it waits for the target or for SQS. It receives \
                         nothing more, lets running handlers finish, and makes the other messages \
-                        visible again. A second signal ends it at once; SQS delivers unfinished \
+                        visible again. A second signal ends it at idempotency; SQS delivers unfinished \
                         messages again. A second SIGTERM within a second counts as the first, \
                         since GNU timeout sends two.\n\n\
                         Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \
@@ -99,7 +99,7 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     verbose: bool,
     /// Accept a queue that has no redrive policy, or whose dead-letter queue does not exist. SQS
-    /// then redelivers a message that is given up, until its retention ends.
+    /// then redelivers a message that is dead-lettered, until its retention ends.
     #[arg(long, help_heading = "Queue")]
     without_dead_letter_queue: bool,
     #[command(flatten)]
@@ -299,7 +299,7 @@ impl Started {
         let if_any = if self.has_dead_letter_queue { "" } else { ", if there is one" };
         (progress.dead_lettered > 0).then(|| {
             format!(
-                "note: {what} that were given up may still be in {queue}; while a worker or a \
+                "note: {what} that were dead-lettered may still be in {queue}; while a worker or a \
                  function receives from {queue}, SQS moves them to the dead-letter queue{if_any}"
             )
         })

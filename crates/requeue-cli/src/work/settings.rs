@@ -9,7 +9,7 @@ use crate::duration_argument::within;
 
 #[derive(clap::Args)]
 pub(super) struct SettingArguments {
-    /// How a message that is given up reaches the dead-letter queue, instead of
+    /// How a message that is dead-lettered reaches the dead-letter queue, instead of
     /// `REQUEUE_DEAD_LETTER`. `direct` needs `REQUEUE_DEAD_LETTER_QUEUE_URL`. [default: annotate]
     #[arg(long, help_heading = "Queue", value_name = "MODE",
           value_parser = PossibleValuesParser::new(["redrive", "annotate", "direct"]))]

@@ -142,7 +142,7 @@ pub(super) fn of_lost_receives(receives: u64, columns: usize) -> String {
     fitting(&[lost[0], lost[1], (1, ": messages may become dead letters without a call")], columns)
 }
 
-/// `given up: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
+/// `dead-lettered: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
 /// are counted: `and 4 more`. `None` without any.
 pub(super) fn of_causes(
     what: &str,
@@ -218,14 +218,14 @@ mod tests {
         ];
         let reasons = counts.map(|(why, count)| (why.to_owned(), count)).into();
         for (columns, line) in [
-            (80, "given up: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
-            (60, "given up: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
-            (58, "given up: retries-exhausted: 503 ×1,300 and 27 more"),
-            (30, "given up: retries-exhausted: …"),
+            (80, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
+            (60, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
+            (58, "dead-lettered: retries-exhausted: 503 ×1,300 and 27 more"),
+            (30, "dead-lettered: retries-exhausted: …"),
         ] {
-            assert_eq!(of_causes("given up", &reasons, columns).as_deref(), Some(line));
+            assert_eq!(of_causes("dead-lettered", &reasons, columns).as_deref(), Some(line));
         }
-        assert_eq!(of_causes("given up", &BTreeMap::new(), 80), None);
+        assert_eq!(of_causes("dead-lettered", &BTreeMap::new(), 80), None);
     }
 
     #[tokio::test(start_paused = true)]

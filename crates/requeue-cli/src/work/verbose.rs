@@ -66,7 +66,7 @@ fn is_done(event: &Event) -> bool {
 /// that SQS keeps has its receive instead: `receive 3 of 5`.
 fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
     let reason = event.reason.as_deref().map(|reason| match reason {
-        "given-up" => "given up before".to_owned(),
+        "not-retried" => "dead-lettered before".to_owned(),
         "annotated" => "the copy with the reason".to_owned(),
         _ => brief(reason),
     });
@@ -82,17 +82,17 @@ fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
         Kind::Deferred => format!("deferred{delay}{}", because()),
         Kind::Released => format!("left to SQS{}", because()),
         // SQS delivers it again.
-        Kind::GivenUp if mode == Mode::Report && !event.is_last_receive() => {
+        Kind::DeadLettered if mode == Mode::Report && !event.is_last_receive() => {
             format!("left to SQS{}", because())
         }
-        Kind::GivenUp => format!("given up{}", because()),
+        Kind::DeadLettered => format!("dead-lettered{}", because()),
         _ => return None,
     };
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(event.at);
     let id = short_id(&event.ids.original);
     let elapsed = event.elapsed_ms.map(|millis| format!("  {millis} ms")).unwrap_or_default();
     let number = match (event.kind, event.receive_count, event.max_receives) {
-        (Kind::Released | Kind::GivenUp, Some(count), Some(max)) => {
+        (Kind::Released | Kind::DeadLettered, Some(count), Some(max)) => {
             format!("receive {count} of {max}")
         }
         _ => format!("attempt {}", event.attempt.unwrap_or(1)),
@@ -143,17 +143,17 @@ mod tests {
                 Some("left to SQS (shutting-down)"),
             ),
             (
-                of(Kind::Released, None, Some("given-up"), None),
-                Some("left to SQS (given up before)"),
+                of(Kind::Released, None, Some("not-retried"), None),
+                Some("left to SQS (dead-lettered before)"),
             ),
             (
                 of(
-                    Kind::GivenUp,
+                    Kind::DeadLettered,
                     Some(FailureClass::NonRetryable),
                     Some("non-retryable: status 400"),
                     None,
                 ),
-                Some("given up (non-retryable: 400)"),
+                Some("dead-lettered (non-retryable: 400)"),
             ),
             (of(Kind::Received, None, None, None), None),
         ] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Deferral, Mode, Observers, Progress, ScopeHold, init_logging_to};
+use requeue::{Deferral, Mode, Observers, Progress, ScopePause, init_logging_to};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, interval_at};
 
@@ -219,7 +219,7 @@ impl View {
                 }
             }
             let rate = rate.note(self.observer.calls());
-            let holds = started.worker.holds();
+            let holds = started.worker.pauses();
             let figures = self.figures(started, rate, &holds);
             if let Some(screen) = &self.screen {
                 note_closed(screen, &mut open, &holds);
@@ -247,7 +247,7 @@ impl View {
         started: &Started,
         ending: &Ending,
         figures: &Figures,
-        holds: &[ScopeHold],
+        holds: &[ScopePause],
     ) {
         let columns = screen::columns();
         let mut lines = figures.lines(columns);
@@ -257,11 +257,12 @@ impl View {
         screen.draw(lines);
     }
 
-    /// Why messages were given up and retried since the start.
+    /// Why messages were dead-lettered and retried since the start.
     pub(super) fn causes(&self, mode: Mode, columns: usize) -> impl Iterator<Item = String> {
-        let Counted { given_up, retried, left } = self.causes.counted();
-        let given_up_as = if mode == Mode::Report { "failed" } else { "given up" };
-        let lines = [(given_up_as, given_up), ("retried", retried), ("left to SQS", left)];
+        let Counted { dead_lettered, retried, left } = self.causes.counted();
+        let dead_lettered_as = if mode == Mode::Report { "failed" } else { "dead-lettered" };
+        let lines =
+            [(dead_lettered_as, dead_lettered), ("retried", retried), ("left to SQS", left)];
         lines
             .into_iter()
             .filter_map(move |(what, reasons)| trouble::of_causes(what, &reasons, columns))
@@ -273,18 +274,18 @@ impl View {
         InHand { running, unsettled }
     }
 
-    fn figures(&self, started: &Started, rate: Option<u64>, holds: &[ScopeHold]) -> Figures {
+    fn figures(&self, started: &Started, rate: Option<u64>, holds: &[ScopePause]) -> Figures {
         let mut progress = started.worker.progress();
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
         progress.completed = progress.completed.max(self.observer.succeeded());
         let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
-        let figure = |hold: &ScopeHold| HoldFigure {
+        let figure = |hold: &ScopePause| HoldFigure {
             scope: hold.scope,
-            why: hold.why,
+            why: hold.reason,
             rest: hold.rest,
-            reason: downstream.cause(hold.scope, hold.why).map(str::to_owned),
+            reason: downstream.cause(hold.scope, hold.reason).map(str::to_owned),
         };
         Figures {
             queue: started.queue.name().to_owned(),
@@ -304,7 +305,7 @@ impl View {
     }
 
     /// A line for each trouble.
-    fn troubles(&self, started: &Started, holds: &[ScopeHold], columns: usize) -> Vec<String> {
+    fn troubles(&self, started: &Started, holds: &[ScopePause], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
         let next_try = self.next_try(holds);
         let is_trying = self.observer.running() > 0;
@@ -342,7 +343,7 @@ impl View {
 
     /// The time until a message calls the target again: the end of the first hold, and if that is
     /// over, the next retry. Zero while messages call.
-    fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
+    fn next_try(&self, holds: &[ScopePause]) -> Option<Duration> {
         if self.observer.running() > 0 {
             return Some(Duration::ZERO);
         }
@@ -352,8 +353,8 @@ impl View {
 }
 
 /// Tells that no circuit is open any longer. `open` is the time since which one was.
-fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopeHold]) {
-    if holds.iter().any(|hold| hold.why == Deferral::CircuitOpen) {
+fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopePause]) {
+    if holds.iter().any(|hold| hold.reason == Deferral::CircuitOpen) {
         open.get_or_insert_with(Instant::now);
     } else if let Some(since) = open.take() {
         // A lost terminal does not end the worker.
@@ -361,7 +362,7 @@ fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopeHold])
     }
 }
 
-/// `4 receives: 2 done, 1 to retry, 0 given up, 1 deferred or released`, or in the mode `report`
+/// `4 receives: 2 done, 1 to retry, 0 dead-lettered, 1 deferred or released`, or in the mode `report`
 /// `4 receives: 2 done, 1 left to SQS, 1 dead`. A message that was received twice counts twice.
 fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
@@ -379,7 +380,9 @@ fn closing(progress: &Progress, mode: Mode) -> String {
     let others = match mode {
         Mode::Report => format!("{waiting} left to SQS, {dead_lettered} dead"),
         _ => {
-            format!("{requeued} to retry, {dead_lettered} given up, {waiting} deferred or released")
+            format!(
+                "{requeued} to retry, {dead_lettered} dead-lettered, {waiting} deferred or released"
+            )
         }
     };
     format!("{received} receive{s}: {completed} done, {others}{not_settled}{not_deleted}")

@@ -117,7 +117,7 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
             "2 s",
         ),
         (
-            r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxSlotWaitSeconds": 3}}"#,
+            r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxReservationSeconds": 3}}"#,
             "100 calls in 60 s, and a burst of 3: at most 103 in any 60 s",
             "3 s",
         ),
@@ -141,20 +141,25 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
 fn events_that_are_handled_once_are_told_with_their_name() {
     let told = |document: &str| {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
-        said.lines().find(|line| line.starts_with("once: ")).map(str::to_owned)
+        said.lines().find(|line| line.starts_with("idempotency: ")).map(str::to_owned)
     };
     assert_eq!(told("{}"), None);
     for (document, event, keep, trouble) in [
-        (r#"{"once": {}}"#, "for each original message id", "336 h", "is called, perhaps twice"),
         (
-            r#"{"once": {"key": "/order/id", "keepSeconds": 7200, "whenUnavailable": "defer"}}"#,
+            r#"{"idempotency": {}}"#,
+            "for each original message id",
+            "336 h",
+            "is called, perhaps twice",
+        ),
+        (
+            r#"{"idempotency": {"key": "/order/id", "keepSeconds": 7200, "whenUnavailable": "defer"}}"#,
             "for each value at /order/id, or each original message id without one",
             "2 h",
             "waits, at most for its deferrals",
         ),
     ] {
         let expected = format!(
-            "once: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
+            "idempotency: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
              answer, a message {trouble}"
         );
         assert_eq!(told(document), Some(expected));

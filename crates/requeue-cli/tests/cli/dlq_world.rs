@@ -304,7 +304,7 @@ impl World {
         tokio::time::resume();
     }
 
-    /// A function on the queue that gives everything up at once, for as long as this is awaited.
+    /// A function on the queue that dead-letters everything at once, for as long as this is awaited.
     pub(crate) async fn give_up_for_ever(&self) {
         let mut settings = Settings::default();
         settings.dead_letter =

@@ -349,7 +349,7 @@ fn the_picture_of_a_rate_limit_and_its_guide_are_those_of_the_command() {
 
     let figures = requeue(&[&command[..], &["--json"]].concat()).succeeded();
     let figures: Value = serde_json::from_str(&figures).unwrap();
-    let path = "docs/pictures/rate_limit_fleet.json";
+    let path = "docs/pictures/shared_rate_limit.json";
     if std::env::var_os("REQUEUE_TEST_WRITE_PICTURES").is_some() {
         let calls = |run: &str| figures[run]["callsBySecond"].to_string();
         let [alone, shared] = ["withoutTable", "withTable"].map(calls);

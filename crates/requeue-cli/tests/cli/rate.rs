@@ -27,7 +27,7 @@ fn a_table_keeps_one_limit_for_all_environments_and_the_order() {
     assert!(number("withTable", "mostSecondsOutOfOrder") < 3.0, "{figures}");
     assert!(number("withTable", "deferralsPerMessage") < 2.0, "{figures}");
     assert!(number("withTable", "sqsRequestsPerMessage") < 1.5, "{figures}");
-    assert!(number("withTable", "storeRequestsPerMessage") < 0.5, "{figures}");
+    assert!(number("withTable", "tableRequestsPerMessage") < 0.5, "{figures}");
     let by_second = figures["withTable"]["callsBySecond"].as_array().unwrap();
     assert!((20..=22).contains(&by_second.len()), "{figures}");
     assert!(by_second.iter().all(|calls| calls.as_u64().unwrap() <= 51), "{figures}");
@@ -48,7 +48,7 @@ fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer
     assert!(calls_above(&["--skew", "1"]) <= 100.0);
     assert!(calls_above(&["--skew", "2"]) <= 200.0);
     // a fifth of the limit of a second more
-    assert!(calls_above(&["--store-down", "5-10"]) <= 10.0);
+    assert!(calls_above(&["--table-down", "5-10"]) <= 10.0);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_run_is_repeated_and_drawn() {
     let drawn = fs::read_to_string(path).unwrap();
     assert_eq!((said.clone(), drawn.clone()), (run(), fs::read_to_string(path).unwrap()));
     for line in [
-        "200 messages at once; a service that takes 20 calls in 1 s",
+        "200 messages at idempotency; a service that takes 20 calls in 1 s",
         "without a rate limit",
         "limit without a table",
         "limit with a table",
@@ -92,7 +92,7 @@ fn a_run_is_repeated_and_drawn() {
 #[test]
 fn a_time_without_an_answer_has_a_beginning_and_an_end() {
     for wrong in ["60", "60-60", "x-70"] {
-        let run = requeue(&["simulate", "rate", "--store-down", wrong]);
+        let run = requeue(&["simulate", "rate", "--table-down", wrong]);
         assert_eq!(run.status, 2, "{wrong}");
         assert!(run.stderr.contains("the earlier one first, as in 60-120"), "{}", run.stderr);
     }

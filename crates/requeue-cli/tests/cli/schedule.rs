@@ -46,7 +46,7 @@ fn without_jitter_the_table_shows_the_delays_of_the_standard_policy() {
     assert!(
         text.contains(
             "\n\
-                       given up as retries-exhausted after 50 retries: 4 h 4 min; in the \
+                       dead-lettered as retries-exhausted after 50 retries: 4 h 4 min; in the \
                        dead-letter queue 5 visib"
         ),
         "{text}"

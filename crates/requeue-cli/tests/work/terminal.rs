@@ -95,7 +95,7 @@ async fn a_terminal_has_settings_a_line_of_progress_and_a_line_for_each_trouble(
         let drawn: Vec<&str> = drawn.split(CLEARED).collect();
         let (last, before) = drawn.split_last().unwrap();
         let last = last.replace(CLEARED_ABOVE, "").replace("\r\n  ", " ");
-        let counts = "2 receives: 2 done, 0 to retry, 0 given up, 0 deferred or released\r\n";
+        let counts = "2 receives: 2 done, 0 to retry, 0 dead-lettered, 0 deferred or released\r\n";
         assert!(last.starts_with(counts), "{said:?}");
         let screens = || before.iter().map(|screen| screen.replace(CLEARED_ABOVE, ""));
         let width = |line: &str| line.chars().count();
@@ -136,7 +136,7 @@ async fn a_queue_service_that_stops_responding_is_told_before_its_requests_fail(
     assert_eq!(status, Some(0), "{said:?}");
     let said = said.replace("\r\n  ", " ");
     assert!(
-        said.contains("note: copies of messages that were given up may still be in silent"),
+        said.contains("note: copies of messages that were dead-lettered may still be in silent"),
         "{said:?}"
     );
     server.stop().await;
@@ -152,7 +152,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             "1 running",
             [
                 "receive 1 of 3  left to SQS (shutting-down)",
-                "1 receive: 0 done, 0 to retry, 0 given up, 1 deferred or released",
+                "1 receive: 0 done, 0 to retry, 0 dead-lettered, 1 deferred or released",
                 "note: 1 call was cut off at the end and may have worked; SQS delivers the messages again",
             ],
         ),
@@ -163,7 +163,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             "1 done",
             [
                 "attempt 1  done",
-                "1 receive: 1 done, 0 to retry, 0 given up, 0 deferred or released; 1 not confirmed",
+                "1 receive: 1 done, 0 to retry, 0 dead-lettered, 0 deferred or released; 1 not confirmed",
                 "note: done or copied, but not confirmed as deleted: 1 message, which SQS may deliver again",
             ],
         ),
@@ -174,7 +174,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             "the copy may exist",
             [
                 "left to SQS (the copy may exist: ConnectionLost; 503)",
-                "0 done, 0 to retry, 0 given up, ",
+                "0 done, 0 to retry, 0 dead-lettered, ",
                 "note: SQS did not confirm 2 copies; those that it stored are handled too",
             ],
         ),

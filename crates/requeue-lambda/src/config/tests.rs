@@ -423,14 +423,14 @@ mod named_secrets {
         );
         let hidden = r#"{"maxRetries": "s3cret", "s3cret": 1, "errorConfigs": {"QUOTA": {"jitter":
             {"s3cret": 2}, "s3cret": 3}}, "rules": ["s3cret", {"match": {"header": {"s3 cret": "a"},
-            "words": ["s3cret", 7]}, "class": "s3cret"}], "once": {"key": "s3cret"}}"#;
+            "words": ["s3cret", 7]}, "class": "s3cret"}], "idempotency": {"key": "s3cret"}}"#;
         let told = retries(Ok(hidden)).expect_err("it is wrong");
         for problem in [
             "maxRetries is `…`: must be ",
             "… is unknown: use one of ",
             "errorConfigs.QUOTA.jitter is `…`: must be ",
             "rules[1].class is `…`: must be ",
-            "once.key is `…`: must be a JSON pointer",
+            "idempotency.key is `…`: must be a JSON pointer",
         ] {
             assert!(told.contains(problem), "{problem}: {told}");
         }

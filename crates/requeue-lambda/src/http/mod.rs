@@ -102,7 +102,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// let target = HttpTarget::new(TargetUrl::parse("https://example.com/orders")?, HttpSettings::default())?;
 /// if let Err(failure) = target.deliver(Delivery::new("1b5b-…", r#"{"order":7}"#)).await {
-///     println!("{}: {}", failure.class(), failure.reason());
+///     println!("{}: {}", failure.class(), failure.detail());
 /// }
 /// # Ok(()) }
 /// ```

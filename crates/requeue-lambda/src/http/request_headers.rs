@@ -287,7 +287,7 @@ mod tests {
                         (FailureClass::NonRetryable, Evidence::Body)
                     );
                     assert_eq!(
-                        failure.reason(),
+                        failure.detail(),
                         "message attribute tenant cannot be sent as a header"
                     );
                 }
@@ -331,7 +331,7 @@ mod tests {
                 .expect("the deployer may");
             let failure = assemble(&settings, &delivery).err();
             assert_eq!(
-                failure.as_ref().map(Failure::reason),
+                failure.as_ref().map(Failure::detail),
                 expected,
                 "{} {}",
                 id.len(),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn why_a_message_was_given_up_is_plain_text_in_headers_that_nobody_else_can_set() {
+    async fn why_a_message_was_dead_lettered_is_plain_text_in_headers_that_nobody_else_can_set() {
         for (said, expected) in [
             ("{}", vec![]),
             (
@@ -400,7 +400,7 @@ mod tests {
             let mut record = Record::default();
             record.body = Some(body);
             let message = message_of(record).await;
-            let headers = of_dead_letter(&message.dead_letter().expect("it was given up"));
+            let headers = of_dead_letter(&message.dead_letter().expect("it was dead-lettered"));
             let found = headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.to_str().expect("it is plain")));
@@ -421,7 +421,7 @@ mod tests {
             let failure = assemble(&settings, &Delivery::new(id, "{}")).expect_err("it is refused");
             assert_eq!(failure.class(), FailureClass::NonRetryable, "{id}");
             assert_eq!(
-                failure.reason(),
+                failure.detail(),
                 "a message without an id, or with a dot in it, cannot be signed"
             );
         }

@@ -61,7 +61,7 @@ fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 pub(super) fn reason(error: &(dyn Error + 'static)) -> Option<String> {
-    let by_type = || classify::typed(error).map(|failure| failure.reason().to_owned());
+    let by_type = || classify::typed(error).map(|failure| failure.detail().to_owned());
     by_type().or_else(|| classify::chain(error).find_map(known))
 }
 

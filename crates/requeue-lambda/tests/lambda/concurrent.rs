@@ -66,5 +66,5 @@ async fn a_pause_holds_for_every_invocation_of_the_environment() {
         "{copies:?}"
     );
     let log = function.stop().await;
-    assert_eq!(log.matches(r#""why":"paused""#).count(), 3, "{log}");
+    assert_eq!(log.matches(r#""reason":"paused""#).count(), 3, "{log}");
 }

@@ -20,7 +20,7 @@ use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 /// Compressed by gzip: 100,000 bytes of JSON that would mean a quota if they were decompressed.
 const BOMB: &str = "H4sIAAAAAAACA+3GsQ2DMBAAwFXQj+E+UyAKFL7FwhApkuXdKViC4q66HtlabVH6kzPK3KPletY9Shy/eq2f/zdzyy3GMsYEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAvNYNbuXHKNGGAQA=";
 
-/// A behaviour of the target, and its result: the class, whether the message is given up, and the
+/// A behaviour of the target, and its result: the class, whether the message is dead-lettered, and the
 /// reason in the log.
 const FATES: [(&str, &str, bool, &str); 16] = [
     ("silence", "temporary", false, " time"),
@@ -228,8 +228,8 @@ async fn no_answer_costs_time_or_memory_or_is_followed_or_told() {
         assert_eq!(elsewhere.accepted(), 0, "no redirect is followed");
 
         let log = function.stop().await;
-        for (id, (answer, class, is_given_up, reason)) in ids.iter().zip(FATES) {
-            assert_eq!(failed(&ended).contains(id), is_given_up, "{answer}");
+        for (id, (answer, class, is_dead_lettered, reason)) in ids.iter().zip(FATES) {
+            assert_eq!(failed(&ended).contains(id), is_dead_lettered, "{answer}");
             let of_it = |line: &&str| {
                 line.contains(id.as_str()) && line.contains(class) && line.contains(reason)
             };

@@ -131,7 +131,7 @@ async fn table() -> http::Server {
 
 const POLICY: &str = r#"{
     "backoff": [60], "jitter": "none", "maxPauseSeconds": "off", "circuitBreaker": "off",
-    "once": { "keepSeconds": 3600 }
+    "idempotency": { "keepSeconds": 3600 }
 }"#;
 
 /// Three connections to SQS and to the table are left unused, and the function is frozen for so

@@ -24,7 +24,7 @@ mod hangs;
 mod hostile;
 mod idle;
 mod isolation;
-mod once;
+mod idempotency;
 mod proxy;
 mod secrecy;
 mod secrets;

@@ -311,7 +311,7 @@ async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() 
         let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
         assert!(
             started.elapsed() < Duration::from_secs(10),
-            "Lambda would have given up: {:?}",
+            "Lambda would have dead-lettered: {:?}",
             started.elapsed()
         );
         assert_eq!(code, Some(1), "{output}");

@@ -105,9 +105,9 @@ async fn the_line_of_a_retry_says_which_it_is_and_its_delay_before_jitter() {
     };
     assert_eq!(of("requeue")["retryProgress"], "1/50", "{log}");
     assert_eq!(of("requeue")["delayBeforeJitterSeconds"], 2.0, "{log}");
-    let given_up = of("dead-letter");
+    let dead_lettered = of("dead-letter");
     assert_eq!(
-        [given_up.get("retryProgress"), given_up.get("delayBeforeJitterSeconds")],
+        [dead_lettered.get("retryProgress"), dead_lettered.get("delayBeforeJitterSeconds")],
         [None, None],
         "{log}"
     );

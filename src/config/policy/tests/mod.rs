@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::policy::{
-    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, Once, RateLimit, RetryPolicy,
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Idempotency, Jitter, RateLimit, RetryPolicy,
     WhenUnavailable,
 };
 
@@ -153,9 +153,9 @@ fn a_preset_replaces_the_table_and_other_keys_change_it() {
 
 #[test]
 fn each_key_of_once_may_be_left_out() {
-    assert_eq!(accepted(r#"{"once": {}}"#).once, Some(Once::default()));
-    assert_eq!(accepted("{}").once, None);
-    assert_eq!(Once::default().keep, secs(14 * 86_400));
+    assert_eq!(accepted(r#"{"idempotency": {}}"#).idempotency, Some(Idempotency::default()));
+    assert_eq!(accepted("{}").idempotency, None);
+    assert_eq!(Idempotency::default().keep, secs(14 * 86_400));
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn every_key_reaches_its_place() {
         "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
-        "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxSlotWaitSeconds": 1.5,
+        "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxReservationSeconds": 1.5,
                       "adaptive": true},
-        "once": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
+        "idempotency": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
             "RATE_LIMIT": {"baseDelay": 0.5, "multiplier": 1.5, "backoff": "exponential", "jitter": {"proportional": 1},
@@ -190,10 +190,10 @@ fn every_key_reaches_its_place() {
             limit: 30,
             period: secs(60),
             burst: 4,
-            max_slot_wait: Duration::from_millis(1_500),
+            max_reservation: Duration::from_millis(1_500),
             adaptive: true,
         }),
-        once: Some(Once {
+        idempotency: Some(Idempotency {
             key: Some("/order/id".parse().expect("a pointer")),
             keep: secs(3_600),
             when_unavailable: WhenUnavailable::Defer,
@@ -311,7 +311,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("sqsCalls.multiplier", ["1", "100"], ["0.9", "101"]),
         ("receiveCalls.maxAttempts", ["1", "10"], ["0", "11"]),
         ("receiveCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
-        ("once.keepSeconds", ["60", "31536000"], ["59", "31536001"]),
+        ("idempotency.keepSeconds", ["60", "31536000"], ["59", "31536001"]),
         ("queueConfig.visibilityTimeout", ["0", "43200"], ["-1", "43201"]),
         ("queueConfig.messageRetentionPeriod", ["60", "1209600"], ["59", "1209601"]),
         ("queueConfig.maxReceiveCount", ["1", "1000"], ["0", "1001"]),
@@ -365,15 +365,15 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"maxRetries": 5, "maxRetries": 5}"#,
-            "maxRetries stands more than once: keep one of them",
+            "maxRetries stands more than idempotency: keep one of them",
         ),
         (
             r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
-            "maxRetries stands more than once: keep one of them",
+            "maxRetries stands more than idempotency: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
-            "errorConfigs.QUOTA.jitter stands more than once: keep one of them",
+            "errorConfigs.QUOTA.jitter stands more than idempotency: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
@@ -423,18 +423,18 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}, "QUOTA": {}, "RATE_LIMIT": {}, "TEMPORARY": {}}}"#,
             "errorConfigs.DEFAULT.baseDelay is 9: must be at most 8, by errorConfigs.DEFAULT.maxDelay",
         ),
-        (r#"{"once": true}"#, "once is `true`: must be an object"),
+        (r#"{"idempotency": true}"#, "idempotency is `true`: must be an object"),
         (
-            r#"{"once": {"key": "orderId"}}"#,
-            r#"once.key is `"orderId"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
+            r#"{"idempotency": {"key": "orderId"}}"#,
+            r#"idempotency.key is `"orderId"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
         ),
         (
-            r#"{"once": {"key": "/a~2"}}"#,
-            r#"once.key is `"/a~2"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
+            r#"{"idempotency": {"key": "/a~2"}}"#,
+            r#"idempotency.key is `"/a~2"`: must be a JSON pointer such as /orderId, of at most 16 names and 1024 bytes"#,
         ),
         (
-            r#"{"once": {"whenUnavailable": "wait"}}"#,
-            r#"once.whenUnavailable is `"wait"`: must be call, defer"#,
+            r#"{"idempotency": {"whenUnavailable": "wait"}}"#,
+            r#"idempotency.whenUnavailable is `"wait"`: must be call, defer"#,
         ),
         (r#"{"sqscalls": "off"}"#, "sqscalls is unknown; did you mean sqsCalls?"),
         (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: must be off, or an object"#),
@@ -458,7 +458,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#,
-            "sqsCalls.jitter stands more than once: keep one of them",
+            "sqsCalls.jitter stands more than idempotency: keep one of them",
         ),
         (
             r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,

@@ -97,9 +97,9 @@ fn a_rule_names_its_reason_or_tells_its_place_and_the_code_of_the_answer() {
     ] {
         let reason = reason.map(|reason| format!(r#", "reason": "{reason}""#)).unwrap_or_default();
         let list = format!(r#"[{{"match": {{"status": 404}}, "class": "QUOTA"{reason}}}]"#);
-        assert_eq!(rules(&list).expect("valid").within(answered).reason(), of_answer);
+        assert_eq!(rules(&list).expect("valid").within(answered).detail(), of_answer);
         let list = format!(r#"[{{"match": {{"words": "outdated"}}, "class": "QUOTA"{reason}}}]"#);
-        assert_eq!(rules(&list).expect("valid").classify(&refused).reason(), of_error);
+        assert_eq!(rules(&list).expect("valid").classify(&refused).detail(), of_error);
     }
     for bad in ["\"\"", "\" \"", "7", "null", &format!("\"{}\"", "x".repeat(65))] {
         let problems = rules(&format!(
@@ -136,7 +136,7 @@ fn the_first_rule_that_matches_wins_and_its_delay_before_that_of_the_answer() {
             );
             let failure = rules(&list).expect(&list).within(answered);
             assert_eq!(
-                (failure.class(), failure.reason()),
+                (failure.class(), failure.detail()),
                 (class, "status 404: 20429, by rules[1]"),
                 "{list}"
             );
@@ -216,7 +216,7 @@ fn errors_match_by_their_codes_and_words_and_by_nothing_else() {
             if *kind == matching {
                 let named = (*kind == "grpc").then(|| Duration::from_secs(9));
                 assert_eq!(
-                    (failure.reason(), failure.delay()),
+                    (failure.detail(), failure.delay()),
                     ("by rules[0]", named),
                     "{condition}"
                 );
@@ -352,7 +352,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"header": {"x-foo": true, "X-Foo": "bar"}}, "class": "QUOTA"}]"#,
-            "rules[0].match.header.X-Foo stands more than once, but the case of a name does not count: remove one of them",
+            "rules[0].match.header.X-Foo stands more than idempotency, but the case of a name does not count: remove one of them",
         ),
         (
             r#"[{"match": {"header": {"x-foo": false}}, "class": "QUOTA"}]"#,
@@ -435,7 +435,7 @@ fn the_rules_of_the_page_classify_as_the_page_says() {
         let row = row
             .replace("{BODY}", body)
             .replace("CLASS", failure.class().as_str())
-            .replace("DETAIL", failure.reason());
+            .replace("DETAIL", failure.detail());
         assert!(page.lines().any(|line| line == row), "the page lacks: {row}");
     }
 }

@@ -254,7 +254,7 @@ pub(crate) async fn redrive(
     if !not_deleted.is_empty() {
         lines.push(format!(
             "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
-             of this page only deletes them. Once this command has ended, a redrive copies them \
+             of this page only deletes them. Idempotency this command has ended, a redrive copies them \
              twice: discard them first, on the page or with `requeue dlq discard FILE --queue {} {}`",
             messages(not_deleted.len()),
             dead_letters.name(),

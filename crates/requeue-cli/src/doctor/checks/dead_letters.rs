@@ -12,7 +12,7 @@ use super::{
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "redrive-policy",
-        why: "Without a dead-letter queue, SQS redelivers a message that is given up, or that \
+        why: "Without a dead-letter queue, SQS redelivers a message that is dead-lettered, or that \
               crashes the function, until its retention ends, and then deletes it.",
         look: redrive_policy,
     },
@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "dead-letter-consumers",
-        why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
+        why: "A function with a mapping from the dead-letter queue receives dead letters at idempotency, \
               before a person has seen them.",
         look: dead_letter_consumers,
     },
@@ -169,7 +169,8 @@ fn dead_letter_consumers(context: &Context<'_>) -> Checked {
         own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
     };
     Ok(if consumers.iter().any(is_own) {
-        let found = format!("{found}: the function receives the messages again that it gave up");
+        let found =
+            format!("{found}: the function receives the messages again that it dead-lettered");
         Diagnosis::danger(found, remedies)
     } else {
         Diagnosis::warning(found, remedies)
@@ -224,7 +225,7 @@ fn direct_queue(context: &Context<'_>) -> Checked {
     let (direct, source) = (&reached.arn, &path.source.arn);
     if direct == source {
         let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
-                     are given up return to it";
+                     are dead-lettered return to it";
         let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
         return Ok(Diagnosis::danger(found, [remedy]));
     }

@@ -51,7 +51,7 @@ fn create(context: &Context<'_>, name: &str) -> [String; 2] {
              PAY_PER_REQUEST --attribute-definitions AttributeName=id,AttributeType=S --key-schema \
              AttributeName=id,KeyType=HASH"
         ),
-        "template, parameters: `Coordination=dynamodb`".to_owned(),
+        "template, parameters: `SharedTable=dynamodb`".to_owned(),
     ]
 }
 
@@ -130,9 +130,9 @@ fn rate_limit(context: &Context<'_>) -> Checked {
     // An unknown policy is a finding of `settings`.
     let limit = context.policy().ok().and_then(|policy| policy.limit);
     let limit = limit.ok_or(Skip::NotApplicable)?;
-    let coordination = context.config()?.coordination.as_ref().ok_or(Skip::NotApplicable)?;
+    let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
     let (shares, calls, period) =
-        (coordination.max_environments, u64::from(limit.limit), span(limit.period));
+        (shared_table.max_environments, u64::from(limit.limit), span(limit.period));
     let told = format!("{calls} calls in {period} for all together");
     match environments(context) {
         Some(most) if most > shares => Ok(Diagnosis::warning(

@@ -78,7 +78,7 @@ impl Seen {
         self.evidence.sum(None, "Completed")
     }
 
-    /// Whether the first message completed, or was given up.
+    /// Whether the first message completed, or was dead-lettered.
     pub(crate) fn has_first(&self) -> bool {
         self.completed() > 0 || self.evidence.sum(None, "DeadLettered") > 0
     }
@@ -154,7 +154,7 @@ fn success(plan: &Plan, seen: &Seen) -> Judged {
 fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     let name = class.as_str();
     let sum = |metric| evidence.sum(Some(name), metric);
-    let (failed, retried, given_up) = (sum("Failed"), sum("Requeued"), sum("DeadLettered"));
+    let (failed, retried, dead_lettered) = (sum("Failed"), sum("Requeued"), sum("DeadLettered"));
     let delays = evidence.values(Some(name), "RetryDelay");
     let times: Vec<String> = delays.iter().map(|delay| span(Duration::from_secs(*delay))).collect();
     let is_final = class == FailureClass::NonRetryable;
@@ -166,7 +166,7 @@ fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
             "Something between function and endpoint responds otherwise, such as a proxy, or a \
              rule of the policy gives the response another class.",
         )
-    } else if is_final && given_up == 0 {
+    } else if is_final && dead_lettered == 0 {
         (
             Level::Danger,
             "The function did not send the message on its way to the dead-letter queue.",
@@ -180,7 +180,7 @@ fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     };
     let seen = match (failed, is_final, retried) {
         (0, ..) => format!("no failure of this class; failures: {}", evidence.failures()),
-        (_, true, _) => format!("{failed} failed, {given_up} given up"),
+        (_, true, _) => format!("{failed} failed, {dead_lettered} dead-lettered"),
         (_, false, 0) => format!("{failed} failed, none retried"),
         _ => format!("{failed} failed, {} retried after {}", times.len(), times.join(", ")),
     };

@@ -80,7 +80,7 @@ impl<'c> Trial<'c> {
             for message in [quota, temporary] {
                 self.send(message, &run).await?;
             }
-            let given_up = self.send(non_retryable, &run).await?;
+            let dead_lettered = self.send(non_retryable, &run).await?;
             let began = Instant::now();
             let failed = deadline.min(began + FAILURES);
             self.until("the first failures", began, failed, |seen, _| {
@@ -89,7 +89,7 @@ impl<'c> Trial<'c> {
             .await?;
             self.send(pausing, &run).await?;
             self.until("the end of all messages", began, deadline, Seen::is_complete).await?;
-            self.look(&given_up).await;
+            self.look(&dead_lettered).await;
             self.ask_for_metrics(deadline.min(began + METRICS)).await;
         }
         Ok(steps(&self.plan, &self.seen))

@@ -9,10 +9,10 @@ import { CLASSES, Messages } from "/live_messages.js";
 const DRAW = 100;
 const TICK = 500;
 const ROW = 30;
-const STATES = ["waiting", "received", "in a call", "failed", "waits for a retry", "deferred", "left to SQS", "done", "given up", "dead"];
+const STATES = ["waiting", "received", "in a call", "failed", "waits for a retry", "deferred", "left to SQS", "done", "dead-lettered", "dead"];
 const KINDS = {
   sent: "sent", received: "received", called: "called", ended: "call ended", requeued: "to retry", deferred: "deferred",
-  released: "left to SQS", "given-up": "given up", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
+  released: "left to SQS", "not-retried": "dead-lettered", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
 };
 
 const seconds = (milliseconds) => span(Math.max(1000, Math.ceil(milliseconds / 1000) * 1000));
@@ -168,7 +168,7 @@ class Screen {
     const isReport = typeof counts?.left === "number";
     const figures = [
       ["waiting", state.waiting], ["delayed", state.delayed], ["in flight", state.inFlight], ["calls a second", state.rate],
-      ["done", counts?.done], ["not confirmed as deleted", counts?.notDeleted || null], ...(isReport ? [["failures left to SQS", counts.left], ["on their last receive", counts.dead]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["given up", counts?.dead]]), ["dead", state.dead],
+      ["done", counts?.done], ["not confirmed as deleted", counts?.notDeleted || null], ...(isReport ? [["failures left to SQS", counts.left], ["on their last receive", counts.dead]] : [["retried", counts?.retried], ["receives without a call", counts?.deferred], ["dead-lettered", counts?.dead]]), ["dead", state.dead],
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
@@ -245,7 +245,7 @@ class Screen {
       h("td", { class: "number" }, attempt),
       h("td", {}, h("span", { class: `class ${name}` }, name)),
       h("td", { class: "text" }, reason),
-      h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "given-up" || name === "non-retryable" ? "given up" : "")));
+      h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "not-retried" || name === "non-retryable" ? "dead-lettered" : "")));
     replace(this.failures, [h("div", { class: "scroll failures" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows, [2]))]);
   }
 

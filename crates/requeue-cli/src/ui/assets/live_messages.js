@@ -8,7 +8,7 @@ const MAX_FAILURES = 50;
 export const SECONDS = 120;
 
 export const CLASSES = ["rate-limit", "quota", "temporary", "non-retryable"];
-const OVER = new Set(["done", "given up", "dead"]);
+const OVER = new Set(["done", "dead-lettered", "dead"]);
 
 // An empty second of the rates: calls that succeeded, and those that failed by class.
 const second = (at) => ({ at, done: 0, "rate-limit": 0, quota: 0, temporary: 0, "non-retryable": 0 });
@@ -48,7 +48,7 @@ export class Messages {
   // replaced by the next one. The log of a batch may come after the next copy.
   apply(message, event) {
     const isCurrent = event.messageId === message.copy;
-    const isGivenUp = message.state === "given up" || message.state === "dead";
+    const isGivenUp = message.state === "dead-lettered" || message.state === "dead";
     switch (event.kind) {
       case "sent":
         this.wait(message, "waiting", event);
@@ -78,7 +78,7 @@ export class Messages {
         // Its copy is sent already, with its own delay.
         else if (message.copy === null && event.messageId === message.replaced && event.kind === "deferred") message.state = "deferred";
         break;
-      case "given-up":
+      case "not-retried":
         if (event.class) this.fail(message, event);
         if (this.keepsFailures && !(event.receiveCount >= event.maxReceives)) this.set(message, "left to SQS");
         else this.giveUp(message);
@@ -118,9 +118,9 @@ export class Messages {
   }
 
   giveUp(message) {
-    if (message.state !== "dead") this.set(message, "given up");
+    if (message.state !== "dead") this.set(message, "dead-lettered");
     const last = this.failures.find(({ id }) => id === message.id);
-    if (last) last.kind = "given-up";
+    if (last) last.kind = "not-retried";
   }
 
   done(message, event) {

@@ -273,7 +273,7 @@ function summary(schedule) {
       h("td", { class: "number" }, range({ min: of.requests.min.alone.usdPerMillionMessages, max: of.requests.max.alone.usdPerMillionMessages }, usd)),
       h("td", { class: "number" }, range({ min: of.requests.min.batched.usdPerMillionMessages, max: of.requests.max.batched.usdPerMillionMessages }, usd)));
   });
-  const heads = [["Class"], ["Retries", "number"], ["Given up at age"], ["Reason"], ["Cost of a million", "number"], ["in batches", "number"]];
+  const heads = [["Class"], ["Retries", "number"], ["Dead-lettered at age"], ["Reason"], ["Cost of a million", "number"], ["in batches", "number"]];
   return h("div", { class: "scroll" }, h("table", { class: "summary", "aria-label": "End and cost of a message that never succeeds" },
     h("thead", {}, h("tr", {}, heads.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))), h("tbody", {}, rows)));
 }

@@ -92,7 +92,7 @@ async fn with_a_rate_limit_no_request_is_sent_twice_and_its_message_uses_no_retr
     for n in 0..3 {
         let deadline = Instant::now() + Duration::from_secs(60);
         let report = processor.process(vec![record(&format!("id-{n}"))], deadline).await;
-        waits.push(report.outcomes[0].why());
+        waits.push(report.outcomes[0].reason());
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(waits, [None, Some("postponed"), None]);
@@ -163,7 +163,7 @@ async fn no_request_is_sent_three_times() {
     target.deliver(Delivery::new("id-1", "")).await.expect("it is accepted");
     let failed = target.deliver(Delivery::new("id-2", "")).await.expect_err("all connections die");
     assert_eq!(
-        (failed.evidence(), failed.reason()),
+        (failed.evidence(), failed.detail()),
         (Evidence::Typed, "connection closed before the response")
     );
     assert_eq!((opened.load(Ordering::SeqCst), count.load(Ordering::SeqCst)), (2, 3));
@@ -240,12 +240,12 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
 
 /// Connects once, and never again.
 #[derive(Clone)]
-struct Once {
+struct Idempotency {
     server: InMemory,
     is_used: Arc<AtomicBool>,
 }
 
-impl Service<Uri> for Once {
+impl Service<Uri> for Idempotency {
     type Response = Pipe;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Pipe, Infallible>> + Send>>;
@@ -296,7 +296,7 @@ async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
         let target = HttpTarget::with_connector(
             localhost(),
             settings,
-            Once { server, is_used: Arc::default() },
+            Idempotency { server, is_used: Arc::default() },
         );
         let respond = async {
             loop {
@@ -337,7 +337,7 @@ async fn nobody_need_come_for_an_unused_connection_to_be_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_was_given_up_is_closed_although_the_target_does_not_read() {
+async fn a_connection_that_was_dead_lettered_is_closed_although_the_target_does_not_read() {
     for http2 in [false, true] {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let server = InMemory::raw(move |mut stream| {
@@ -377,7 +377,7 @@ async fn the_head_has_a_time_out_of_its_own() {
         });
         let begun = Instant::now();
         let failed = failure(&HttpTarget::with_connector(localhost(), settings, silent)).await;
-        assert_eq!((failed.reason(), failed.evidence()), ("no response in time", Evidence::Typed));
+        assert_eq!((failed.detail(), failed.evidence()), ("no response in time", Evidence::Typed));
         assert!(failed.is_in_doubt(), "it may still work on the request");
         assert_eq!(begun.elapsed().as_secs(), limit);
     }

@@ -135,7 +135,7 @@ async fn deliver_all(
         let (target, body) = (target.clone(), body.clone());
         all.spawn(async move {
             let ended = target.deliver(Delivery::new(&body, body.clone())).await;
-            ended.err().map(|failed| (body, failed.evidence(), failed.reason().to_owned()))
+            ended.err().map(|failed| (body, failed.evidence(), failed.detail().to_owned()))
         });
     }
     let mut failed: Vec<_> = all.join_all().await.into_iter().flatten().collect();
@@ -253,7 +253,7 @@ async fn a_target_that_wants_http_1_1_gets_it_from_then_on() {
         .await
         .expect_err("it is refused");
     assert_eq!(
-        failed.reason(),
+        failed.detail(),
         "HTTP/2 stream ended by the other side: endpoint requires HTTP/1.1"
     );
 }

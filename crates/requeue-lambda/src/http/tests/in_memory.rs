@@ -40,11 +40,11 @@ async fn in_memory_all_is_as_on_a_socket() {
     })
     .target();
     for _ in 0..3 {
-        assert_eq!(failure(&target).await.reason(), "status 503");
+        assert_eq!(failure(&target).await.detail(), "status 503");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     tokio::time::sleep(IDLE_TIMEOUT * 2).await;
-    assert_eq!(failure(&target).await.reason(), "status 503");
+    assert_eq!(failure(&target).await.detail(), "status 503");
     assert_eq!(connections.load(Ordering::SeqCst), 2);
     assert_eq!(seen.lock().expect("no test panicked").len(), 4);
 }
@@ -81,7 +81,7 @@ async fn the_body_of_a_success_is_read_only_if_a_rule_names_its_status() {
             format!(r#"{{"rules":[{rule}]}}"#).parse().expect("a rule");
         let begin = Instant::now();
         let result = rules.scope(target.deliver(message())).await;
-        assert_eq!(result.as_ref().err().map(Failure::reason), reason, "{named} {length}");
+        assert_eq!(result.as_ref().err().map(Failure::detail), reason, "{named} {length}");
         assert_eq!(begin.elapsed().as_secs(), secs, "{named} {length}");
     }
 }
@@ -186,7 +186,7 @@ async fn a_huge_head_is_refused_over_http2_too() {
         let failed = target.deliver(Delivery::new(&length.to_string(), "")).await.err();
         assert_eq!(failed.is_some(), is_refused, "{length}: {failed:?}");
         if let Some(failed) = failed {
-            let told = (failed.class(), failed.evidence(), failed.reason());
+            let told = (failed.class(), failed.evidence(), failed.detail());
             assert_eq!(
                 told,
                 (
@@ -216,7 +216,7 @@ async fn a_dead_http2_connection_is_noticed_before_the_time_out() {
     .target();
     for _ in 0..2 {
         let begun = Instant::now();
-        assert_eq!(failure(&target).await.reason(), "timed out");
+        assert_eq!(failure(&target).await.detail(), "timed out");
         assert!(begun.elapsed() <= PING_INTERVAL + PING_TIMEOUT + Duration::from_secs(1));
     }
     assert_eq!(connections.load(Ordering::SeqCst), 2);
@@ -249,7 +249,7 @@ async fn slowness_is_bounded_by_the_time_outs() {
     ] {
         let begun = Instant::now();
         let result = trickling(head).deliver(message()).await;
-        assert_eq!(result.err().as_ref().map(Failure::reason), reason, "{head}");
+        assert_eq!(result.err().as_ref().map(Failure::detail), reason, "{head}");
         let took = begun.elapsed();
         assert!(took >= limit && took < limit + Duration::from_millis(50), "{head}: {took:?}");
     }
@@ -265,7 +265,7 @@ async fn the_body_is_not_waited_for_beyond_the_whole_time_out() {
     });
     let begun = Instant::now();
     let failed = failure(&HttpTarget::with_connector(localhost(), settings, target)).await;
-    assert_eq!(failed.reason(), "status 500");
+    assert_eq!(failed.detail(), "status 500");
     assert!(begun.elapsed() < Duration::from_millis(1_050));
 }
 
@@ -294,7 +294,7 @@ async fn connecting_has_a_time_out_of_its_own() {
         failure(&HttpTarget::with_connector(localhost(), HttpSettings::default(), Unreachable))
             .await;
     assert_eq!(
-        (failed.class(), failed.evidence(), failed.reason()),
+        (failed.class(), failed.evidence(), failed.detail()),
         (FailureClass::Temporary, Evidence::Typed, "connect timed out")
     );
     assert!(!failed.is_in_doubt(), "nothing was handed over");

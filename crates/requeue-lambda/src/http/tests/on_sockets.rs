@@ -135,7 +135,7 @@ async fn no_message_smuggles_a_header() {
         let by_type = Delivery { content_type: Some(text), ..message() };
         let failure = target.deliver(by_type).await.expect_err("it is refused");
         assert_eq!(failure.class(), FailureClass::NonRetryable, "{text:?}");
-        assert_eq!(failure.reason(), "invalid value of header content-type");
+        assert_eq!(failure.detail(), "invalid value of header content-type");
     }
     let by_id = Delivery::new("id\r\nX-Admin: yes", "");
     let failure = target.deliver(by_id).await.expect_err("it is refused");
@@ -223,7 +223,7 @@ async fn a_redirect_is_a_failure_and_not_followed() {
         );
         let failed = failure(&Server::canned(answer).await.target()).await;
         assert_eq!(
-            (failed.class(), failed.reason()),
+            (failed.class(), failed.detail()),
             (FailureClass::NonRetryable, &*format!("status {status}"))
         );
     }
@@ -337,7 +337,7 @@ async fn an_answer_that_breaks_off_is_temporary() {
     ] {
         let failed = failure(&Server::canned(answer).await.target()).await;
         assert_eq!(
-            (failed.class(), failed.evidence(), failed.reason()),
+            (failed.class(), failed.evidence(), failed.detail()),
             (FailureClass::Temporary, Evidence::Typed, reason),
             "{answer}"
         );
@@ -359,7 +359,7 @@ async fn a_reset_is_temporary() {
         })
         .await;
         let failed = failure(&server.target()).await;
-        assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
+        assert_eq!((failed.class(), failed.detail()), (FailureClass::Temporary, reason));
         assert_eq!(failed.is_in_doubt(), answer.is_empty());
     }
 }
@@ -383,7 +383,7 @@ async fn no_connection_is_temporary_and_says_why() {
             HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
         let failed = failure(&target).await;
         assert_eq!(
-            (failed.class(), failed.evidence(), failed.reason()),
+            (failed.class(), failed.evidence(), failed.detail()),
             (FailureClass::Temporary, Evidence::Typed, reason)
         );
         assert!(!failed.is_in_doubt(), "nothing was handed over");
@@ -407,7 +407,7 @@ async fn a_name_that_leads_to_a_link_local_address_is_temporary_and_gets_nothing
         let connector = HttpConnector::new_with_resolver(Guarded::new(resolver, rules, port));
         let failed =
             failure(&HttpTarget::with_connector(url, HttpSettings::default(), connector)).await;
-        assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
+        assert_eq!((failed.class(), failed.detail()), (FailureClass::Temporary, reason));
     }
     assert!(timeout_at(Instant::now(), canary.accept()).await.is_err(), "nobody connected");
 }

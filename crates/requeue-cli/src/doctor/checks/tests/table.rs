@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use requeue::Coordination;
+use requeue::SharedTable;
 use requeue::policy::RateLimit;
-use requeue::store::MemoryStore;
+use requeue::table::MemoryTable;
 
 use super::*;
 
@@ -13,9 +13,9 @@ const TABLE: &str = "arn:aws:dynamodb:eu-west-1:123456789012:table/limits";
 /// The table as the template makes it, and a rate limit.
 fn shared(d: &mut Deployment) -> &mut Table {
     limited(d, 49);
-    let mut coordination = Coordination::by(Arc::new(MemoryStore::default()));
-    coordination.max_environments = 10;
-    d.valid().config.coordination = Some(coordination);
+    let mut shared_table = SharedTable::by(Arc::new(MemoryTable::default()));
+    shared_table.max_environments = 10;
+    d.valid().config.shared_table = Some(shared_table);
     let properties = TableProperties {
         status: "ACTIVE".to_owned(),
         key: vec!["id (S)".to_owned()],
@@ -60,7 +60,7 @@ fn gone(d: &mut Deployment) {
 
 fn environments(d: &mut Deployment, most: u32) {
     shared(d);
-    d.valid().config.coordination.as_mut().unwrap().max_environments = most;
+    d.valid().config.shared_table.as_mut().unwrap().max_environments = most;
 }
 
 pub(super) const ROWS: &[Row] = &[

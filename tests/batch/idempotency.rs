@@ -1,4 +1,4 @@
-//! With `once`, each event is handled once as far as the store can tell. The store never costs a
+//! With `idempotency`, each event is handled once as far as the table can tell. The table never costs a
 //! message: while it is in trouble, messages wait or are called.
 
 use std::collections::VecDeque;
@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join, pending};
 use requeue::classify::Response;
-use requeue::policy::{Once, WhenUnavailable};
-use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
+use requeue::policy::{Idempotency, WhenUnavailable};
+use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use requeue::{
-    BatchProcessor, Clock, Coordination, Deferral, Disposition, Failure, Mode, OnceNotes, Report,
-    Sampler, Strategy,
+    BatchProcessor, Clock, Deferral, Disposition, Failure, IdempotencyNotes, Mode, Report, Sampler,
+    SharedTable, Strategy,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::protection::deferrals;
 use crate::world::{Act, Log, SEND, Script, VISIBILITY, World, millis, numbered, secs};
 
-/// A store that answers as it is told.
+/// A table that answers as it is told.
 #[derive(Debug, Default)]
 pub struct Told {
-    pub items: MemoryStore,
+    pub items: MemoryTable,
     /// The fates of the next requests.
     pub next: Mutex<VecDeque<Case>>,
     pub requests: Mutex<Vec<Update>>,
@@ -56,20 +56,20 @@ impl Told {
     }
 }
 
-impl Store for Told {
+impl Table for Told {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         self.requests.lock().unwrap().push(update.clone());
         let case = self.next.lock().unwrap().pop_front().unwrap_or(Case::Answers);
         async move {
             sleep(self.latency).await;
             match case {
                 Case::Answers => self.items.update(key, update).await,
-                Case::Throttled => Err(StoreError::Throttled),
-                Case::Denied => Err(StoreError::Unavailable("Denied".into())),
+                Case::Throttled => Err(TableError::Throttled),
+                Case::Denied => Err(TableError::Unavailable("Denied".into())),
                 Case::Lost => pending().await,
                 Case::Late(after) => {
                     let answer = self.items.update(key, update).await;
@@ -85,7 +85,7 @@ impl Store for Told {
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
             let answer = self.items.read(key).await?;
             Ok(Answer { date: self.date, ..answer })
@@ -94,22 +94,22 @@ impl Store for Told {
     }
 }
 
-fn by(key: &str) -> Once {
-    let mut once = Once::default();
-    once.key = (!key.is_empty()).then(|| key.parse().unwrap());
-    once
+fn by(key: &str) -> Idempotency {
+    let mut idempotency = Idempotency::default();
+    idempotency.key = (!key.is_empty()).then(|| key.parse().unwrap());
+    idempotency
 }
 
-fn world(once: Once) -> (World, Arc<Told>) {
-    with(World::new(), once, Told::default())
+fn world(idempotency: Idempotency) -> (World, Arc<Told>) {
+    with(World::new(), idempotency, Told::default())
 }
 
-fn with(mut world: World, once: Once, store: Told) -> (World, Arc<Told>) {
-    let store = Arc::new(store);
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
-    world.settings.coordination = Some(Coordination::by(shared));
-    world.settings.policy.once = Some(once);
-    (world, store)
+fn with(mut world: World, idempotency: Idempotency, table: Told) -> (World, Arc<Told>) {
+    let table = Arc::new(table);
+    let shared = Arc::clone(&table) as Arc<dyn Table>;
+    world.settings.shared_table = Some(SharedTable::by(shared));
+    world.settings.policy.idempotency = Some(idempotency);
+    (world, table)
 }
 
 fn done() -> Script {
@@ -121,22 +121,22 @@ async fn next(world: &World, script: &Script) -> Report {
     world.report(&world.processor(script.clone()), &event).await
 }
 
-fn notes(report: &Report) -> Vec<OnceNotes> {
-    report.outcomes.iter().map(|outcome| outcome.once).collect()
+fn notes(report: &Report) -> Vec<IdempotencyNotes> {
+    report.outcomes.iter().map(|outcome| outcome.idempotency).collect()
 }
 
-fn only_notes(report: &Report) -> OnceNotes {
-    let [notes] = <[OnceNotes; 1]>::try_from(notes(report)).unwrap();
+fn only_notes(report: &Report) -> IdempotencyNotes {
+    let [notes] = <[IdempotencyNotes; 1]>::try_from(notes(report)).unwrap();
     notes
 }
 
 /// The messages that completed without a call.
-fn already_done(report: &Report) -> usize {
-    let dropped = report.outcomes.iter().filter(|outcome| outcome.once.is_already_done);
+fn already_completed(report: &Report) -> usize {
+    let dropped = report.outcomes.iter().filter(|outcome| outcome.idempotency.is_already_done);
     dropped
         .inspect(|outcome| {
             assert_eq!(outcome.disposition, Disposition::Complete);
-            assert_eq!((outcome.why(), outcome.elapsed), (Some("already-done"), None));
+            assert_eq!((outcome.reason(), outcome.elapsed), (Some("already-completed"), None));
         })
         .count()
 }
@@ -155,20 +155,20 @@ async fn two_environments_that_have_a_message_at_once_call_it_once() {
         };
         let (first, second) = Box::pin(join(world.report(&one, &event), later)).await;
         assert_eq!(deferrals(&first), [None]);
-        // The rest of the handler's 30 s, 2 s for the store, a minute for the service, and 5 s for
+        // The rest of the handler's 30 s, 2 s for the table, a minute for the service, and 5 s for
         // the clocks.
         assert_eq!(deferrals(&second), [Some((Deferral::InProgress, 96))], "{key}");
         assert_eq!(script.calls().len(), 1);
         // The copy of the second environment.
         world.sleep_until_due().await;
-        assert_eq!(already_done(&next(&world, &script).await), 1, "{key}");
+        assert_eq!(already_completed(&next(&world, &script).await), 1, "{key}");
         assert_eq!(script.calls().len(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_second_message_of_an_event_that_is_done_completes_without_a_call() {
-    let (world, store) = world(by("/orderId"));
+    let (world, table) = world(by("/orderId"));
     let log = Log::default();
     let _listening = log.listen();
     let (script, bodies) = (done(), ["7", "7.0", "70e-1", r#""7""#, r#""\u0037""#, "8"]);
@@ -179,15 +179,15 @@ async fn the_second_message_of_an_event_that_is_done_completes_without_a_call() 
     }
     assert_eq!(script.calls().len(), 3, "7, \"7\" and 8");
     assert!(world.messages().is_empty());
-    assert_eq!(store.requests(), 3 * 2 + 3);
-    assert_eq!(log.text().matches("already-done").count(), 3);
+    assert_eq!(table.requests(), 3 * 2 + 3);
+    assert_eq!(log.text().matches("already-completed").count(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_forgotten_when_its_time_is_over() {
-    let mut once = by("/n");
-    once.keep = secs(3_600);
-    let (world, _) = world(once);
+    let mut idempotency = by("/n");
+    idempotency.keep = secs(3_600);
+    let (world, _) = world(idempotency);
     let script = done();
     for (wait, calls) in [(0, 1), (3_599, 1), (2, 2)] {
         sleep(secs(wait)).await;
@@ -199,15 +199,15 @@ async fn an_event_is_forgotten_when_its_time_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn done_is_in_the_store_before_the_response() {
-    let (world, store) =
+    let (world, table) =
         with(World::new(), by("/n"), Told { latency: millis(200), ..Told::default() });
     world.send_numbered(1).await;
     next(&world, &done()).await;
-    let [_, done] = <[Update; 2]>::try_from(store.requests.lock().unwrap().clone()).unwrap();
+    let [_, done] = <[Update; 2]>::try_from(table.requests.lock().unwrap().clone()).unwrap();
     assert!(done.conditions().is_empty(), "whoever has the lease");
-    let mut item = requeue::store::Item::default();
+    let mut item = requeue::table::Item::default();
     assert!(done.apply(&mut item));
-    let until = item.get(requeue::store::Field::new("doneUntil"));
+    let until = item.get(requeue::table::Field::new("doneUntil"));
     let now = world.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let ended = now.checked_sub(millis(200)).unwrap();
     assert_eq!(until, u64::try_from((ended + secs(1_209_600)).as_millis()).unwrap());
@@ -236,7 +236,7 @@ async fn an_environment_whose_clock_is_wrong_keeps_to_the_leases_of_the_others()
     for ahead in [-3_600_i64, 3_600] {
         let world = World::new();
         let date = Some(world.clock.now());
-        let (mut world, store) = with(world, by("/n"), Told { date, ..Told::default() });
+        let (mut world, table) = with(world, by("/n"), Told { date, ..Told::default() });
         let script = Script::new(|_| Act::work(secs(2)));
         let one = world.processor(script.clone());
         let by = secs(ahead.unsigned_abs());
@@ -246,7 +246,7 @@ async fn an_environment_whose_clock_is_wrong_keeps_to_the_leases_of_the_others()
         for (first, second) in [(&one, &other), (&other, &one)] {
             world.send_numbered(1).await;
             let event = world.receive().await;
-            store.items.clear();
+            table.items.clear();
             let both = join(world.report(first, &event), world.report(second, &event));
             let (_, second) = Box::pin(both).await;
             let waits = deferrals(&second);
@@ -272,7 +272,7 @@ async fn a_failure_is_retried_without_waiting_for_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_given_up_can_be_handled_again() {
+async fn an_event_that_was_dead_lettered_can_be_handled_again() {
     let (world, _) = world(by("/n"));
     world.send_numbered(1).await;
     let refusing = Script::always(Failure::non_retryable("never"));
@@ -288,7 +288,7 @@ async fn a_call_that_may_go_on_keeps_its_event_until_the_lease_ends() {
     let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
     let gateway = Response { status: 504, headers: &[], body: b"" };
     for (act, rest) in [
-        // The handler's 5 s, 2 s for the store, a minute for the service, 5 s for the clocks.
+        // The handler's 5 s, 2 s for the table, a minute for the service, 5 s for the clocks.
         (Act::Fail(Failure::classified(&timeout)), 72),
         (Act::Fail(Failure::from_response(&gateway, SystemTime::UNIX_EPOCH)), 72),
         (Act::Fail(Failure::quota("it may still work").retry_after(secs(1)).in_doubt()), 72),
@@ -364,8 +364,8 @@ async fn two_messages_of_one_event_in_a_batch_are_called_once() {
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_a_message_is_called_or_waits_as_the_policy_says() {
     for case in [Case::Lost, Case::Unsaid, Case::Denied] {
-        let (world, store) = world(by("/n"));
-        store.next(&[case; 3]);
+        let (world, table) = world(by("/n"));
+        table.next(&[case; 3]);
         world.send_numbered(1).await;
         let script = done();
         let report = next(&world, &script).await;
@@ -373,29 +373,29 @@ async fn without_an_answer_a_message_is_called_or_waits_as_the_policy_says() {
         assert!(only_notes(&report).is_unconfirmed, "{case:?}");
         assert_eq!(report.outcomes[0].disposition, Disposition::Complete);
 
-        let mut once = by("/n");
-        once.when_unavailable = WhenUnavailable::Defer;
-        let (world, store) = self::world(once);
-        store.next(&[case]);
+        let mut idempotency = by("/n");
+        idempotency.when_unavailable = WhenUnavailable::Defer;
+        let (world, table) = self::world(idempotency);
+        table.next(&[case]);
         world.send_numbered(1).await;
         let script = done();
         let report = next(&world, &script).await;
-        assert_eq!(deferrals(&report), [Some((Deferral::OnceUnavailable, 0))], "{case:?}");
+        assert_eq!(deferrals(&report), [Some((Deferral::IdempotencyUnavailable, 0))], "{case:?}");
         assert!(!only_notes(&report).is_unconfirmed, "it was not called");
         assert_eq!(script.calls().len(), 0, "{case:?}");
         sleep(secs(60)).await;
         world.run(&world.processor(script.clone())).await;
-        assert_eq!(script.calls().len(), 1, "{case:?}: the store answers again");
+        assert_eq!(script.calls().len(), 1, "{case:?}: the table answers again");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_for_the_store_no_more_often_than_it_may_be_deferred() {
-    let mut once = by("/n");
-    once.when_unavailable = WhenUnavailable::Defer;
-    let (mut world, store) = world(once);
+    let mut idempotency = by("/n");
+    idempotency.when_unavailable = WhenUnavailable::Defer;
+    let (mut world, table) = world(idempotency);
     world.settings.policy.max_deferrals = 3;
-    store.next(&[Case::Denied; 100]);
+    table.next(&[Case::Denied; 100]);
     world.send_numbered(1).await;
     let script = done();
     world.run(&world.processor(script.clone())).await;
@@ -406,11 +406,11 @@ async fn a_message_waits_for_the_store_no_more_often_than_it_may_be_deferred() {
 async fn a_message_that_waits_in_its_place_keeps_a_receive_for_its_call() {
     for case in [Case::Throttled, Case::Denied] {
         let fifo = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
-        let mut once = by("/n");
-        once.when_unavailable = WhenUnavailable::Defer;
-        let (mut world, store) = with(fifo, once, Told::default());
+        let mut idempotency = by("/n");
+        idempotency.when_unavailable = WhenUnavailable::Defer;
+        let (mut world, table) = with(fifo, idempotency, Told::default());
         world.settings.policy.max_retries = 2;
-        store.next(&[case; 100]);
+        table.next(&[case; 100]);
         world.send_as(&numbered(1), |message| message.message_group_id("one")).await;
         let script = done();
         world.run(&world.processor(script.clone())).await;
@@ -424,14 +424,14 @@ fn a_handler_that_was_never_called_has_not_run_out_of_time() {
     let threads = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (handlers, runtime) = (threads(), threads());
     runtime.block_on(async {
-        let store = Told { latency: millis(30), ..Told::default() };
-        let (mut world, _) = with(World::new(), by("/n"), store);
+        let table = Told { latency: millis(30), ..Told::default() };
+        let (mut world, _) = with(World::new(), by("/n"), table);
         world.settings.handlers = Some(handlers.handle().clone());
         world.settings.limits.timeout = millis(300);
         world.settings.limits.concurrency = 3;
         world.settings.policy.max_retries = 0;
         world.send_numbered(3).await;
-        // The first handler blocks the only thread while the others wait for the store.
+        // The first handler blocks the only thread while the others wait for the table.
         let is_first = AtomicBool::new(true);
         let script = Script::new(move |_| {
             if is_first.swap(false, Ordering::SeqCst) {
@@ -440,9 +440,9 @@ fn a_handler_that_was_never_called_has_not_run_out_of_time() {
             Act::Done
         });
         let report = next(&world, &script).await;
-        let given_up = |disposition| matches!(disposition, Disposition::DeadLetter(_));
+        let dead_lettered = |disposition| matches!(disposition, Disposition::DeadLetter(_));
         assert!(
-            report.outcomes.iter().all(|outcome| !given_up(outcome.disposition)),
+            report.outcomes.iter().all(|outcome| !dead_lettered(outcome.disposition)),
             "{:?}",
             report.outcomes
         );
@@ -453,15 +453,15 @@ fn a_handler_that_was_never_called_has_not_run_out_of_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_throttled_store_puts_messages_off_without_a_deferral() {
-    let (mut world, store) = world(by("/n"));
+    let (mut world, table) = world(by("/n"));
     world.settings.policy.max_deferrals = 1;
     world.settings.sampler = Sampler::always(1.0);
-    store.next(&[Case::Throttled; 3]);
+    table.next(&[Case::Throttled; 3]);
     world.send_numbered(1).await;
     let script = done();
     let processor = world.processor(script.clone());
     for wait in [20, 40, 60] {
-        let expected = Some((Deferral::StoreThrottled, wait));
+        let expected = Some((Deferral::TableThrottled, wait));
         let event = world.receive().await;
         assert_eq!(deferrals(&world.report(&processor, &event).await), [expected]);
         world.sleep_until_due().await;
@@ -473,58 +473,58 @@ async fn a_throttled_store_puts_messages_off_without_a_deferral() {
 
 #[tokio::test(start_paused = true)]
 async fn an_event_of_a_wiped_store_is_called_again() {
-    let (world, store) = world(by("/n"));
+    let (world, table) = world(by("/n"));
     let script = done();
     for calls in [1, 2] {
         world.send(&numbered(1)).await;
         world.invoke(&world.processor(script.clone())).await.unwrap();
         assert_eq!(script.calls().len(), calls);
-        store.items.clear();
+        table.items.clear();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_success_stays_one_if_the_store_dies_before_it_is_noted() {
     for case in [Case::Lost, Case::Denied, Case::Throttled] {
-        let (world, store) = world(by("/n"));
+        let (world, table) = world(by("/n"));
         let log = Log::default();
         let _listening = log.listen();
         world.send_numbered(1).await;
         let script = done();
-        store.next(&[Case::Answers, case, case]);
+        table.next(&[Case::Answers, case, case]);
         let processor = world.processor(script.clone());
         let invocation = world.invoke(&processor).await.unwrap();
         assert!(invocation.failed().is_empty() && world.messages().is_empty(), "{case:?}");
         assert!(invocation.elapsed < secs(1), "{case:?}: {:?}", invocation.elapsed);
-        assert_eq!(store.requests(), 3, "{case:?}: it asks twice");
+        assert_eq!(table.requests(), 3, "{case:?}: it asks twice");
         assert_eq!(log.text().matches("did not confirm").count(), 1, "{case:?}");
 
         // The second answer is enough.
         sleep(VISIBILITY).await;
         world.send(&numbered(2)).await;
-        store.next(&[Case::Answers, case]);
+        table.next(&[Case::Answers, case]);
         let report = world.report(&processor, &world.receive().await).await;
         assert!(!only_notes(&report).is_unconfirmed, "{case:?}");
         sleep(secs(2)).await;
         world.send(&numbered(2)).await;
         let report = world.report(&processor, &world.receive().await).await;
-        assert_eq!(already_done(&report), 1, "{case:?}");
+        assert_eq!(already_completed(&report), 1, "{case:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_ends_with_the_reserve_has_its_success_noted() {
-    let (mut world, store) =
+    let (mut world, table) =
         with(World::new(), by("/n"), Told { latency: millis(200), ..Told::default() });
     world.function_timeout = secs(20);
     world.settings.limits.timeout = secs(60);
     world.send_numbered(1).await;
     let script = Script::new(|seen| Act::work(seen.time_left));
     let report = next(&world, &script).await;
-    assert_eq!(only_notes(&report), OnceNotes::default());
-    assert_eq!((script.done().len(), store.requests()), (1, 2));
+    assert_eq!(only_notes(&report), IdempotencyNotes::default());
+    assert_eq!((script.done().len(), table.requests()), (1, 2));
     world.send_numbered(1).await;
-    assert_eq!(already_done(&next(&world, &script).await), 1);
+    assert_eq!(already_completed(&next(&world, &script).await), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,18 +538,18 @@ async fn the_handler_has_its_whole_timeout_after_the_answer() {
     assert_eq!(script.done().len(), 3);
     assert!(script.calls().iter().all(|seen| seen.time_left == millis(500)));
     let elapsed: Vec<_> = report.outcomes.iter().filter_map(|outcome| outcome.elapsed).collect();
-    assert_eq!(elapsed, [millis(490); 3], "without the time of the store");
+    assert_eq!(elapsed, [millis(490); 3], "without the time of the table");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_timeout_does_not_end_the_wait_for_a_new_connection() {
-    let (mut world, store) = world(by("/n"));
+    let (mut world, table) = world(by("/n"));
     world.settings.limits.timeout = millis(500);
     let script = done();
     let processor = world.processor(script.clone());
     for (n, case) in [(1, Case::Answers), (2, Case::Lost)] {
         world.send(&numbered(n)).await;
-        store.next(&[case]);
+        table.next(&[case]);
         let report = world.report(&processor, &world.receive().await).await;
         assert_eq!(only_notes(&report).is_unconfirmed, n == 2, "{n}");
         // The connection may be closed by now.
@@ -561,9 +561,9 @@ async fn a_short_timeout_does_not_end_the_wait_for_a_new_connection() {
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_group_keep_their_order_and_those_of_one_event_are_called_once() {
     let fifo = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "false")]);
-    let mut once = by("/n");
-    once.keep = Duration::MAX;
-    let (world, _) = with(fifo, once, Told::default());
+    let mut idempotency = by("/n");
+    idempotency.keep = Duration::MAX;
+    let (world, _) = with(fifo, idempotency, Told::default());
     for (position, n) in [1, 1, 2, 1].into_iter().enumerate() {
         let body = numbered(n);
         let sent = world.send_as(&body, |message| {
@@ -574,20 +574,20 @@ async fn messages_of_a_group_keep_their_order_and_those_of_one_event_are_called_
     let script = Script::new(|_| Act::work(secs(1)));
     let report = next(&world, &script).await;
     assert_eq!(script.seen(), [numbered(1), numbered(2)]);
-    assert_eq!(already_done(&report), 2);
+    assert_eq!(already_completed(&report), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn queues_and_functions_have_events_of_their_own() {
-    let store = Arc::new(Told::default());
+    let table = Arc::new(Told::default());
     for (queue, namespace, calls) in
         [("orders", "", 1), ("refunds", "", 1), ("orders", "other", 1), ("orders", "", 0)]
     {
         let mut world = World::with_queue(queue, &[]);
-        let mut coordination = Coordination::by(Arc::clone(&store) as Arc<dyn Store>);
-        namespace.clone_into(&mut coordination.namespace);
-        world.settings.coordination = Some(coordination);
-        world.settings.policy.once = Some(by("/n"));
+        let mut shared_table = SharedTable::by(Arc::clone(&table) as Arc<dyn Table>);
+        namespace.clone_into(&mut shared_table.namespace);
+        world.settings.shared_table = Some(shared_table);
+        world.settings.policy.idempotency = Some(by("/n"));
         world.send_numbered(1).await;
         let script = done();
         next(&world, &script).await;
@@ -609,32 +609,32 @@ async fn a_message_that_waits_in_its_place_waits_for_the_lease_there() {
 
 #[tokio::test(start_paused = true)]
 async fn in_the_mode_report_the_store_is_not_asked() {
-    let (mut world, store) = world(by("/n"));
+    let (mut world, table) = world(by("/n"));
     world.settings.mode = Mode::Report;
     let script = done();
     for _ in 0..2 {
         world.send(&numbered(1)).await;
     }
     next(&world, &script).await;
-    assert_eq!((script.calls().len(), store.requests()), (2, 0));
+    assert_eq!((script.calls().len(), table.requests()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_finds_no_slot_asks_nothing() {
-    let (mut world, store) = world(by("/n"));
+    let (mut world, table) = world(by("/n"));
     let mut limit = requeue::policy::RateLimit::new(1, secs(60));
-    limit.max_slot_wait = Duration::ZERO;
+    limit.max_reservation = Duration::ZERO;
     world.settings.policy.limit = Some(limit);
     world.send_numbered(2).await;
     next(&world, &done()).await;
     // One for the limit; acquired and done for one message.
-    assert_eq!(store.requests(), 3);
+    assert_eq!(table.requests(), 3);
 }
 
 #[tokio::test]
 async fn a_processor_without_a_store_refuses_the_policy() {
     let mut settings = requeue::Settings::default();
-    settings.policy.once = Some(Once::default());
+    settings.policy.idempotency = Some(Idempotency::default());
     let world = World::new();
     let queue = requeue::queue::SqsQueue::new(&world.sqs.client());
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -643,13 +643,13 @@ async fn a_processor_without_a_store_refuses_the_policy() {
     let said = *made.unwrap_err().downcast::<String>().unwrap();
     assert_eq!(
         said,
-        "the policy has `once`, which needs a store: set Settings::coordination, or remove `once`"
+        "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_store_forgets_no_event_in_progress() {
-    let (world, store) = world(by("/n"));
+    let (world, table) = world(by("/n"));
     world.send_numbered(1).await;
     let script = Script::new(|_| Act::work(secs(20)));
     let event = world.receive().await;
@@ -657,9 +657,9 @@ async fn a_full_store_forgets_no_event_in_progress() {
     let later = async {
         sleep(secs(1)).await;
         // Other events that are done, and expire later.
-        let done = Update::new().set(requeue::store::Field::EXPIRES, u64::MAX);
+        let done = Update::new().set(requeue::table::Field::EXPIRES, u64::MAX);
         for number in 0..200_000 {
-            store.items.update(&Key::of([number.to_string()]), &done).await.unwrap();
+            table.items.update(&Key::of([number.to_string()]), &done).await.unwrap();
         }
         world.report(&other, &event).await
     };

@@ -14,7 +14,7 @@ use crate::stage::{Stage, TIMEOUT};
 /// The items of a table, by key.
 type Items = Arc<Mutex<BTreeMap<String, Map<String, Value>>>>;
 
-/// As much of DynamoDB as the store asks for: its conditions join comparisons by `AND`, and its
+/// As much of DynamoDB as the table asks for: its conditions join comparisons by `AND`, and its
 /// actions set fields.
 async fn table() -> http::Server {
     let items = Items::default();
@@ -72,7 +72,7 @@ async fn while_a_service_may_work_on_beyond_the_timeout_no_other_call_of_its_eve
             ("REQUEUE_TIMEOUT_SECONDS", "1".to_owned()),
             (
                 "REQUEUE_POLICY",
-                r#"{"once": {"key": "/n"}, "circuitBreaker": "off", "jitterPercentage": 0.0,
+                r#"{"idempotency": {"key": "/n"}, "circuitBreaker": "off", "jitterPercentage": 0.0,
                     "errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#
                     .to_owned(),
             ),
@@ -88,7 +88,7 @@ async fn while_a_service_may_work_on_beyond_the_timeout_no_other_call_of_its_eve
         stage.invoke(&mut function, TIMEOUT).await;
         let log = function.stop().await;
         assert_eq!(stage.target.bodies().len(), calls, "{wish}: {log}");
-        let waits = log.matches(r#""why":"in-progress""#).count();
+        let waits = log.matches(r#""reason":"in-progress""#).count();
         assert_eq!(waits, if calls == 1 { 2 } else { 0 }, "{wish}: {log}");
     }
 }

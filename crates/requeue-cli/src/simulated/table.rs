@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{BoxFuture, pending};
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use requeue::Clock;
-use requeue::store::{Answer, Key, MemoryStore, Store, StoreError, Update};
+use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use tokio::time::{Instant, sleep};
 
 /// The way of a request, and of its response.
@@ -19,10 +19,10 @@ const RESPONSE: Duration = Duration::from_millis(3);
 /// The most writes of one item in a second. DynamoDB allows a partition as many.
 const WRITES: f64 = 1_000.0;
 
-/// A store in this process that behaves as a table does.
+/// A table in this process that behaves as a table does.
 #[derive(Debug)]
-pub(crate) struct SimulatedStore {
-    items: MemoryStore,
+pub(crate) struct SimulatedTable {
+    items: MemoryTable,
     clock: Clock,
     requests: AtomicU64,
     /// It does not answer in this time.
@@ -31,10 +31,10 @@ pub(crate) struct SimulatedStore {
     capacity: Mutex<HashMap<Key, (f64, Instant)>>,
 }
 
-impl SimulatedStore {
+impl SimulatedTable {
     pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
         Self {
-            items: MemoryStore::default(),
+            items: MemoryTable::default(),
             clock,
             requests: AtomicU64::default(),
             down,
@@ -68,7 +68,7 @@ impl SimulatedStore {
         takes
     }
 
-    async fn respond(&self, answer: Result<Answer, StoreError>) -> Result<Answer, StoreError> {
+    async fn respond(&self, answer: Result<Answer, TableError>) -> Result<Answer, TableError> {
         // HTTP cuts dates to whole seconds.
         let since_epoch =
             self.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -78,25 +78,25 @@ impl SimulatedStore {
     }
 }
 
-impl Store for SimulatedStore {
+impl Table for SimulatedTable {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
             self.arrive().await;
             let answer = if self.takes_write(key) {
                 self.items.update(key, update).await
             } else {
-                Err(StoreError::Throttled)
+                Err(TableError::Throttled)
             };
             self.respond(answer).await
         }
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
             self.arrive().await;
             let answer = self.items.read(key).await;
@@ -106,41 +106,41 @@ impl Store for SimulatedStore {
     }
 }
 
-/// The store, as one execution environment asks it.
+/// The table, as one execution environment asks it.
 #[derive(Debug)]
-pub(crate) struct OwnStore {
-    store: Arc<SimulatedStore>,
+pub(crate) struct OwnTable {
+    table: Arc<SimulatedTable>,
     was_throttled: AtomicBool,
 }
 
-impl OwnStore {
-    pub(crate) fn of(store: Arc<SimulatedStore>) -> Self {
-        Self { store, was_throttled: AtomicBool::default() }
+impl OwnTable {
+    pub(crate) fn of(table: Arc<SimulatedTable>) -> Self {
+        Self { table, was_throttled: AtomicBool::default() }
     }
 
-    /// Whether the store was throttled for this execution environment since the last look.
+    /// Whether the table was throttled for this execution environment since the last look.
     pub(crate) fn was_throttled(&self) -> bool {
         self.was_throttled.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Store for OwnStore {
+impl Table for OwnTable {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        let update = self.store.update(key, update);
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+        let update = self.table.update(key, update);
         update
             .inspect_err(|error| {
-                if *error == StoreError::Throttled {
+                if *error == TableError::Throttled {
                     self.was_throttled.store(true, Ordering::Relaxed);
                 }
             })
             .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.store.read(key)
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+        self.table.read(key)
     }
 }

@@ -11,7 +11,7 @@ use aws_sdk_sqs::config::timeout::TimeoutConfig;
 use http_body_util::{BodyExt, Full};
 use hyper::Response;
 use requeue::aws::{NO_CREDENTIALS, SdkConfig};
-use requeue::store::{DynamoStore, Field, Key, Store, StoreError, Update};
+use requeue::table::{DynamoTable, Field, Key, Table, TableError, Update};
 use requeue_testkit::http::Server;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -63,10 +63,10 @@ fn eager(url: &str) -> SdkConfig {
 
 /// The error of an update and of a read.
 async fn errors(config: &SdkConfig) -> [String; 2] {
-    let (store, key) = (DynamoStore::new("table", config), Key::of(["key"]));
-    let told = |error: StoreError| error.to_string();
-    let update = store.update(&key, &Update::new().when(A, 0..=9).add(A, 4711)).await;
-    let read = store.read(&key).await;
+    let (table, key) = (DynamoTable::new("table", config), Key::of(["key"]));
+    let told = |error: TableError| error.to_string();
+    let update = table.update(&key, &Update::new().when(A, 0..=9).add(A, 4711)).await;
+    let read = table.read(&key).await;
     [update.map(drop).map_err(told), read.map(drop).map_err(told)]
         .map(|outcome| outcome.expect_err("an error"))
 }
@@ -224,7 +224,7 @@ async fn a_request_says_no_more_than_it_must() {
     const DATE: (&str, &str) = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
     let (server, requests) =
         server(200, &[DATE], r#"{"Attributes":{"id":{"S":"x"},"a":{"N":"7"}}}"#).await;
-    let store = DynamoStore::new("table", &config(&server.url()));
+    let table = DynamoTable::new("table", &config(&server.url()));
     let key = Key::of(["key"]);
     let update = Update::new()
         .when(A, 0..=u64::MAX)
@@ -234,12 +234,12 @@ async fn a_request_says_no_more_than_it_must() {
         .set(A, 1)
         .add(Field::new("c"), 2)
         .set(B, 9);
-    let answer = store.update(&key, &update).await.expect("an answer");
+    let answer = table.update(&key, &update).await.expect("an answer");
     assert_eq!((answer.is_changed, answer.before.get(A)), (true, 7));
     let date = answer.date.and_then(|date| date.duration_since(std::time::UNIX_EPOCH).ok());
     assert_eq!(date, Some(Duration::from_secs(784_111_777)));
-    store.update(&key, &Update::new()).await.expect("an answer");
-    store.read(&key).await.expect("an answer");
+    table.update(&key, &Update::new()).await.expect("an answer");
+    table.read(&key).await.expect("an answer");
 
     let id = json!({ "id": { "S": key.to_string() } });
     let expected = [
@@ -275,9 +275,9 @@ async fn an_unmet_condition_needs_no_second_request_if_it_comes_with_the_item() 
     ] {
         let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
         let (server, requests) = server(400, &[date], &format!("{{{UNMET}{item}}}")).await;
-        let store = DynamoStore::new("table", &config(&server.url()));
+        let table = DynamoTable::new("table", &config(&server.url()));
         let update = Update::new().when(A, 1..=1).set(A, 2);
-        let answer = store.update(&Key::of(["key"]), &update).await;
+        let answer = table.update(&Key::of(["key"]), &update).await;
         if let Ok(answer) = answer {
             assert_eq!((answer.is_changed, answer.before.get(A)), (false, 7));
             assert!(answer.date.is_some() && !item.is_empty());

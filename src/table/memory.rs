@@ -1,4 +1,4 @@
-//! A store in this process.
+//! A table in this process.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,18 +8,18 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::{Answer, Item, Key, Store, StoreError, Update};
+use super::{Answer, Item, Key, Table, TableError, Update};
 use crate::clock::after;
 
 /// The most items.
 const MAX_ITEMS: usize = 100_000;
 
-/// A store in this process, for tests and for a single worker. Clones share their items. It has at
+/// A table in this process, for tests and for a single worker. Clones share their items. It has at
 /// most 100,000 items. A new one takes the place of those that were written the longest ago; a lease,
-/// a limit or a hold that is in use is kept. If all are, a new item finds no room, and the store is
+/// a limit or a hold that is in use is kept. If all are, a new item finds no room, and the table is
 /// unavailable for it.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryStore(Arc<Mutex<Items>>);
+pub struct MemoryTable(Arc<Mutex<Items>>);
 
 #[derive(Debug, Default)]
 struct Items {
@@ -55,7 +55,7 @@ impl Items {
     }
 }
 
-impl MemoryStore {
+impl MemoryTable {
     /// Deletes all items.
     pub fn clear(&self) {
         self.items().kept.clear();
@@ -65,7 +65,7 @@ impl MemoryStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, key: &Key, update: &Update) -> Result<Answer, StoreError> {
+    fn change(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
         let mut items = self.items();
         let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
         let mut item = before.clone();
@@ -73,7 +73,7 @@ impl MemoryStore {
         if is_changed {
             let is_new = !items.kept.contains_key(key);
             if is_new && items.kept.len() >= MAX_ITEMS && !items.make_room() {
-                return Err(StoreError::Unavailable(Cow::Borrowed("StoreFull")));
+                return Err(TableError::Unavailable(Cow::Borrowed("TableFull")));
             }
             items.changes += 1;
             let (changed, needed_until) = (items.changes, after(update.lease));
@@ -89,16 +89,16 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
+impl Table for MemoryTable {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         async { self.change(key, update) }.boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         async { Ok(self.find(key)) }.boxed()
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::store::Field;
+    use crate::table::Field;
 
     const OWNER: Field = Field::new("owner");
 
@@ -118,15 +118,15 @@ mod tests {
         Key::of([number.to_string()])
     }
 
-    fn owner(store: &MemoryStore, number: usize) -> u64 {
-        store.find(&key(number)).before.get(OWNER)
+    fn owner(table: &MemoryTable, number: usize) -> u64 {
+        table.find(&key(number)).before.get(OWNER)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_full_store_forgets_the_oldest_change_and_nothing_that_is_in_use() {
         let minute = Duration::from_secs(60);
-        let store = MemoryStore::default();
-        let write = |number, update: Update| store.change(&key(number), &update.set(OWNER, 7));
+        let table = MemoryTable::default();
+        let write = |number, update: Update| table.change(&key(number), &update.set(OWNER, 7));
         // Some are needed for a minute. Of the others, one in ten is changed again at the end.
         let lease = |number: usize| Duration::from_secs(u64::from(number.is_multiple_of(2)) * 60);
         for number in 0..MAX_ITEMS {
@@ -137,27 +137,27 @@ mod tests {
         }
         write(MAX_ITEMS + 1, Update::new()).expect("room");
         for number in 0..MAX_ITEMS {
-            let (is_needed, is_there) = (number.is_multiple_of(2), owner(&store, number) != 0);
+            let (is_needed, is_there) = (number.is_multiple_of(2), owner(&table, number) != 0);
             assert!(is_there || !is_needed, "{number}");
             let is_recent = number % 10 == 1 || number >= MAX_ITEMS * 2 / 3;
             assert!(is_there || !is_recent, "{number}");
         }
-        assert_eq!([owner(&store, 3), owner(&store, 11)], [0, 7]);
+        assert_eq!([owner(&table, 3), owner(&table, 11)], [0, 7]);
         // An update without effect, and a read, need no room.
         write(MAX_ITEMS + 2, Update::new().when(OWNER, 1..=1)).expect("no change");
         advance(minute).await;
-        assert!(store.items().kept.len() <= MAX_ITEMS);
+        assert!(table.items().kept.len() <= MAX_ITEMS);
     }
 
     #[tokio::test(start_paused = true)]
     async fn if_all_items_are_in_use_a_new_one_finds_no_room_until_one_is_free() {
-        let store = MemoryStore::default();
+        let table = MemoryTable::default();
         let needed = Update::new().set(OWNER, 7).needed_for(Duration::from_secs(60));
         for number in 0..MAX_ITEMS {
-            store.change(&key(number), &needed).expect("room");
+            table.change(&key(number), &needed).expect("room");
         }
-        let full = Err(StoreError::Unavailable("StoreFull".into()));
-        let change = |number, update: &Update| store.change(&key(number), update).map(|_| ());
+        let full = Err(TableError::Unavailable("TableFull".into()));
+        let change = |number, update: &Update| table.change(&key(number), update).map(|_| ());
         assert_eq!(change(MAX_ITEMS, &needed), full);
         assert_eq!(change(3, &needed), Ok(()), "it is known");
         // It is given back.
@@ -166,6 +166,6 @@ mod tests {
         assert_eq!(change(MAX_ITEMS + 1, &needed), full);
         advance(Duration::from_secs(60)).await;
         assert_eq!(change(MAX_ITEMS + 1, &needed), Ok(()));
-        assert!(store.items().kept.len() <= MAX_ITEMS);
+        assert!(table.items().kept.len() <= MAX_ITEMS);
     }
 }

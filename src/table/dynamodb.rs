@@ -19,7 +19,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::{Action, Answer, Field, Item, Key, Store, StoreError, Update};
+use super::{Action, Answer, Field, Item, Key, Table, TableError, Update};
 use crate::aws::{self, SdkConfig};
 
 /// The table's only key attribute, a string.
@@ -39,10 +39,10 @@ const MAX_CODE_LEN: usize = 100;
 /// emulators never send one.
 ///
 /// ```no_run
-/// use requeue::store::{DynamoStore, Field, Key, Store, Update};
+/// use requeue::table::{DynamoTable, Field, Key, Store, Update};
 ///
-/// # async fn example() -> Result<(), requeue::store::StoreError> {
-/// let store = DynamoStore::from_env("requeue-state");
+/// # async fn example() -> Result<(), requeue::table::TableError> {
+/// let store = DynamoTable::from_env("requeue-state");
 /// let update = Update::new().add(Field::new("calls"), 1);
 /// let answer = store.update(&Key::of(["orders"]), &update).await?;
 /// println!("{} calls before", answer.before.get(Field::new("calls")));
@@ -50,12 +50,12 @@ const MAX_CODE_LEN: usize = 100;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct DynamoStore {
+pub struct DynamoTable {
     table: Arc<str>,
     config: Arc<OnceCell<SdkConfig>>,
 }
 
-impl DynamoStore {
+impl DynamoTable {
     /// Uses AWS's standard environment: credentials, region, endpoints (`AWS_ENDPOINT_URL_DYNAMODB`
     /// and `AWS_ENDPOINT_URL`). They are loaded at the first call. The table is a name or an ARN.
     #[must_use]
@@ -86,12 +86,12 @@ fn without_retries(config: &SdkConfig) -> SdkConfig {
     config.to_builder().retry_config(RetryConfig::disabled()).build()
 }
 
-impl Store for DynamoStore {
+impl Table for DynamoTable {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
             let mut parameters = self.parameters(key);
             parameters["ReturnValues"] = "ALL_OLD".into();
@@ -102,7 +102,7 @@ impl Store for DynamoStore {
                 }
                 Err(error) => error,
             };
-            let Some(unmet) = unmet_condition(&error) else { return Err(store_error(&error)) };
+            let Some(unmet) = unmet_condition(&error) else { return Err(table_error(&error)) };
             match found(unmet) {
                 Ok(Found { item: Some(before), date }) => {
                     Ok(Answer { is_changed: false, before, date })
@@ -114,12 +114,12 @@ impl Store for DynamoStore {
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
             let mut parameters = self.parameters(key);
             parameters["ConsistentRead"] = true.into();
             let read = self.call("DynamoDB_20120810.GetItem", parameters).await;
-            let Found { item, date } = read.map_err(|error| store_error(&error))?;
+            let Found { item, date } = read.map_err(|error| table_error(&error))?;
             Ok(Answer { is_changed: false, before: item.unwrap_or_default(), date })
         }
         .boxed()
@@ -225,7 +225,7 @@ fn found(answer: &HttpResponse) -> Result<Found, BoxError> {
     Ok(Found { item: item.map(numbers).transpose()?, date })
 }
 
-/// An attribute of an item. Items of a [`Store`] have no other types.
+/// An attribute of an item. Items of a [`Table`] have no other types.
 #[derive(Deserialize)]
 enum Attribute {
     N(String),
@@ -249,9 +249,9 @@ fn unmet_condition(error: &CallError) -> Option<&HttpResponse> {
 
 const UNREADABLE: &str = "UnreadableAnswer";
 
-fn store_error(error: &CallError) -> StoreError {
+fn table_error(error: &CallError) -> TableError {
     if is_throttled(error) {
-        return StoreError::Throttled;
+        return TableError::Throttled;
     }
     match error {
         SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
@@ -263,12 +263,12 @@ fn store_error(error: &CallError) -> StoreError {
         SdkError::ServiceError(refusal) => {
             let code = refusal.err().code().unwrap_or("Unknown");
             let code = printable::start_of_line(code, MAX_CODE_LEN).into_owned();
-            StoreError::Unavailable(Cow::Owned(code))
+            TableError::Unavailable(Cow::Owned(code))
         }
         _ => unavailable(UNREADABLE),
     }
 }
 
-fn unavailable(code: &'static str) -> StoreError {
-    StoreError::Unavailable(Cow::Borrowed(code))
+fn unavailable(code: &'static str) -> TableError {
+    TableError::Unavailable(Cow::Borrowed(code))
 }

@@ -1,4 +1,4 @@
-//! The store that the execution environments of a function share: small items of numbers, each
+//! The table that the execution environments of a function share: small items of numbers, each
 //! changed by one atomic request. It knows neither messages nor limits.
 
 use std::borrow::Cow;
@@ -9,42 +9,42 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 
-#[cfg(feature = "fleet")]
+#[cfg(feature = "table")]
 mod dynamodb;
 mod memory;
 
-#[cfg(feature = "fleet")]
-pub use dynamodb::DynamoStore;
-pub use memory::MemoryStore;
+#[cfg(feature = "table")]
+pub use dynamodb::DynamoTable;
+pub use memory::MemoryTable;
 
-/// A store of items. Each method is one request, and is not tried again.
+/// A table of items. Each method is one request, and is not tried again.
 ///
-/// [`MemoryStore`] is one in this process, and [`DynamoStore`] a table in DynamoDB.
-pub trait Store: fmt::Debug + Send + Sync {
+/// [`MemoryTable`] is one in this process, and [`DynamoTable`] a table in DynamoDB.
+pub trait Table: fmt::Debug + Send + Sync {
     /// Changes an item if it meets all conditions. An item that is not there is created.
     ///
     /// # Errors
     ///
-    /// If there is no answer, or the store refuses the request. The change may have been made.
+    /// If there is no answer, or the table refuses the request. The change may have been made.
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>>;
+    ) -> BoxFuture<'a, Result<Answer, TableError>>;
 
     /// Reads an item, with all changes that were confirmed before.
     ///
     /// # Errors
     ///
-    /// If there is no answer, or the store refuses the request.
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>>;
+    /// If there is no answer, or the table refuses the request.
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>>;
 }
 
 /// The key of an item: a hash of all its parts. A hash of a short value can be guessed, so a key is
 /// no secret, but a table shows no value as such.
 ///
 /// ```
-/// use requeue::store::Key;
+/// use requeue::table::Key;
 ///
 /// assert_ne!(Key::of(["ab", "c"]), Key::of(["a", "bc"]));
 /// assert_eq!(Key::of(["a"]).to_string().len(), 64);
@@ -84,7 +84,7 @@ impl fmt::Debug for Key {
 pub struct Field(&'static str);
 
 impl Field {
-    /// The time after which the store may delete the item, in seconds since the epoch. A store may
+    /// The time after which the table may delete the item, in seconds since the epoch. A table may
     /// do so days later or never, so conditions check the times of their own fields.
     pub const EXPIRES: Self = Self("expires");
 
@@ -105,7 +105,7 @@ impl Field {
 /// not there.
 ///
 /// ```
-/// use requeue::store::{Field, Item};
+/// use requeue::table::{Field, Item};
 ///
 /// let item: Item = [(Field::EXPIRES, 1_800_000_000)].into_iter().collect();
 /// assert_eq!(item.get(Field::EXPIRES), 1_800_000_000);
@@ -146,7 +146,7 @@ impl FromIterator<(String, u64)> for Item {
 /// in its actions.
 ///
 /// ```
-/// use requeue::store::{Field, Item, Update};
+/// use requeue::table::{Field, Item, Update};
 ///
 /// const CALLS: Field = Field::new("calls");
 /// let update = Update::new().when(CALLS, 0..=9).add(CALLS, 2);
@@ -162,7 +162,7 @@ pub struct Update {
     lease: Duration,
 }
 
-/// The action of an update on a field. A store has to know each action, so a third one would be a
+/// The action of an update on a field. A table has to know each action, so a third one would be a
 /// new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -235,7 +235,7 @@ impl Update {
     }
 }
 
-/// The answer of a store, which writes it as a literal. So another field would be a new major
+/// The answer of a table, which writes it as a literal. So another field would be a new major
 /// version.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -243,21 +243,21 @@ pub struct Answer {
     pub is_changed: bool,
     /// The item before the change. After an unmet condition, it may be a later one.
     pub before: Item,
-    /// The time of the store, if it says so. It may be cut to a whole second.
+    /// The time of the table, if it says so. It may be cut to a whole second.
     pub date: Option<SystemTime>,
 }
 
 /// A request without effect, or without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StoreError {
-    /// The store takes no more requests for now. It changed nothing.
+pub enum TableError {
+    /// The table takes no more requests for now. It changed nothing.
     Throttled,
-    /// The store did not do it, or did not say so. The error code says why.
+    /// The table did not do it, or did not say so. The error code says why.
     Unavailable(Cow<'static, str>),
 }
 
-impl fmt::Display for StoreError {
+impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Throttled => "throttled",
@@ -266,4 +266,4 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {}
+impl std::error::Error for TableError {}

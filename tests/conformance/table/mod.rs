@@ -1,4 +1,4 @@
-//! One script of the port `Store`, against the store in this process and, by the adapter for
+//! One script of the port `Table`, against the table in this process and, by the adapter for
 //! DynamoDB, against three independent implementations of DynamoDB. `REQUEUE_TEST_DYNALITE` is the
 //! endpoint URL of the third; it sends no item with an unmet condition.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use futures_util::{StreamExt, stream};
 use requeue::aws::SdkConfig;
-use requeue::store::{DynamoStore, Field, Item, Key, MemoryStore, Store, StoreError, Update};
+use requeue::table::{DynamoTable, Field, Item, Key, MemoryTable, Table, TableError, Update};
 use requeue_aws::{Service, call_json};
 use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
@@ -24,25 +24,25 @@ const B: Field = Field::new("b");
 /// An item that no other check has used.
 #[derive(Clone)]
 struct Bench {
-    store: Arc<dyn Store>,
+    table: Arc<dyn Table>,
     key: Key,
     /// The most callers at once.
     callers: usize,
 }
 
 impl Bench {
-    fn new(store: Arc<dyn Store>, callers: usize) -> Self {
-        Self { store, key: Key::of([uuid::Uuid::new_v4()]), callers }
+    fn new(table: Arc<dyn Table>, callers: usize) -> Self {
+        Self { table, key: Key::of([uuid::Uuid::new_v4()]), callers }
     }
 
-    async fn update(&self, update: Update) -> Result<String, StoreError> {
-        let answer = self.store.update(&self.key, &update).await?;
+    async fn update(&self, update: Update) -> Result<String, TableError> {
+        let answer = self.table.update(&self.key, &update).await?;
         let done = if answer.is_changed { "changed" } else { "kept" };
         Ok(format!("{done} {}", told(&answer.before)))
     }
 
-    async fn read(&self) -> Result<String, StoreError> {
-        Ok(told(&self.store.read(&self.key).await?.before))
+    async fn read(&self) -> Result<String, TableError> {
+        Ok(told(&self.table.read(&self.key).await?.before))
     }
 }
 
@@ -52,7 +52,7 @@ fn told(item: &Item) -> String {
 
 #[tokio::test]
 async fn the_store_in_memory_keeps_the_rules_of_the_port() {
-    judge("memory", &(Arc::new(MemoryStore::default()) as Arc<dyn Store>)).await;
+    judge("memory", &(Arc::new(MemoryTable::default()) as Arc<dyn Table>)).await;
 }
 
 #[tokio::test]
@@ -74,21 +74,21 @@ async fn of_dynamodb(name: &str, variable: &str) {
     let Some(url) = tool(variable) else { return };
     let (config, table) = (config(&url), format!("check-{}", uuid::Uuid::new_v4()));
     create(&config, &table).await;
-    let store: Arc<dyn Store> = Arc::new(DynamoStore::new(&table, &config));
-    judge(name, &store).await;
+    let table: Arc<dyn Table> = Arc::new(DynamoTable::new(&table, &config));
+    judge(name, &table).await;
 
-    let answer = store.read(&Key::of(["date"])).await.expect("an answer");
+    let answer = table.read(&Key::of(["date"])).await.expect("an answer");
     let date = answer.date.expect("a table tells its time");
     let skew = date.elapsed().unwrap_or_else(|ahead| ahead.duration());
     assert!(skew < Duration::from_mins(1), "the date of a read: {skew:?}");
     for update in [Update::new().set(B, 1), Update::new().when(B, 2..=3)] {
-        let answer = store.update(&Key::of(["date"]), &update).await.expect("an answer");
+        let answer = table.update(&Key::of(["date"]), &update).await.expect("an answer");
         assert!(answer.date >= Some(date), "{update:?}");
     }
 
-    let missing = DynamoStore::new("missing", &config);
+    let missing = DynamoTable::new("missing", &config);
     let (key, update) = (Key::of(["key"]), Update::new().when(A, 0..=1).add(A, 1));
-    let refused = Err(StoreError::Unavailable("ResourceNotFoundException".into()));
+    let refused = Err(TableError::Unavailable("ResourceNotFoundException".into()));
     assert_eq!(missing.update(&key, &update).await.map(drop), refused);
     assert_eq!(missing.read(&key).await.map(drop), refused);
 }
@@ -129,7 +129,7 @@ async fn create(config: &SdkConfig, table: &str) {
 const DIFFERENCES: [(&str, &str, &str); 1] =
     [("moto", "an update without a change is done too", "unexpected UnreadableAnswer")];
 
-async fn judge(implementation: &str, store: &Arc<dyn Store>) {
+async fn judge(implementation: &str, table: &Arc<dyn Table>) {
     // moto 5.2.5 loses updates, since its threads share items without a lock.
     let callers = if implementation == "moto" { 1 } else { usize::MAX };
     let runs = checks::all().into_iter().map(|(name, expected, run)| {
@@ -137,7 +137,7 @@ async fn judge(implementation: &str, store: &Arc<dyn Store>) {
         let known =
             DIFFERENCES.iter().find(|(who, rule, _)| (*who, *rule) == (implementation, name));
         let expected = known.map_or(expected, |(.., instead)| instead);
-        let bench = Bench::new(Arc::clone(store), callers);
+        let bench = Bench::new(Arc::clone(table), callers);
         async move {
             let observed = run(bench).await.unwrap_or_else(|error| format!("unexpected {error}"));
             (observed != expected)

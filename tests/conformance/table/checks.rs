@@ -4,11 +4,11 @@
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use requeue::store::{Field, Key, StoreError, Update};
+use requeue::table::{Field, Key, TableError, Update};
 
 use super::{A, B, Bench};
 
-type Observed = Result<String, StoreError>;
+type Observed = Result<String, TableError>;
 
 /// A rule, and how to see whether it is so.
 type Check = (&'static str, &'static str, Box<dyn Fn(Bench) -> BoxFuture<'static, Observed>>);
@@ -69,7 +69,7 @@ pub(super) fn all() -> Vec<Check> {
         check("a field of an absent item is 0", "0..=0 0..=5 0..=MAX", async |bench| {
             let mut met = Vec::new();
             for range in ABOUT_ZERO {
-                met.push(Bench::new(bench.store.clone(), bench.callers).met(&[range]).await?);
+                met.push(Bench::new(bench.table.clone(), bench.callers).met(&[range]).await?);
             }
             met.retain(|range| !range.is_empty());
             Ok(met.join(" "))
@@ -123,8 +123,8 @@ pub(super) fn all() -> Vec<Check> {
             let fields = [Field::new("count"), Field::new("hash"), Field::EXPIRES];
             let update = Update::new().set(fields[0], 1).add(fields[1], 2).set(fields[2], 3);
             let update = update.when(fields[0], 0..=1).when(fields[2], 0..=2);
-            bench.store.update(&bench.key, &update).await?;
-            let item = bench.store.read(&bench.key).await?.before;
+            bench.table.update(&bench.key, &update).await?;
+            let item = bench.table.read(&bench.key).await?.before;
             Ok(fields.map(|field| item.get(field).to_string()).join(" "))
         }),
         check(
@@ -145,7 +145,7 @@ pub(super) fn all() -> Vec<Check> {
         check("no addition is lost, and each sees its own number", "60, a=60 b=0", async |bench| {
             let calls = (0..CALLERS).map(async |_| {
                 let update = Update::new().add(A, 1);
-                Ok(bench.store.update(&bench.key, &update).await?.before.get(A))
+                Ok(bench.table.update(&bench.key, &update).await?.before.get(A))
             });
             let mut seen = bench.at_once(calls).await?;
             seen.sort_unstable();
@@ -155,7 +155,7 @@ pub(super) fn all() -> Vec<Check> {
         check("additions within a range never leave it", "10 changed, a=30 b=0", async |bench| {
             let calls = (0..CALLERS).map(async |_| {
                 let update = Update::new().when(A, 0..=27).add(A, 3);
-                Ok(bench.store.update(&bench.key, &update).await?.is_changed)
+                Ok(bench.table.update(&bench.key, &update).await?.is_changed)
             });
             let changed = bench.at_once(calls).await?;
             let changed = changed.into_iter().filter(|is_changed| *is_changed).count();
@@ -169,8 +169,8 @@ const ABOUT_ZERO: [(u64, u64); 6] = [(0, 0), (0, 5), (0, u64::MAX), (1, 5), (1, 
 impl Bench {
     async fn at_once<T>(
         &self,
-        calls: impl Iterator<Item = impl Future<Output = Result<T, StoreError>>>,
-    ) -> Result<Vec<T>, StoreError> {
+        calls: impl Iterator<Item = impl Future<Output = Result<T, TableError>>>,
+    ) -> Result<Vec<T>, TableError> {
         stream::iter(calls).buffer_unordered(self.callers).try_collect().await
     }
 
@@ -179,7 +179,7 @@ impl Bench {
         let mut met = Vec::new();
         for (min, max) in ranges {
             let update = Update::new().when(A, *min..=*max).set(B, 1);
-            if self.store.update(&self.key, &update).await?.is_changed {
+            if self.table.update(&self.key, &update).await?.is_changed {
                 met.push(format!("{min}..={max}").replace(&u64::MAX.to_string(), "MAX"));
             }
         }

@@ -1,5 +1,5 @@
 //! The mode `redrive`: SQS delivers a given-up message until it moves it, and the environment that
-//! gave it up does not handle it again.
+//! dead-lettered it does not handle it again.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ async fn receives(world: &World, script: &Script, is_one_environment: bool) -> V
     dispositions
 }
 
-fn given_up(disposition: &Disposition) -> bool {
-    *disposition == Disposition::Release(ReleaseReason::GivenUp)
+fn dead_lettered(disposition: &Disposition) -> bool {
+    *disposition == Disposition::Release(ReleaseReason::NotRetried)
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn an_environment_handles_what_it_gave_up_once_and_another_one_once_more()
                 (calls, 5),
                 "{what}: {dispositions:?}"
             );
-            let released = dispositions.iter().filter(|one| given_up(one)).count();
+            let released = dispositions.iter().filter(|one| dead_lettered(one)).count();
             assert_eq!(
                 released,
                 5 - calls,

@@ -1,4 +1,4 @@
-//! The store of the rate limits, and its faults.
+//! The table of the rate limits, and its faults.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use requeue::Clock;
-use requeue::store::{Answer, Field, Item, Key, MemoryStore, Store, StoreError, Update};
+use requeue::table::{Answer, Field, Item, Key, MemoryTable, Table, TableError, Update};
 use requeue_testkit::dice::Dice;
 use tokio::time::{Instant, sleep};
 
 use crate::plan::steps;
 
-/// The store of a run.
+/// The table of a run.
 pub struct FaultyStore {
-    items: MemoryStore,
+    items: MemoryTable,
     clock: Clock,
     dice: Dice,
     /// How often a request meets a fault, in a thousand.
@@ -51,12 +51,12 @@ impl FaultyStore {
         let calm = Instant::now() + calm;
         let wiped = AtomicU64::default();
         let troubled = Mutex::default();
-        Self { items: MemoryStore::default(), clock, dice, faults, calm, wiped, troubled }
+        Self { items: MemoryTable::default(), clock, dice, faults, calm, wiped, troubled }
     }
 
     /// Until when an event counts as done, in milliseconds since the epoch.
     pub fn done_until(&self, queue: &str, id: &str) -> u64 {
-        self.number(&Key::of(["", "once", queue, &format!("id {id}")]), "doneUntil")
+        self.number(&Key::of(["", "idempotency", queue, &format!("id {id}")]), "doneUntil")
     }
 
     /// The attempts at a message from its second receive on.
@@ -108,12 +108,12 @@ impl FaultyStore {
 
     async fn answer(
         &self,
-        request: impl Future<Output = Result<Answer, StoreError>>,
-    ) -> Result<Answer, StoreError> {
+        request: impl Future<Output = Result<Answer, TableError>>,
+    ) -> Result<Answer, TableError> {
         match self.fault() {
             Fault::None => {}
-            Fault::Throttled => return Err(StoreError::Throttled),
-            Fault::Refused => return Err(StoreError::Unavailable("InternalServerError".into())),
+            Fault::Throttled => return Err(TableError::Throttled),
+            Fault::Refused => return Err(TableError::Unavailable("InternalServerError".into())),
             Fault::LoseRequest => return pending().await,
             Fault::LoseAnswer => {
                 let _ = request.await;
@@ -140,16 +140,16 @@ impl FaultyStore {
     }
 }
 
-impl Store for FaultyStore {
+impl Table for FaultyStore {
     fn update<'a>(
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
         self.answer(self.items.update(key, update)).boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, StoreError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         let read = async {
             let answer = self.items.read(key).await?;
             // A read may be older than the last change.

@@ -1,9 +1,9 @@
-//! Events that are handled once: no call begins for one that the store has as done, or that another
+//! Events that are handled once: no call begins for one that the table has as done, or that another
 //! attempt holds.
 
 use std::time::{Duration, SystemTime};
 
-use requeue::policy::{Once, WhenUnavailable};
+use requeue::policy::{Idempotency, WhenUnavailable};
 use requeue::{Message, Mode};
 use requeue_testkit::dice::Dice;
 use tokio::time::Instant;
@@ -13,9 +13,9 @@ use crate::plan::secs;
 use crate::producer::Maker;
 use crate::system::World;
 
-/// A store that did not answer is left alone for a while.
+/// A table that did not answer is left alone for a while.
 pub const REST: Duration = Duration::from_secs(2);
-/// A corrected clock is off that of the store by up to this. Dates have whole seconds, and an answer
+/// A corrected clock is off that of the table by up to this. Dates have whole seconds, and an answer
 /// that takes longer than the rest is none.
 pub const SKEW: Duration = Duration::from_millis(1_250);
 
@@ -32,13 +32,13 @@ pub struct Work {
 /// An event: its queue, and the id of the first delivery.
 pub type Event = (usize, String);
 
-pub fn once(dice: &Dice) -> Once {
-    let mut once = Once::default();
-    once.keep = secs(dice.pick(&[60, 3_600, 1_209_600]));
+pub fn once(dice: &Dice) -> Idempotency {
+    let mut idempotency = Idempotency::default();
+    idempotency.keep = secs(dice.pick(&[60, 3_600, 1_209_600]));
     if dice.happens(300) {
-        once.when_unavailable = WhenUnavailable::Defer;
+        idempotency.when_unavailable = WhenUnavailable::Defer;
     }
-    once
+    idempotency
 }
 
 impl Book {
@@ -53,14 +53,14 @@ impl Book {
         let work = self.at_work.entry(event.clone()).or_default();
         work.calls += 1;
         let is_alone = work.calls == 1 && work.until.is_none_or(|until| Instant::now() >= until);
-        let faults = world.plan.store.unwrap_or_default();
+        let faults = world.plan.table.unwrap_or_default();
         if faults > 0 && world.started.elapsed() <= world.plan.calm + REST {
             return Ok(());
         }
         if world.is_done_until(environment, &event.1) > world.clock.now() + SKEW {
-            return Err("called, though the store has it as done".to_owned());
+            return Err("called, though the table has it as done".to_owned());
         }
-        // A call of which the store was not told may still run after the trouble.
+        // A call of which the table was not told may still run after the trouble.
         if faults == 0 && !is_alone {
             return Err("called by two at once".to_owned());
         }
@@ -72,7 +72,7 @@ impl Book {
     pub fn uncalled(&self, world: &World, invocation: &Invocation, n: usize) -> usize {
         let track = &self.tracks[n];
         // A forged id is that of another event.
-        let may_be_dropped = world.plan.policy.once.is_some()
+        let may_be_dropped = world.plan.policy.idempotency.is_some()
             && (track.is_done || track.product.maker == Maker::Forger);
         let uncalled = invocation.of(n).filter(|member| !member.is_called);
         if may_be_dropped { uncalled.count() } else { 0 }
@@ -91,7 +91,7 @@ impl Book {
 }
 
 fn event(world: &World, environment: usize, message: &Message) -> Option<Event> {
-    let is_kept = world.plan.policy.once.is_some() && world.plan.mode == Mode::Requeue;
+    let is_kept = world.plan.policy.idempotency.is_some() && world.plan.mode == Mode::Requeue;
     let id = message.original_id().filter(|_| is_kept)?;
     Some((usize::from(world.plan.works_on_dead(environment)), id.to_owned()))
 }
@@ -99,7 +99,7 @@ fn event(world: &World, environment: usize, message: &Message) -> Option<Event> 
 impl World {
     fn is_done_until(&self, environment: usize, id: &str) -> SystemTime {
         let queue = self.queues(environment).0.to_string();
-        let store = self.store.as_ref().expect("there is one");
-        SystemTime::UNIX_EPOCH + Duration::from_millis(store.done_until(&queue, id))
+        let table = self.table.as_ref().expect("there is one");
+        SystemTime::UNIX_EPOCH + Duration::from_millis(table.done_until(&queue, id))
     }
 }

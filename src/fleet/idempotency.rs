@@ -1,4 +1,4 @@
-//! The events that are handled once. Each has an item in the store: the lease of the attempt that
+//! The events that are handled once. Each has an item in the table: the lease of the attempt that
 //! handles it, and the time until which it counts as done.
 
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{ANSWER, Fleet, expires};
 use crate::clock::epoch_millis;
-use crate::disposition::OnceNotes;
+use crate::disposition::IdempotencyNotes;
 use crate::observer::Event;
-use crate::policy::Once;
-use crate::store::{Field, Key, StoreError, Update};
+use crate::policy::Idempotency;
+use crate::table::{Field, Key, TableError, Update};
 
 /// Others wait so long beyond the end of a lease, since clocks differ by up to 2 s each.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -27,12 +27,12 @@ const LEASE_END: Field = Field::new("leaseEnd");
 /// The event counts as done until then, in milliseconds since the epoch.
 const DONE_UNTIL: Field = Field::new("doneUntil");
 
-/// The events of one policy, in the store.
+/// The events of one policy, in the table.
 #[derive(Debug)]
 pub(crate) struct Events {
     fleet: Arc<Fleet>,
-    once: Once,
-    /// How often in a row the store took no requests.
+    idempotency: Idempotency,
+    /// How often in a row the table took no requests.
     throttled: AtomicU32,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Events {
 pub(crate) struct Lease {
     key: Key,
     owner: u64,
-    /// Whether the store gave it.
+    /// Whether the table gave it.
     is_confirmed: bool,
     /// When others may acquire the event.
     until: Instant,
@@ -59,7 +59,7 @@ impl Lease {
 pub(crate) enum Acquired {
     /// It may call the handler.
     Lease(Lease),
-    /// The store did not answer, or took no request for this number of times in a row. If the
+    /// The table did not answer, or took no request for this number of times in a row. If the
     /// attempt calls the handler, so may another one.
     Unanswered { lease: Lease, throttled: Option<u32> },
     /// The event is done.
@@ -72,16 +72,16 @@ pub(crate) enum Acquired {
 #[derive(Debug, Default)]
 pub(crate) struct Acquisition {
     pub(crate) lease: Option<Lease>,
-    pub(crate) notes: OnceNotes,
+    pub(crate) notes: IdempotencyNotes,
 }
 
 impl Events {
-    pub(crate) fn new(fleet: Arc<Fleet>, once: Once) -> Self {
-        Self { fleet, once, throttled: AtomicU32::default() }
+    pub(crate) fn new(fleet: Arc<Fleet>, idempotency: Idempotency) -> Self {
+        Self { fleet, idempotency, throttled: AtomicU32::default() }
     }
 
-    pub(crate) fn once(&self) -> &Once {
-        &self.once
+    pub(crate) fn idempotency(&self) -> &Idempotency {
+        &self.idempotency
     }
 
     /// The longest time until an event is acquired, and until its end is noted.
@@ -93,7 +93,7 @@ impl Events {
 
     /// The lease of a request under way: it may have its effect.
     pub(crate) fn asked(&self, queue: &str, event: &[u8], owner: u64, lease: Duration) -> Lease {
-        let key = self.fleet.key("once", queue, event);
+        let key = self.fleet.key("idempotency", queue, event);
         Lease { key, owner, is_confirmed: false, until: Instant::now() + lease + MARGIN }
     }
 
@@ -105,7 +105,7 @@ impl Events {
         owner: u64,
         lease: Duration,
     ) -> Acquired {
-        let key = self.fleet.key("once", queue, event);
+        let key = self.fleet.key("idempotency", queue, event);
         let until = Instant::now() + lease + MARGIN;
         // A lease by a clock that is far off would end too early, or hold the event for too long.
         // An answer tells the time.
@@ -140,18 +140,18 @@ impl Events {
         }
     }
 
-    fn unanswered(&self, error: &StoreError, lease: Lease) -> Acquired {
+    fn unanswered(&self, error: &TableError, lease: Lease) -> Acquired {
         let throttled = match error {
-            StoreError::Throttled => Some(self.throttled.fetch_add(1, Ordering::Relaxed) + 1),
-            StoreError::Unavailable(_) => None,
+            TableError::Throttled => Some(self.throttled.fetch_add(1, Ordering::Relaxed) + 1),
+            TableError::Unavailable(_) => None,
         };
         Acquired::Unanswered { lease, throttled }
     }
 
-    /// Notes that the event is done, whoever has its lease now. Returns whether the store confirmed
+    /// Notes that the event is done, whoever has its lease now. Returns whether the table confirmed
     /// that before `until`.
     pub(crate) async fn complete(&self, lease: &Lease, until: Instant) -> bool {
-        let end = self.fleet.now() + self.once.keep.min(LONGEST);
+        let end = self.fleet.now() + self.idempotency.keep.min(LONGEST);
         let update = Update::new()
             .set(DONE_UNTIL, epoch_millis(end))
             .set(LEASE_END, 0)
@@ -164,7 +164,7 @@ impl Events {
         is_noted
     }
 
-    /// Asks twice at most. A store that gave the lease answered a moment ago, so it is asked even if
+    /// Asks twice at most. A table that gave the lease answered a moment ago, so it is asked even if
     /// another request found it in trouble since.
     async fn note(&self, lease: &Lease, update: &Update) -> bool {
         if self.fleet.update(&lease.key, update).await.is_ok() {
@@ -174,7 +174,7 @@ impl Events {
             return false;
         }
         sleep(PAUSE).await;
-        self.fleet.store.update(&lease.key, update).await.is_ok()
+        self.fleet.table.update(&lease.key, update).await.is_ok()
     }
 
     /// Gives the event back after a failure, so that its next attempt need not wait for the end of

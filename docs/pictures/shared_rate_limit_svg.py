@@ -16,10 +16,10 @@ WIDTH = (RIGHT - LEFT) / SECONDS
 
 
 def picture():
-    calls = json.loads(Path(__file__).with_name("rate_limit_fleet.json").read_text())
+    calls = json.loads(Path(__file__).with_name("shared_rate_limit.json").read_text())
     alone, shared = calls["withoutTable"], calls["withTable"]
     drawn = Picture(
-        "rate-limit-fleet", 850, 452,
+        "shared-rate-limit", 850, 452,
         "Calls of 20 execution environments in each second",
         f"""3,000 messages wait, and the service takes {LIMIT} calls in a second. Without a table, each
         execution environment keeps the limit for itself: together they make up to {max(alone)}

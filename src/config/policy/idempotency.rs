@@ -11,10 +11,10 @@ use super::key::{Key, Listed, names, table};
 use super::section::Section;
 use super::shapes::{OneOf, Seconds, Shape, refuse};
 use crate::pointer::JsonPointer;
-use crate::policy::{Once, WhenUnavailable};
+use crate::policy::{Idempotency, WhenUnavailable};
 
 /// An object.
-pub(super) struct Onces;
+pub(super) struct Idempotencies;
 
 /// A JSON pointer.
 struct Pointer;
@@ -38,13 +38,13 @@ mod keys {
     }
 }
 
-impl Shape for Onces {
-    type Value = Once;
+impl Shape for Idempotencies {
+    type Value = Idempotency;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Once> {
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Idempotency> {
         let mut section = Section::open(json, path, &names(keys::ALL), problems)?;
-        let default = Once::default();
-        let read = Once {
+        let default = Idempotency::default();
+        let read = Idempotency {
             key: section.read(&keys::KEY, problems),
             keep: section.read(&keys::KEEP_SECONDS, problems).unwrap_or(default.keep),
             when_unavailable: section
