@@ -9,7 +9,7 @@ use super::super::facts::{FunctionSettings, PolicyPlace, State, Valid};
 use super::super::remedy;
 use super::secrets::stored_text;
 use super::{network, version};
-use crate::policy_text::retries;
+use crate::document::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[

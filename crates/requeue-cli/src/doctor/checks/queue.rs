@@ -11,7 +11,7 @@ use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::facts::{CustomerKey, EncryptionKey, Reached};
 use super::super::remedy;
 use super::{LONGEST_DELAY, LONGEST_RETENTION, days, worst};
-use crate::policy_text::retries;
+use crate::document::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
