@@ -19,7 +19,6 @@ mod event;
 mod examples;
 mod failed_call;
 mod function;
-mod growth;
 mod input;
 mod invoke;
 mod message;

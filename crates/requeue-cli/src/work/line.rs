@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::{Deferral, Mode, Progress, Scope};
 
 use super::trouble::cut;
-use crate::growth::Growth;
+use crate::progress::Growth;
 use crate::table::{duration, thousands};
 
 /// The rate is that of the last seconds.
