@@ -57,13 +57,13 @@ pub(in crate::config) struct Json<'d> {
 }
 
 /// The fields of an object.
-pub(super) struct Fields<'d> {
+pub(super) struct Section<'d> {
     fields: Vec<(String, Json<'d>)>,
     /// No name is unknown or stands twice.
     pub(super) sound: bool,
 }
 
-impl<'d> Fields<'d> {
+impl<'d> Section<'d> {
     pub(super) fn get(&self, name: &str) -> Option<&Json<'d>> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, json)| json)
     }
@@ -86,7 +86,7 @@ impl<'d> Json<'d> {
     }
 
     /// Refuses a value that is no object, and every name that is unknown or stands twice.
-    pub(super) fn fields(&self, known: &[&str]) -> Option<Fields<'d>> {
+    pub(super) fn fields(&self, known: &[&str]) -> Option<Section<'d>> {
         let Some(fields) = self.members() else { return self.refuse("an object") };
         let before = self.problems.count();
         for (at, (name, json)) in fields.iter().enumerate() {
@@ -103,7 +103,7 @@ impl<'d> Json<'d> {
             }
         }
         let sound = self.problems.count() == before;
-        Some(Fields { fields, sound })
+        Some(Section { fields, sound })
     }
 
     /// A name with all those above it.

@@ -62,8 +62,6 @@ use crate::policy::{ClassPolicy, Jitter, Preset, RetryPolicy};
 use crate::settings::Settings;
 
 // Each module imports only modules that stand below it.
-#[cfg(test)]
-mod schema;
 mod keys;
 mod classes;
 mod rules;

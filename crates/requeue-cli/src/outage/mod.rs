@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         head(arguments)?;
     }
     let compared =
-        Comparison::shown(runs, async |run, progress| simulate(arguments, run, progress).await)?;
+        Comparison::shown(runs, &async |run, progress| simulate(arguments, run, progress).await)?;
     if arguments.json { compared.print_json() } else { compared.print() }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn rows(
     stop: &Stop,
 ) -> Result<Value, Error> {
     let compared =
-        Comparison::of(runs(arguments, policy), progress, stop, async |run, progress| {
+        Comparison::of(runs(arguments, policy), progress, stop, &async |run, progress| {
             simulate(arguments, run, progress).await
         })?;
     Ok(compared.page())

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if !arguments.json {
         head(arguments)?;
     }
-    let compared = Comparison::shown(RUNS, async |sharing, progress| {
+    let compared = Comparison::shown(RUNS, &async |sharing, progress| {
         simulate(arguments, policy.clone(), sharing, progress).await
     })?;
     if let Some(chart) = chart {
@@ -58,7 +58,7 @@ pub(crate) fn rows(
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
-    let compared = Comparison::of(RUNS, progress, stop, async |sharing, progress| {
+    let compared = Comparison::of(RUNS, progress, stop, &async |sharing, progress| {
         simulate(arguments, policy.clone(), sharing, progress).await
     })?;
     Ok(compared.page())

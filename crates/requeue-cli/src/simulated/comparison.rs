@@ -36,7 +36,7 @@ impl<F: Figures> Comparison<F> {
     /// For a command: with a line of progress, and until a signal ends the process.
     pub(crate) fn shown<S>(
         runs: impl IntoIterator<Item = Run<S>>,
-        simulate: impl AsyncFn(S, RunProgress<'_>) -> Result<F, Error>,
+        simulate: &impl AsyncFn(S, RunProgress<'_>) -> Result<F, Error>,
     ) -> Result<Self, Error> {
         Stop::end_at_once()?;
         let (_never, stop) = Stop::by_hand();
@@ -47,7 +47,7 @@ impl<F: Figures> Comparison<F> {
         runs: impl IntoIterator<Item = Run<S>>,
         progress: &CommandProgress,
         stop: &Stop,
-        simulate: impl AsyncFn(S, RunProgress<'_>) -> Result<F, Error>,
+        simulate: &impl AsyncFn(S, RunProgress<'_>) -> Result<F, Error>,
     ) -> Result<Self, Error> {
         let mut compared = Vec::new();
         for Run { name, key, settings } in runs {

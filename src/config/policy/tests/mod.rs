@@ -11,6 +11,7 @@ use crate::policy::{
 mod fuzz;
 mod properties;
 mod rules;
+mod schema;
 mod sections;
 
 const ARTICLE: &str = r#"

@@ -11,7 +11,7 @@ use super::super::classes::{CLASS, CLASSES};
 use super::super::delays::SETTLING;
 use super::super::keys::DOCUMENT;
 use super::super::rules::{CONDITIONS, RULE};
-use super::super::schema::allows;
+use super::schema::allows;
 use super::{read_all as read, secs};
 use crate::policy::{Backoff, Jitter, RetryPolicy};
 

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 
-use super::classes::CLASS;
-use super::keys::DOCUMENT;
-use super::shapes::Shape as _;
+use super::super::classes::CLASS;
+use super::super::keys::DOCUMENT;
+use super::super::shapes::Shape as _;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/infra/policy.schema.json");
 
