@@ -297,12 +297,15 @@ impl Variables {
                 }
             }
         };
-        policy::read_with(&document, self.in_problems("POLICY")).unwrap_or_else(|problems| {
-            for problem in problems {
-                self.problem("POLICY", problem);
+        match policy::read_with(&document, self.in_problems("POLICY")) {
+            Ok(read) => (read.policy, read.rules),
+            Err(refused) => {
+                for problem in refused.problems() {
+                    self.problem("POLICY", problem);
+                }
+                Default::default()
             }
-            Default::default()
-        })
+        }
     }
 }
 

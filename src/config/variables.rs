@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::host::{Host, PREFIX, environment};
-use super::policy::{InProblems, Json};
+use super::policy::{InProblems, Json, Problems};
 
 /// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
 /// minutes. Source: Lambda quotas.
@@ -174,7 +174,8 @@ impl Variables {
     /// The fields of a JSON object in their order, with values that are texts.
     pub fn members(&mut self, name: &str) -> Option<Vec<(String, Option<String>)>> {
         let text = self.get(name)?;
-        let members = match Json::parse(&text, InProblems::Hidden) {
+        let unused = Problems::new(InProblems::Hidden);
+        let members = match Json::parse(&text, &unused) {
             Ok(json) => json.members(),
             Err(error) => {
                 let (line, column) = (error.line(), error.column());

@@ -26,8 +26,6 @@ mod observe;
 mod outage;
 mod output;
 mod places;
-mod policy_text;
-mod policy_values;
 mod profile;
 mod progress;
 mod queue_argument;

@@ -9,7 +9,6 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use requeue::printable;
 use serde::Serialize;
 use tokio::sync::watch;
@@ -153,7 +152,7 @@ impl Display {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
         let thread = thread.spawn(move || {
-            if is_drawn() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+            if terminal::can_rewrite() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
         });
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
@@ -168,45 +167,35 @@ impl Drop for Display {
     }
 }
 
-/// Whether the standard error is a terminal that can rewrite a line.
-fn is_drawn() -> bool {
-    !ProgressDrawTarget::stderr().is_hidden()
-}
-
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     let mut estimator = Estimator::begin();
     if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    let terminal = ProgressDrawTarget::term_like(Box::new(terminal::Stderr::default()));
-    let bar = ProgressBar::with_draw_target(None, terminal);
-    bar.set_style(style());
     {
         let mut drawn = drawn();
         if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;
         }
-        *drawn = Some(bar.clone());
+        *drawn = Some(String::new());
     }
     let mut hint = StopHint::default();
     loop {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         {
-            let drawn = drawn();
-            if drawn.is_none() {
-                return;
-            }
-            bar.set_message(state.text(terminal::columns(), &pace));
+            let mut drawn = drawn();
+            let Some(line) = drawn.as_mut() else { return };
+            *line = state.text(terminal::columns(), &pace);
+            terminal::draw(line);
         }
         hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
-    bar.finish_and_clear();
-    drawn().take();
+    remove();
 }
 
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
@@ -236,10 +225,6 @@ impl StopHint {
             ));
         }
     }
-}
-
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg}").expect("the template is valid")
 }
 
 /// Estimates the pace from the counts of the last seconds.
@@ -280,63 +265,8 @@ impl Estimator {
     }
 }
 
-/// A signal asked the process to end: what a second one would leave.
-static STOPPING: OnceLock<String> = OnceLock::new();
-
-/// From now on the line says that the command is about to end.
-pub(crate) fn stopping(left_behind: String) {
-    STOPPING.get_or_init(|| left_behind);
-}
-
-/// Whether no line is drawn any longer.
-static GAVE_WAY: AtomicBool = AtomicBool::new(false);
-
-/// Removes the line for good, before another program writes to the terminal.
-pub(crate) fn give_way() {
-    GAVE_WAY.store(true, Ordering::Relaxed);
-    if let Some(bar) = drawn().take() {
-        bar.finish_and_clear();
-    }
-}
-
-/// The line on the terminal. A process has one terminal, so this is global.
-static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes other text to the terminal: above the line, which then appears again.
-pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let bar = drawn().clone();
-    match bar {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
-
-/// Removes the line before the process ends itself. If that leaves something behind, the last counts
-/// stay, with words about it.
-pub(crate) fn leave(left_behind: Option<String>) {
-    let (leaving, left) = mpsc::channel::<()>();
-    thread::spawn(move || {
-        let bar = drawn().take();
-        if let Some(bar) = &bar {
-            bar.finish_and_clear();
-        }
-        if let Some(left_behind) = left_behind {
-            if let Some(bar) = bar {
-                output::note(bar.message());
-            }
-            output::note(format!("ended at once: {left_behind}"));
-        }
-        drop(leaving);
-    });
-    let _ = left.recv_timeout(LEAVE);
-}
-
 /// The growth in less time is a guess.
-const LEAST_GROWTH_TIME: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_secs(1);
 
 /// The counts of the last seconds.
 pub(crate) struct Growth {
@@ -363,8 +293,70 @@ impl Growth {
         }
         let (began, first) = *self.counts.front()?;
         let time = now.duration_since(began);
-        (time >= LEAST_GROWTH_TIME).then(|| (count.saturating_sub(first), time))
+        (time >= LEAST).then(|| (count.saturating_sub(first), time))
     }
+}
+
+/// A signal asked the process to end: what a second one would leave.
+static STOPPING: OnceLock<String> = OnceLock::new();
+
+/// From now on the line says that the command is about to end.
+pub(crate) fn stopping(left_behind: String) {
+    STOPPING.get_or_init(|| left_behind);
+}
+
+/// Whether no line is drawn any longer.
+static GAVE_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Removes the line for good, before another program writes to the terminal.
+pub(crate) fn give_way() {
+    GAVE_WAY.store(true, Ordering::Relaxed);
+    remove();
+}
+
+/// The line on the terminal. A process has one terminal, so this is global.
+static DRAWN: Mutex<Option<String>> = Mutex::new(None);
+
+fn drawn() -> MutexGuard<'static, Option<String>> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the line, and returns its text.
+fn remove() -> Option<String> {
+    let mut drawn = drawn();
+    let line = drawn.take()?;
+    terminal::clear();
+    Some(line)
+}
+
+/// Writes other text to the terminal: above the line, which then appears again.
+pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
+    let drawn = drawn();
+    let Some(line) = drawn.as_ref() else {
+        drop(drawn);
+        return write();
+    };
+    terminal::clear();
+    let written = write();
+    terminal::draw(line);
+    written
+}
+
+/// Removes the line before the process ends itself. If that leaves something behind, the last counts
+/// stay, with words about it.
+pub(crate) fn leave(left_behind: Option<String>) {
+    let (leaving, left) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let line = remove();
+        if let Some(left_behind) = left_behind {
+            if let Some(line) = line {
+                output::note(line);
+            }
+            output::note(format!("ended at once: {left_behind}"));
+        }
+        drop(leaving);
+    });
+    let _ = left.recv_timeout(LEAVE);
 }
 
 #[cfg(test)]

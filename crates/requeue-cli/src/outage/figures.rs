@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::simulated::Figures;
 use crate::table::{decimal, span, thousands};
 
 /// The result of a run.
@@ -24,12 +25,19 @@ pub(super) struct OutageFigures {
     pub(super) deferrals: u64,
     pub(super) dead: usize,
     pub(super) requests_per_message: f64,
+    /// Whether Lambda delivers: of such runs one has a table.
+    pub(super) is_delivered: bool,
     /// Requests to the table, if there is one.
     pub(super) store_requests_per_message: Option<f64>,
 }
 
-impl OutageFigures {
-    pub(super) fn json(&self) -> serde_json::Value {
+impl Figures for OutageFigures {
+    fn rows(&self) -> Vec<(String, String)> {
+        let rows = ROWS.into_iter().chain(self.is_delivered.then_some(TABLE_ROW));
+        rows.map(|(name, value)| (name.to_owned(), value(self))).collect()
+    }
+
+    fn json(&self) -> Value {
         json!({
             "callsWhileDown": self.calls_while_down,
             "doneWhileDown": self.done_while_down,
@@ -52,7 +60,7 @@ impl OutageFigures {
 
 type OutageRow = (&'static str, fn(&OutageFigures) -> String);
 
-pub(super) const ROWS: [OutageRow; 14] = [
+const ROWS: [OutageRow; 14] = [
     ("calls during the outage", |figures| thousands(figures.calls_while_down)),
     ("done during the outage", |figures| thousands(figures.done_while_down)),
     ("  in each second", |figures| decimal(figures.throughput_while_down, 1)),
@@ -75,7 +83,7 @@ pub(super) const ROWS: [OutageRow; 14] = [
 const NOT_ALL: &str = "–";
 
 /// A row for runs of which one has a table.
-pub(super) const TABLE_ROW: OutageRow = ("requests to the table for each message", |figures| {
+const TABLE_ROW: OutageRow = ("requests to the table for each message", |figures| {
     let requests = figures.store_requests_per_message;
     requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2))
 });

@@ -1,37 +1,30 @@
 //! One run: the queue, the execution environments and the service, in virtual time.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use futures_util::future::join_all;
-use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
+use futures_util::future::try_join_all;
+use requeue::embedded::Fault;
 use requeue::policy::RetryPolicy;
-use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
-use requeue::store::Store;
-use requeue::{
-    BatchProcessor, Clock, Coordination, DeadLetterMode, Deferral, Disposition, Handler, Message,
-    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
-};
-use serde_json::Value;
+use requeue::queue::{Queue as _, ReceiveRequest, Source};
+use requeue::{BatchProcessor, Deferral, Disposition, Handler, Message, Report, Scope, scoped};
 use tokio::time::Instant;
 
 use super::Arguments;
 use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
-use crate::progress::CommandProgress;
-use crate::simulated::{RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped};
-use crate::stop::Stop;
+use crate::simulated::{
+    RunProgress, SimulatedFunction, SimulatedStore, World, number, requests, shared_by,
+};
 
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
 pub(super) const CONCURRENT_CALLS: usize = 32;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
-/// The start time of a run.
-const START: Duration = Duration::from_secs(1_800_000_000);
 /// The latency of a request to SQS.
 const REQUEST: Duration = Duration::from_millis(10);
 /// Long polling, as Lambda's poller does.
@@ -48,31 +41,26 @@ pub(super) enum Environments {
     Sharing(u32),
 }
 
-pub(super) fn simulate(
+pub(super) async fn simulate(
     arguments: &Arguments,
-    policy: RetryPolicy,
-    environments: Environments,
-    name: &'static str,
-    progress: &CommandProgress,
-    stop: &Stop,
+    (policy, environments): (RetryPolicy, Environments),
+    progress: RunProgress<'_>,
 ) -> Result<OutageFigures, Error> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    let running = async {
-        OutageRun::set_up(arguments, policy, name, progress)
-            .await?
-            .run(arguments, environments)
-            .await
-    };
-    runtime.block_on(unless_stopped(stop, running))
+    let mut world = World::new(arguments.seed, policy)?;
+    // The run has no store, and no message of it is a duplicate.
+    world.settings.policy.once = None;
+    for number in 0..arguments.messages {
+        world.send(number)?;
+    }
+    let service = DownstreamService::new(arguments, world.clock.clone());
+    let progress = progress.counting(arguments.messages, arguments.outage);
+    let (scopes, counts) = (arguments.scopes, RefCell::default());
+    OutageRun { world, service, scopes, counts, progress }.run(arguments, environments).await
 }
 
 /// The parts of a run, and its counts.
 struct OutageRun<'a> {
-    sqs: EmbeddedSqs,
-    queue: QueueArn,
-    dead_letters: QueueArn,
-    settings: Settings,
+    world: World,
     service: DownstreamService,
     scopes: u32,
     counts: RefCell<RunCounts>,
@@ -87,71 +75,21 @@ struct RunCounts {
     deferrals: u64,
 }
 
-impl<'a> OutageRun<'a> {
-    async fn set_up(
-        arguments: &Arguments,
-        policy: RetryPolicy,
-        name: &'static str,
-        progress: &'a CommandProgress,
-    ) -> Result<Self, Error> {
-        // A fixed time: the milliseconds of the real one would make each run different.
-        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
-        let sqs =
-            EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
-        let dead_letters = sqs.create_queue("orders-dlq", [])?;
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
-        let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
-        let bodies: Vec<String> =
-            (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
-        for chunk in bodies.chunks(MAX_BATCH_ENTRIES) {
-            let attributes = BTreeMap::new();
-            let entries: Vec<Outgoing<'_>> =
-                chunk.iter().map(|body| Outgoing::new(body, &attributes)).collect();
-            sqs.send(&queue, &entries).await?;
-        }
-        let mut settings = Settings::default();
-        settings.policy = policy;
-        // The run has no store, and no message of it is a duplicate.
-        settings.policy.once = None;
-        settings.sampler = Sampler::seeded(arguments.seed);
-        settings.recursive_loop = RecursiveLoop::Allow;
-        settings.dead_letter = Some(DeadLetterMode::Annotate);
-        let service = DownstreamService::new(arguments, clock);
-        let progress =
-            RunProgress::begin(progress, name, arguments.messages).with_outage(arguments.outage);
-        Ok(Self {
-            sqs,
-            queue,
-            dead_letters,
-            settings,
-            service,
-            scopes: arguments.scopes,
-            counts: RefCell::default(),
-            progress,
-        })
-    }
-
+impl OutageRun<'_> {
     async fn run(
         &self,
         arguments: &Arguments,
         environments: Environments,
     ) -> Result<OutageFigures, Error> {
-        let before = requests(&self.sqs);
-        let store = match environments {
-            Environments::Polling => {
-                self.poll().await?;
-                None
+        let is_shared = matches!(environments, Environments::Sharing(_));
+        let store = || Arc::new(SimulatedStore::new(self.world.clock.clone(), None));
+        let store = is_shared.then(store);
+        match environments {
+            Environments::Polling => self.poll().await?,
+            Environments::Alone(count) | Environments::Sharing(count) => {
+                self.deliver(count, store.as_ref()).await?;
             }
-            Environments::Alone(count) => {
-                self.deliver(count, None).await?;
-                None
-            }
-            Environments::Sharing(count) => {
-                let store = Arc::new(SimulatedStore::new(self.sqs.clock().clone(), None));
-                self.deliver(count, Some(&store)).await?;
-                Some(store)
-            }
-        };
+        }
         let log = self.service.log();
         let drained = log
             .last_done
@@ -159,7 +97,7 @@ impl<'a> OutageRun<'a> {
         let down = self.service.back_at.min(log.last_done.unwrap_or(self.service.back_at))
             - self.service.began;
         let counts = self.counts.borrow();
-        let dead = self.sqs.message_count(&self.dead_letters)?;
+        let dead = self.world.sqs.message_count(&self.world.dead_letters)?;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let per_message = |requests: u64| requests as f64 / f64::from(arguments.messages);
         Ok(OutageFigures {
@@ -176,33 +114,27 @@ impl<'a> OutageRun<'a> {
             longest_open: counts.longest_open,
             deferrals: counts.deferrals,
             dead,
-            requests_per_message: per_message(requests(&self.sqs) - before),
+            requests_per_message: per_message(requests(&self.world.sqs)),
+            is_delivered: !matches!(environments, Environments::Polling),
             store_requests_per_message: store.map(|store| per_message(store.requests())),
         })
     }
 
     /// Lets each of ten execution environments poll for itself.
     async fn poll(&self) -> Result<(), Error> {
-        self.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
-        let environments = (0..ENVIRONMENTS).map(|number| self.environment(number));
-        for ended in join_all(environments).await {
-            ended?;
-        }
+        self.world.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
+        try_join_all((0..ENVIRONMENTS).map(|number| self.environment(number))).await?;
         Ok(())
     }
 
     /// Lets Lambda deliver to so many execution environments.
     async fn deliver(&self, count: u32, store: Option<&Arc<SimulatedStore>>) -> Result<(), Error> {
-        let mut settings = self.settings.clone();
-        settings.coordination = store.map(|store| {
-            let mut coordination = Coordination::by(Arc::clone(store) as Arc<dyn Store>);
-            coordination.max_environments = count;
-            coordination
-        });
-        let environments = (0..count)
-            .map(|_| BatchProcessor::new(self.handler(), self.sqs.clone(), settings.clone()));
-        let function =
-            SimulatedFunction::new(self.sqs.clone(), self.queue.clone(), environments.collect());
+        let World { sqs, queue, settings, .. } = &self.world;
+        let mut settings = settings.clone();
+        settings.coordination = store.map(|store| shared_by(count, store.clone()));
+        let environments =
+            (0..count).map(|_| BatchProcessor::new(self.handler(), sqs.clone(), settings.clone()));
+        let function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
         let open_since = RefCell::new(HashMap::new());
         function
             .drain(|handled| {
@@ -220,25 +152,30 @@ impl<'a> OutageRun<'a> {
             async move { service.call().await }
         };
         let scopes = self.scopes;
-        scoped(handler, move |message: &Message| scope(message.body(), scopes))
+        // The messages take turns: the first one is of the first scope, the second of the second.
+        scoped(handler, move |message: &Message| match scopes {
+            1 => Scope::default(),
+            scopes => Scope::of((number(message) % scopes).to_string()),
+        })
     }
 
     /// One execution environment: works on one batch after the other until the queue is empty.
     async fn environment(&self, number: usize) -> Result<(), Error> {
-        let mut settings = self.settings.clone();
+        let World { sqs, queue, settings, .. } = &self.world;
+        let mut settings = settings.clone();
         settings.limits.concurrency =
             CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
-        let processor = BatchProcessor::new(self.handler(), self.sqs.clone(), settings);
+        let processor = BatchProcessor::new(self.handler(), sqs.clone(), settings);
         let mut ask = ReceiveRequest::default();
         (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
         let mut open_since = None;
         loop {
-            let left = self.sqs.message_count(&self.queue)?;
+            let left = sqs.message_count(queue)?;
             if left == 0 {
                 break;
             }
             self.progress.tell(left);
-            let records = Source::receive(&self.sqs, &self.queue, ask).await?;
+            let records = Source::receive(sqs, queue, ask).await?;
             let receipts: Vec<String> = records
                 .iter()
                 .map(|record| record.receipt_handle.clone().unwrap_or_default())
@@ -255,7 +192,7 @@ impl<'a> OutageRun<'a> {
                 .map(|(_, receipt)| receipt.as_str())
                 .collect();
             if !done.is_empty() {
-                self.sqs.delete(&self.queue, &done).await?;
+                sqs.delete(queue, &done).await?;
             }
         }
         Ok(())
@@ -283,15 +220,6 @@ impl<'a> OutageRun<'a> {
                 _ => {}
             }
         }
-    }
-}
-
-/// The messages take turns: the first one is of the first scope, the second of the second.
-fn scope(body: &str, scopes: u32) -> Scope {
-    let body: Value = serde_json::from_str(body).unwrap_or_default();
-    match body["order"].as_u64() {
-        Some(order) if scopes > 1 => Scope::of((order % u64::from(scopes)).to_string()),
-        _ => Scope::default(),
     }
 }
 

@@ -1,13 +1,16 @@
 //! The standard error as a terminal on which one line is written again and again.
 
-use std::io::{self, Write as _, stderr};
-use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::io::{IsTerminal as _, Write as _, stderr};
 
-use indicatif::TermLike;
+use crate::environment;
 
 /// Columns that stay free, so that an echoed `^C` is on the same line and disappears with it.
 const FREE: usize = 3;
+
+/// Whether the standard error is a terminal that can rewrite a line.
+pub(super) fn can_rewrite() -> bool {
+    stderr().is_terminal() && environment::value("TERM").as_deref() != Some("dumb")
+}
 
 /// The columns for a line.
 pub(super) fn columns() -> usize {
@@ -17,59 +20,12 @@ pub(super) fn columns() -> usize {
     if columns == 0 { 80 - FREE } else { columns.saturating_sub(FREE).max(1) }
 }
 
-/// Collects the text of a line until it is flushed, since log lines share the terminal.
-#[derive(Debug, Default)]
-pub(super) struct Stderr(Mutex<String>);
-
-impl Stderr {
-    fn push(&self, text: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-    }
+/// Writes the line in the place of the one before. One write, since log lines share the terminal.
+pub(super) fn draw(line: &str) {
+    let _ = stderr().write_all(format!("\r\x1b[2K{line}").as_bytes());
 }
 
-impl TermLike for Stderr {
-    fn width(&self) -> u16 {
-        u16::try_from(columns()).unwrap_or(u16::MAX)
-    }
-
-    // The line is the only one, so the cursor stays in it.
-    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn write_line(&self, text: &str) -> io::Result<()> {
-        self.push(text);
-        self.push("\n");
-        Ok(())
-    }
-
-    fn write_str(&self, text: &str) -> io::Result<()> {
-        // The padding would move the cursor to the margin.
-        if !text.trim().is_empty() {
-            self.push(text);
-        }
-        Ok(())
-    }
-
-    fn clear_line(&self) -> io::Result<()> {
-        self.push("\r\x1b[2K");
-        Ok(())
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        let text = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        stderr().write_all(text.as_bytes())
-    }
+/// Leaves an empty line.
+pub(super) fn clear() {
+    draw("");
 }

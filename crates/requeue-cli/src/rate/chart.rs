@@ -6,8 +6,8 @@ use std::time::Duration;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::Arguments;
-use super::Sharing;
+use super::{Arguments, RUNS};
+
 use super::calls::rate;
 use super::figures::RateFigures;
 use crate::Error;
@@ -22,7 +22,7 @@ const MAX_POINTS: usize = 900;
 /// Okabe and Ito's blue, which colour-blind readers can tell from the limit.
 const CALLS: RGBColor = RGBColor(0, 114, 178);
 
-pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String, Error> {
+pub(super) fn svg(arguments: &Arguments, runs: &[&RateFigures]) -> Result<String, Error> {
     let mut text = String::new();
     {
         let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -32,8 +32,8 @@ pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String,
         draw_title(&title, arguments)?;
         let end = runs.iter().map(|run| run.by_second().len()).max().unwrap_or_default();
         let panels = panels.split_evenly((runs.len(), 1));
-        for ((panel, sharing), run) in panels.iter().zip(Sharing::ALL).zip(runs) {
-            draw_run(panel, arguments, sharing, run, end)?;
+        for ((panel, of), run) in panels.iter().zip(RUNS).zip(runs) {
+            draw_run(panel, arguments, of.name, run, end)?;
         }
         draw_legend(&legend)?;
         whole.present()?;
@@ -56,15 +56,14 @@ fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {
 fn draw_run(
     area: &Area<'_>,
     arguments: &Arguments,
-    sharing: Sharing,
+    name: &str,
     run: &RateFigures,
     end: usize,
 ) -> Result<(), Error> {
     let (head, panel) = area.split_vertically(30);
     let most = run.by_second().iter().copied().max().unwrap_or_default();
     let title = format!(
-        "{}: at most {most} calls in a second, the last one after {}",
-        sharing.name(),
+        "{name}: at most {most} calls in a second, the last one after {}",
         duration(run.took)
     );
     head.draw_text(&title, &style(15, HPos::Left), (20, 18))?;

@@ -7,6 +7,7 @@ use requeue::policy::RateLimit;
 use serde_json::{Value, json};
 
 use super::calls::{Calls, allowed, rate};
+use crate::simulated::Figures;
 use crate::table::{decimal, span, thousands};
 
 /// The result of a run.
@@ -99,30 +100,6 @@ impl RateFigures {
         &self.by_second
     }
 
-    pub(super) fn json(&self) -> Value {
-        let windows = self.windows.map(|(window, most, allowed)| {
-            json!({ "seconds": window.as_secs(), "mostCalls": most, "allowed": allowed })
-        });
-        json!({
-            "calls": self.calls,
-            "seconds": self.took.as_secs_f64(),
-            "throughputOfLimit": self.throughput,
-            "windows": windows,
-            "callsAboveLimit": self.above,
-            "refusedOfCalls": self.refused(),
-            "mostSecondsOutOfOrder": self.disorder.most.as_secs_f64(),
-            "secondsOutOfOrderOf99Percent": self.disorder.nearly_all.as_secs_f64(),
-            "lateMessages": self.late.0,
-            "mostSecondsOutOfOrderOfLate": self.late.1.as_secs_f64(),
-            "longestWaitOfOtherTenantsSeconds": self.tenant_wait.map(|wait| wait.as_secs_f64()),
-            "deferralsPerMessage": self.per_message(self.counts.deferrals),
-            "putOff": self.counts.put_off,
-            "sqsRequestsPerMessage": self.per_message(self.sqs_requests),
-            "storeRequestsPerMessage": self.store_requests.map(|count| self.per_message(count)),
-            "callsBySecond": self.by_second,
-        })
-    }
-
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn per_message(&self, count: u64) -> f64 {
         count as f64 / f64::from(self.messages)
@@ -133,9 +110,10 @@ impl RateFigures {
     fn refused(&self) -> Option<f64> {
         self.counts.refused.map(|refused| refused as f64 / number(self.calls.max(1)))
     }
+}
 
-    /// The rows: names and values.
-    pub(super) fn rows(&self) -> Vec<(String, String)> {
+impl Figures for RateFigures {
+    fn rows(&self) -> Vec<(String, String)> {
         let seconds = |time: Duration| decimal(time.as_secs_f64(), 1);
         let per_message = |count| decimal(self.per_message(count), 2);
         let windows = self.windows.map(|(window, most, allowed)| {
@@ -166,6 +144,29 @@ impl RateFigures {
         let wait = self.tenant_wait.map(|wait| decimal(wait.as_secs_f64(), 2));
         rows.extend(wait.map(|wait| row("longest wait of another tenant, in seconds", wait)));
         rows
+    }
+    fn json(&self) -> Value {
+        let windows = self.windows.map(|(window, most, allowed)| {
+            json!({ "seconds": window.as_secs(), "mostCalls": most, "allowed": allowed })
+        });
+        json!({
+            "calls": self.calls,
+            "seconds": self.took.as_secs_f64(),
+            "throughputOfLimit": self.throughput,
+            "windows": windows,
+            "callsAboveLimit": self.above,
+            "refusedOfCalls": self.refused(),
+            "mostSecondsOutOfOrder": self.disorder.most.as_secs_f64(),
+            "secondsOutOfOrderOf99Percent": self.disorder.nearly_all.as_secs_f64(),
+            "lateMessages": self.late.0,
+            "mostSecondsOutOfOrderOfLate": self.late.1.as_secs_f64(),
+            "longestWaitOfOtherTenantsSeconds": self.tenant_wait.map(|wait| wait.as_secs_f64()),
+            "deferralsPerMessage": self.per_message(self.counts.deferrals),
+            "putOff": self.counts.put_off,
+            "sqsRequestsPerMessage": self.per_message(self.sqs_requests),
+            "storeRequestsPerMessage": self.store_requests.map(|count| self.per_message(count)),
+            "callsBySecond": self.by_second,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::policy::{RateLimit, RetryPolicy};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 mod calls;
 mod chart;
@@ -25,9 +25,15 @@ use crate::document::PolicyArgument;
 use crate::duration_argument::{parse, within};
 use crate::output::{ChartFile, outln};
 use crate::progress::CommandProgress;
+use crate::simulated::{Comparison, Run};
 use crate::stop::Stop;
-use crate::table::Head::{Number, Text};
-use crate::table::{Rows, columns, span, thousands, wrapped};
+use crate::table::{columns, span, thousands, wrapped};
+
+const RUNS: [Run<Sharing>; 3] = [
+    Run { name: "without a rate limit", key: "withoutLimit", settings: Sharing::None },
+    Run { name: "limit without a table", key: "withoutTable", settings: Sharing::Nothing },
+    Run { name: "limit with a table", key: "withTable", settings: Sharing::Table },
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -109,54 +115,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if !arguments.json {
         head(arguments)?;
     }
-    Stop::end_at_once()?;
-    let (_never, stop) = Stop::by_hand();
-    let progress = CommandProgress::shown("simulating");
-    let mut runs = Vec::new();
-    for sharing in Sharing::ALL {
-        runs.push(simulate(arguments, policy.clone(), sharing, &progress, &stop)?);
-    }
-    drop(progress);
+    let compared = Comparison::shown(RUNS, &async |sharing, progress| {
+        simulate(arguments, policy.clone(), sharing, progress).await
+    })?;
     if let Some(chart) = chart {
+        let runs: Vec<&RateFigures> = compared.figures().collect();
         chart.write(&chart::svg(arguments, &runs)?)?;
     }
-    if arguments.json {
-        let [none, nothing, table] = &runs[..] else { return Err("a run is missing".into()) };
-        let runs = json!({
-            "withoutLimit": none.json(),
-            "withoutTable": nothing.json(),
-            "withTable": table.json(),
-        });
-        outln!("{runs:#}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let heads = Sharing::ALL.map(|sharing| Number(sharing.name()));
-    let mut rows = Rows::under([Text("")].into_iter().chain(heads));
-    let columns: Vec<_> = runs.iter().map(RateFigures::rows).collect();
-    for (at, (name, _)) in columns[0].iter().enumerate() {
-        let values = columns.iter().map(|rows| rows[at].1.clone());
-        rows.add([name.clone()].into_iter().chain(values));
-    }
-    outln!("{}", rows.text())?;
-    Ok(ExitCode::SUCCESS)
+    if arguments.json { compared.print_json() } else { compared.print() }
 }
 
-/// The rows of the three runs, for the local page: names, and a value of each run.
+/// The rows of the three runs, for the local page.
 pub(crate) fn rows(
     arguments: &Arguments,
     policy: &RetryPolicy,
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
-    let mut columns = Vec::new();
-    for sharing in Sharing::ALL {
-        columns.push(simulate(arguments, policy.clone(), sharing, progress, stop)?.rows());
-    }
-    let rows = columns[0].iter().enumerate().map(|(at, (name, _))| {
-        let values = columns.iter().map(|rows| rows[at].1.clone());
-        json!({ "name": name, "values": values.collect::<Vec<_>>() })
-    });
-    Ok(json!({ "names": Sharing::ALL.map(Sharing::name), "rows": rows.collect::<Vec<_>>() }))
+    let compared = Comparison::of(RUNS, progress, stop, &async |sharing, progress| {
+        simulate(arguments, policy.clone(), sharing, progress).await
+    })?;
+    Ok(compared.page())
 }
 
 /// Says what is simulated, before it takes its time.

@@ -7,15 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
-use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
-use requeue::queue::{Outgoing, QueueArn};
-use requeue::store::Store;
 use requeue::{
-    BatchProcessor, Clock, Coordination, DeadLetterMode, Disposition, Failure, Handler, Message,
-    RecursiveLoop, Report, Sampler, Scope, Settings, scoped,
+    BatchProcessor, Clock, Disposition, Failure, Handler, Message, Report, Sampler, Scope, scoped,
 };
-use serde_json::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
@@ -23,16 +18,11 @@ use super::calls::{Call, Calls};
 use super::figures::{RateFigures, Requests, RunCounts};
 use super::late::{LateMessages, is_put_off};
 use crate::Error;
-use crate::progress::CommandProgress;
 use crate::simulated::{
-    OwnStore, RunProgress, SimulatedFunction, SimulatedStore, requests, unless_stopped,
+    Bucket, CALL, OwnStore, RunProgress, SimulatedFunction, SimulatedStore, World, number,
+    requests, shared_by,
 };
-use crate::stop::Stop;
 
-/// The start time of a run.
-const START: Duration = Duration::from_secs(1_800_000_000);
-/// The duration of a call.
-const CALL: Duration = Duration::from_millis(100);
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
 
@@ -47,36 +37,10 @@ pub(super) enum Sharing {
     Table,
 }
 
-impl Sharing {
-    pub(super) const ALL: [Self; 3] = [Self::None, Self::Nothing, Self::Table];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::None => "without a rate limit",
-            Self::Nothing => "limit without a table",
-            Self::Table => "limit with a table",
-        }
-    }
-}
-
-pub(super) fn simulate(
-    arguments: &Arguments,
-    policy: RetryPolicy,
-    sharing: Sharing,
-    progress: &CommandProgress,
-    stop: &Stop,
-) -> Result<RateFigures, Error> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(unless_stopped(stop, run(arguments, policy, sharing, progress)))
-}
-
 /// The service: it counts the calls, and takes as many as its true limit says, if it has one.
 #[derive(Clone)]
 struct CountingService {
     began: Instant,
-    /// The calls that it takes in a second.
-    true_rate: Option<f64>,
     /// The messages of the flood; each further one is that of another tenant.
     messages: u32,
     log: Arc<Mutex<ServiceLog>>,
@@ -92,21 +56,8 @@ struct ServiceLog {
     waits: Vec<Duration>,
     /// The calls of the flood that it has refused.
     refused: u64,
-    /// The calls that it takes at this time: a token bucket, which is full after a second.
-    tokens: Option<(f64, Instant)>,
-}
-
-impl ServiceLog {
-    /// Whether the service refuses a call.
-    fn refuses(&mut self, true_rate: f64, now: Instant) -> bool {
-        let (tokens, at) = self.tokens.unwrap_or((true_rate.max(1.0), now));
-        let refilled = tokens + now.duration_since(at).as_secs_f64() * true_rate;
-        let tokens = refilled.min(true_rate.max(1.0));
-        let refuses = tokens < 1.0;
-        self.tokens = Some((if refuses { tokens } else { tokens - 1.0 }, now));
-        self.refused += u64::from(refuses);
-        refuses
-    }
+    /// The calls that it takes, if it refuses any.
+    bucket: Option<Bucket>,
 }
 
 impl CountingService {
@@ -120,7 +71,9 @@ impl CountingService {
             let now = Instant::now();
             if message < self.messages {
                 log.calls.push(Call { at: now - self.began, message });
-                self.true_rate.is_some_and(|rate| log.refuses(rate, now))
+                let refuses = log.bucket.as_mut().is_some_and(|bucket| !bucket.takes());
+                log.refused += u64::from(refuses);
+                refuses
             } else {
                 if let Some(sent) = log.sent.remove(&message) {
                     log.waits.push(now - sent);
@@ -137,57 +90,44 @@ impl CountingService {
     }
 }
 
-async fn run(
+pub(super) async fn simulate(
     arguments: &Arguments,
     policy: RetryPolicy,
     sharing: Sharing,
-    progress: &CommandProgress,
+    progress: RunProgress<'_>,
 ) -> Result<RateFigures, Error> {
-    // A fixed time: the milliseconds of the real one would make each run different.
-    let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
-    let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
-    let queue = if arguments.true_limit.is_none() {
-        sqs.create_queue("orders", [])?
-    } else {
-        // A message that was refused too often must leave the queue.
-        let dead_letters = sqs.create_queue("orders-dlq", [])?;
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
-        sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?
-    };
+    let world = World::new(arguments.seed, limited(arguments, policy, sharing))?;
+    let World { clock, sqs, queue, settings, .. } = &world;
     let mut late = LateMessages::default();
     for number in 0..arguments.messages {
-        late.add(send(&sqs, &queue, number)?, number);
+        late.add(world.send(number)?, number);
     }
     let began = Instant::now();
     let down = arguments.store_down.map(|(from, to)| began + from..began + to);
     let store =
         (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
-    let true_rate = arguments.true_limit.map(|limit| f64::from(limit) / period(arguments));
-    let service =
-        CountingService { began, true_rate, messages: arguments.messages, log: Arc::default() };
-    let settings = settings(arguments, policy, sharing);
+    let period = arguments.rate_limit().period.as_secs_f64();
+    let bucket = arguments.true_limit.map(|limit| Bucket::full(f64::from(limit) / period));
+    let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
+    let service = CountingService { began, messages: arguments.messages, log };
     let skews = Sampler::seeded(!arguments.seed);
     let stores: Vec<_> = (0..arguments.environments)
         .map(|_| store.clone().map(|store| Arc::new(OwnStore::of(store))))
         .collect();
     let environments = stores.iter().map(|store| {
         let mut settings = settings.clone();
-        settings.coordination = store.clone().map(|store| {
-            let mut coordination = Coordination::by(store as Arc<dyn Store>);
-            coordination.max_environments = arguments.environments;
-            coordination
-        });
-        settings.clock = Some(skewed(&clock, arguments.skew, skews.sample()));
+        settings.coordination = store.clone().map(|store| shared_by(arguments.environments, store));
+        settings.clock = Some(skewed(clock, arguments.skew, skews.sample()));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
     });
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
     function.duplicates = f64::from(arguments.duplicates) / 100.0;
     function.is_warm = arguments.warm;
     let all = arguments.messages + arguments.tenants;
-    let progress = RunProgress::begin(progress, sharing.name(), all);
+    let progress = progress.counting(all, Duration::ZERO);
     let counts = Cell::default();
     let late = RefCell::new(late);
-    let feeding = feed(arguments, &sqs, &queue, &service);
+    let feeding = feed(arguments, &world, &service);
     function
         .drain_while(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
@@ -196,7 +136,7 @@ async fn run(
             progress.tell(handled.left);
         })
         .await?;
-    let requests = Requests { sqs: requests(&sqs), store: store.map(|store| store.requests()) };
+    let requests = Requests { sqs: requests(sqs), store: store.map(|store| store.requests()) };
     let log = service.log();
     let (limit, messages) = (arguments.rate_limit(), arguments.messages);
     let mut counts = counts.get();
@@ -205,25 +145,17 @@ async fn run(
     Ok(RateFigures::of(&log.calls, &limit, messages, &late, &log.waits, counts, &requests))
 }
 
-fn period(arguments: &Arguments) -> f64 {
-    arguments.rate_limit().period.as_secs_f64()
-}
-
-fn settings(arguments: &Arguments, policy: RetryPolicy, sharing: Sharing) -> Settings {
-    let mut settings = Settings::default();
+/// The policy with the limit of the run, and the policy's own wait for it.
+fn limited(arguments: &Arguments, mut policy: RetryPolicy, sharing: Sharing) -> RetryPolicy {
     let own = policy.limit;
-    settings.policy = policy;
-    settings.policy.limit = (sharing != Sharing::None).then(|| {
+    policy.limit = (sharing != Sharing::None).then(|| {
         let mut limit = arguments.rate_limit();
         if let Some(own) = own {
             limit.max_slot_wait = own.max_slot_wait;
         }
         limit
     });
-    settings.sampler = Sampler::seeded(arguments.seed);
-    settings.recursive_loop = RecursiveLoop::Allow;
-    settings.dead_letter = Some(DeadLetterMode::Annotate);
-    settings
+    policy
 }
 
 /// Each tenant is a scope; the flood is of one.
@@ -245,21 +177,10 @@ fn skewed(clock: &Clock, most: Duration, sample: f64) -> Clock {
     Clock::showing(move || clock.now() + later - earlier)
 }
 
-/// Sends a message, and returns its id.
-fn send(sqs: &EmbeddedSqs, queue: &QueueArn, number: u32) -> Result<String, Error> {
-    Ok(sqs.put(queue, &Outgoing::new(&format!(r#"{{"order":{number}}}"#), &BTreeMap::new()))?)
-}
-
-fn number(message: &Message) -> u32 {
-    let body: Value = serde_json::from_str(message.body()).unwrap_or_default();
-    body["order"].as_u64().and_then(|order| u32::try_from(order).ok()).unwrap_or_default()
-}
-
 /// Sends the messages of the other tenants.
 async fn feed(
     arguments: &Arguments,
-    sqs: &EmbeddedSqs,
-    queue: &QueueArn,
+    world: &World,
     service: &CountingService,
 ) -> Result<(), Error> {
     let times = Sampler::seeded(arguments.seed.rotate_left(1));
@@ -269,7 +190,7 @@ async fn feed(
     for (number, at) in (arguments.messages..).zip(times) {
         sleep_until(service.began + at).await;
         service.log().sent.insert(number, Instant::now());
-        send(sqs, queue, number)?;
+        world.send(number)?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::panel::{
 use super::timeline::{JitterRange, Timeline, TimelineRetry};
 use super::{ClassSchedule, Schedule};
 use crate::Error;
-use crate::policy_text::{max_retries, retries};
+use crate::document::{max_retries, retries};
 use crate::table::span;
 
 const SIZE: (u32, u32) = (1_280, 800);

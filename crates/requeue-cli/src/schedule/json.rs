@@ -7,7 +7,7 @@ use super::cost::{Batching, Requests};
 use super::dead_lettering::DeadLettering;
 use super::timeline::{JitterRange, Timeline};
 use super::{ClassSchedule, Schedule};
-use crate::policy_text;
+use crate::document;
 
 pub(crate) fn of(schedule: &Schedule) -> Value {
     let Schedule { name, policy, queue, classes, has_rules: _ } = schedule;
@@ -44,7 +44,7 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         "baseDelaySeconds": class.map(|class| class.backoff.base().as_secs_f64()),
         "maxDelaySeconds": class.map(|ClassPolicy { max_delay, .. }| max_delay.as_secs_f64()),
         "jitter": class.map(|class| class.jitter.to_string()),
-        "maxRetries": policy_text::max_retries(&schedule.policy, of.class),
+        "maxRetries": document::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),
         "end": range(&of.timelines.with(&of.dead_lettering, of_end)),

@@ -8,7 +8,7 @@ use super::cost::{Batching, Requests};
 use super::dead_lettering::DeadLettering;
 use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
 use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument};
-use crate::policy_text::{self, retries};
+use crate::document::{self, retries};
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
 
@@ -49,7 +49,7 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
         schedule.name,
         class.backoff.as_str(),
         class.jitter,
-        retries(policy_text::max_retries(&schedule.policy, of.class)),
+        retries(document::max_retries(&schedule.policy, of.class)),
         span(class.total_timeout),
     )
 }

@@ -6,17 +6,17 @@ use std::sync::LazyLock;
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 
-use super::classes::class;
-use super::key::object;
-use super::keys;
+use super::super::classes::CLASS;
+use super::super::keys::DOCUMENT;
+use super::super::shapes::Shape as _;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/infra/policy.schema.json");
 
 pub(super) fn schema() -> Value {
-    let mut schema = object(keys::ALL);
+    let mut schema = DOCUMENT.schema();
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     schema["title"] = "Retry policy of requeue".into();
-    schema["$defs"] = json!({ "class": object(class::ALL) });
+    schema["$defs"] = json!({ "class": CLASS.schema() });
     schema
 }
 
