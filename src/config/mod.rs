@@ -18,16 +18,14 @@ use crate::store::DynamoStore;
 use crate::store::Store;
 use crate::wire::Wrap;
 
-mod host;
 mod policy;
 mod variables;
 #[cfg(test)]
 mod tests;
 
-use host::PREFIX;
-pub(crate) use host::{Host, is_in_lambda};
 pub use policy::{InvalidPolicy, QueueConfig};
-pub(crate) use variables::http_variables;
+use variables::PREFIX;
+pub(crate) use variables::{Host, http_variables, is_in_lambda};
 pub use variables::{InvalidConfig, Variables};
 
 /// The most threads and file descriptors of one function. Source: Lambda quotas.

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-#[cfg(test)]
-use serde_json::json;
 use serde_json::{Map, Value};
 
 use super::delays::{Backoffs, Jitters};
 use super::json::{Json, Problems};
-use super::object::{Object, key, keys};
+use super::object::{Object, keys};
 use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
@@ -132,14 +130,6 @@ impl Shape for Entries {
         let written =
             |(class, entry): &(Class, Entry)| Some((class.name().to_owned(), CLASS.write(entry)?));
         Some(Value::Object(entries.iter().filter_map(written).collect::<Map<_, _>>()))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let class =
-            |(name, _): &(&str, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" }));
-        let classes: Map<String, Value> = CLASSES.iter().map(class).collect();
-        json!({ "type": "object", "properties": classes, "additionalProperties": false })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::json::Json;
-use super::object::{Object, key, keys};
+use super::object::{Object, keys};
 use super::shapes::{
     ATTEMPTS, DELAY, FACTOR, MAX_LISTED, Maybe, OFF, OneOf, PAUSE, SHARE, Shape, read_all,
 };
@@ -15,14 +15,14 @@ use crate::policy::{Backoff, CallPolicy, Jitter, Preset};
 const ZERO: Duration = Duration::ZERO;
 
 /// The ways in which delays grow, before their first delay is known.
-const GROWTHS: OneOf<Backoff> = OneOf(&[
+pub(super) const GROWTHS: OneOf<Backoff> = OneOf(&[
     ("exponential", Backoff::Exponential { base: ZERO, multiplier: 1.0 }),
     ("linear", Backoff::Linear { base: ZERO }),
     ("fibonacci", Backoff::Fibonacci { base: ZERO }),
     ("constant", Backoff::Constant { base: ZERO }),
 ]);
 
-const JITTERS: OneOf<Jitter> = OneOf(&[
+pub(super) const JITTERS: OneOf<Jitter> = OneOf(&[
     ("full", Jitter::Full),
     ("equal", Jitter::Equal),
     ("decorrelated", Jitter::Decorrelated),
@@ -46,11 +46,6 @@ impl Shape for Presets {
         let found = Preset::ALL.into_iter().find(|preset| text.as_deref() == Some(preset.name));
         found.or_else(|| json.refuse(&Preset::ALL.map(|preset| preset.name).join(", ")))
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "enum": Preset::ALL.map(|preset| preset.name) })
-    }
 }
 
 impl Shape for Backoffs {
@@ -73,16 +68,10 @@ impl Shape for Backoffs {
         let Backoff::List { first, then } = backoff else { return Some(backoff.as_str().into()) };
         [first].into_iter().chain(then).map(|delay| DELAY.write(delay)).collect()
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let list = json!({ "type": "array", "items": DELAY.schema(), "minItems": 1, "maxItems": MAX_LISTED });
-        json!({ "anyOf": [GROWTHS.schema(), list] })
-    }
 }
 
 impl Jitters {
-    const SHARE: &str = "proportional";
+    pub(super) const SHARE: &str = "proportional";
 }
 
 impl Shape for Jitters {
@@ -109,17 +98,6 @@ impl Shape for Jitters {
             Jitter::Proportional(share) => Some(json!({ Self::SHARE: share })),
             word => JITTERS.write(word),
         }
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let share = json!({
-            "type": "object",
-            "properties": { Self::SHARE: SHARE.schema() },
-            "required": [Self::SHARE],
-            "additionalProperties": false,
-        });
-        json!({ "anyOf": [JITTERS.schema(), share] })
     }
 }
 
@@ -160,7 +138,7 @@ pub(super) const SETTLING: Object<CallValues> = Object {
 };
 
 /// The same keys with other defaults.
-const RECEIVING: Object<CallValues> = Object {
+pub(super) const RECEIVING: Object<CallValues> = Object {
     required: &[],
     default: CallValues::default,
     keys: keys! { CallValues:
@@ -249,13 +227,5 @@ impl Shape for Calls {
             multiplier,
             jitter: Some(calls.jitter),
         })
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        match self {
-            Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, SETTLING.schema()] }),
-            Self::Receiving => RECEIVING.schema(),
-        }
     }
 }

@@ -37,17 +37,8 @@
 //!   class bounds the list.
 //! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`. At
 //!   the top level, `"jitterPercentage": share` means the same as that object.
-//! - `sqsCalls` sets how calls to SQS are tried again. No other key and no preset changes it. It is
-//!   an object, here with its defaults, or `"off"`, which means one attempt. `receiveCalls` is
-//!   such an object for the receives of a worker. It cannot be `"off"`: a worker never gives up.
-//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, bound the pauses and
-//!   circuits of downstream services; `"off"` switches either off. No preset changes them.
-//! - `rateLimit` bounds the calls to a downstream service. It has no default and is part of no
-//!   preset. Only `limit` is required.
-//! - `once` drops messages about an event that is done. It has no default and is part of no preset,
-//!   and each of its keys may be left out. It needs a store: see [`Once`](crate::policy::Once).
-//! - `queueConfig` is checked and reported, and changes nothing: see [`QueueConfig`].
-//! - `rules` give failures their class; [`Rules`] describes their conditions.
+//! - `sqsCalls`, `receiveCalls`, `maxPauseSeconds` and `circuitBreaker` stand here with their
+//!   defaults. No preset changes them, and none has a `rateLimit`, `once` or `rules`.
 //! - Numbers of seconds may have fractions. A contradiction within a class is refused, for example
 //!   a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
 //!   policy's has no effect and is not refused: `requeue check` reports it.

@@ -1,8 +1,6 @@
 //! Objects of the document as tables of keys: a document is read and written by them, and its schema
 //! is made from them.
 
-#[cfg(test)]
-use serde_json::json;
 use serde_json::{Map, Value};
 
 use super::json::Json;
@@ -30,35 +28,25 @@ pub(super) trait Listed<T> {
 
 /// A key, the shape of its values, and their field.
 pub(super) struct Key<T, S: Shape> {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// The description that editors show.
     #[cfg(test)]
-    about: &'static str,
-    shape: S,
-    field: fn(&mut T) -> &mut S::Value,
-}
-
-#[cfg_attr(not(test), expect(unused_variables, reason = "only the schema has descriptions"))]
-pub(super) const fn key<T, S: Shape>(
-    name: &'static str,
-    about: &'static str,
-    shape: S,
-    field: fn(&mut T) -> &mut S::Value,
-) -> Key<T, S> {
-    Key {
-        name,
-        #[cfg(test)]
-        about,
-        shape,
-        field,
-    }
+    pub(super) about: &'static str,
+    pub(super) shape: S,
+    pub(super) field: fn(&mut T) -> &mut S::Value,
 }
 
 /// The table of an object of a type: for each key its name, the shape of its values, their field,
 /// and the description.
 macro_rules! keys {
     ($type:ty: $($name:literal, $shape:expr => $($field:ident).+, $about:literal;)*) => {
-        &[$(&key($name, $about, $shape, |read: &mut $type| &mut read.$($field).+)),*]
+        &[$(&super::object::Key {
+            name: $name,
+            #[cfg(test)]
+            about: $about,
+            shape: $shape,
+            field: |read: &mut $type| &mut read.$($field).+,
+        }),*]
     };
 }
 pub(super) use keys;
@@ -120,17 +108,5 @@ impl<T: Clone> Shape for Object<T> {
         let written = |key: &&dyn Listed<T>| Some((key.name().to_owned(), key.write(&mut value)?));
         let members: Map<String, Value> = self.keys.iter().filter_map(written).collect();
         (!members.is_empty()).then_some(Value::Object(members))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let properties: Map<String, Value> =
-            self.keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
-        let mut schema =
-            json!({ "type": "object", "properties": properties, "additionalProperties": false });
-        if !self.required.is_empty() {
-            schema["required"] = json!(self.required);
-        }
-        schema
     }
 }

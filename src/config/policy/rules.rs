@@ -2,11 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-#[cfg(test)]
-use serde_json::{Value, json};
-
 use super::json::Json;
-use super::object::{Object, key, keys};
+use super::object::{Object, keys};
 use super::shapes::{Many, Maybe, OneOf, RULED, Shape, read_all};
 use crate::classify::{Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
@@ -33,16 +30,16 @@ pub(super) struct Phrases;
 pub(super) struct Header;
 
 /// A lower status comes before the response, and a higher one is not HTTP.
-const STATUSES: RangeInclusive<u16> = 200..=999;
-const HUNDREDS: [(&str, RangeInclusive<u16>); 4] =
+pub(super) const STATUSES: RangeInclusive<u16> = 200..=999;
+pub(super) const HUNDREDS: [(&str, RangeInclusive<u16>); 4] =
     [("2xx", 200..=299), ("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
 /// A longer text is no code, and no phrase that a person would write down.
-const MAX_CHARS: usize = 256;
+pub(super) const MAX_CHARS: usize = 256;
 /// The most characters of a label: it is the heading of a group of dead letters.
-const MAX_LABEL_CHARS: usize = 64;
-const MAX_HEADERS: usize = 10;
+pub(super) const MAX_LABEL_CHARS: usize = 64;
+pub(super) const MAX_HEADERS: usize = 10;
 /// The most rules: every failure is compared with every rule.
-const MAX_RULES: usize = 100;
+pub(super) const MAX_RULES: usize = 100;
 
 /// The classes that a rule may give to a failure.
 const OUTCOMES: OneOf<FailureClass> = OneOf(&[
@@ -109,11 +106,6 @@ impl Shape for RuleList {
             _ => json.refuse(&format!("a list of at most {MAX_RULES} rules")),
         }
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "array", "items": RULE.schema(), "maxItems": MAX_RULES })
-    }
 }
 
 fn rule(json: &Json<'_>) -> Option<(Match, Effect)> {
@@ -148,13 +140,6 @@ impl Shape for Matches {
         }
         Some(found)
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let mut schema = CONDITIONS.schema();
-        schema["minProperties"] = 1.into();
-        schema
-    }
 }
 
 impl Shape for Status {
@@ -171,13 +156,6 @@ impl Shape for Status {
         let (min, max) = (STATUSES.start(), STATUSES.end());
         found.or_else(|| json.refuse(&format!("a status from {min} to {max}, {words}, or a list")))
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let number =
-            json!({ "type": "integer", "minimum": STATUSES.start(), "maximum": STATUSES.end() });
-        json!({ "anyOf": [number, { "enum": HUNDREDS.map(|(word, _)| word) }] })
-    }
 }
 
 impl Shape for Code {
@@ -186,11 +164,6 @@ impl Shape for Code {
     fn read(&self, json: &Json<'_>) -> Option<String> {
         let text = json.text().filter(|text| (1..=MAX_CHARS).contains(&text.chars().count()));
         text.or_else(|| json.refuse(&format!("a text of 1 to {MAX_CHARS} characters, or a list")))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "string", "minLength": 1, "maxLength": MAX_CHARS })
     }
 }
 
@@ -202,11 +175,6 @@ impl Shape for Label {
             |text: &String| !text.trim().is_empty() && text.chars().count() <= MAX_LABEL_CHARS;
         let allowed = || format!("a text of 1 to {MAX_LABEL_CHARS} characters that is not blank");
         json.text().filter(is_label).or_else(|| json.refuse(&allowed()))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "string", "minLength": 1, "maxLength": MAX_LABEL_CHARS })
     }
 }
 
@@ -221,11 +189,6 @@ impl Shape for Phrases {
                 .note(format!("{path} is {json}, but it has no word: write a text with a word"));
         }
         phrase
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        Code.schema()
     }
 }
 
@@ -260,12 +223,5 @@ impl Shape for Header {
             read.push((name, value));
         }
         (problems.count() == before).then_some(read)
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let value =
-            json!({ "anyOf": [{ "enum": [true] }, { "type": "string", "maxLength": MAX_CHARS }] });
-        json!({ "type": "object", "additionalProperties": value, "minProperties": 1, "maxProperties": MAX_HEADERS })
     }
 }

@@ -1,11 +1,9 @@
-//! The shapes of values at a key: how each is read and written, how a wrong value is refused, and
-//! its form in the schema. The bounds of numbers stand at the end, each with its reason.
+//! The shapes of values at a key: how each is read and written, and how a wrong value is
+//! refused. The bounds of numbers stand at the end, each with its reason.
 
 use std::time::Duration;
 
 use serde_json::Value;
-#[cfg(test)]
-use serde_json::json;
 
 use super::json::Json;
 
@@ -14,8 +12,17 @@ pub(super) const MAX_LISTED: usize = 100;
 /// The word that switches something off.
 pub(super) const OFF: &str = "off";
 
+/// The form of a shape in JSON Schema. Only tests make it.
+pub(super) trait Schema {
+    #[cfg(test)]
+    fn schema(&self) -> Value;
+}
+
+#[cfg(not(test))]
+impl<S> Schema for S {}
+
 /// The shape of the values at a key.
-pub(super) trait Shape {
+pub(super) trait Shape: Schema {
     /// The type that it is read to.
     type Value;
 
@@ -27,10 +34,6 @@ pub(super) trait Shape {
     fn write(&self, _: &Self::Value) -> Option<Value> {
         None
     }
-
-    /// The shape as JSON Schema.
-    #[cfg(test)]
-    fn schema(&self) -> Value;
 }
 
 /// A whole number within bounds.
@@ -100,11 +103,6 @@ impl Shape for Count {
     fn write(&self, count: &u32) -> Option<Value> {
         Some((*count).into())
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "integer", "minimum": self.min, "maximum": self.max })
-    }
 }
 
 impl Number {
@@ -124,11 +122,6 @@ impl Shape for Number {
     fn write(&self, number: &f64) -> Option<Value> {
         Some((*number).into())
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "number", "minimum": self.min, "maximum": self.max })
-    }
 }
 
 impl Shape for Seconds {
@@ -143,11 +136,6 @@ impl Shape for Seconds {
         let is_whole = time.subsec_nanos() == 0;
         Some(if is_whole { time.as_secs().into() } else { time.as_secs_f64().into() })
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
 }
 
 impl Shape for WholeSeconds {
@@ -155,11 +143,6 @@ impl Shape for WholeSeconds {
 
     fn read(&self, json: &Json<'_>) -> Option<Duration> {
         self.0.read(json).map(|secs| Duration::from_secs(secs.into()))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        self.0.schema()
     }
 }
 
@@ -174,12 +157,6 @@ impl<S: Shape> Shape for Many<S> {
             return json.refuse(&format!("a list of 1 to {MAX_LISTED}"));
         }
         read_all(&items, |item| self.0.read(item))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let list = json!({ "type": "array", "items": self.0.schema(), "minItems": 1, "maxItems": MAX_LISTED });
-        json!({ "anyOf": [self.0.schema(), list] })
     }
 }
 
@@ -202,11 +179,6 @@ impl<S: Shape> Shape for Maybe<S> {
     fn write(&self, value: &Self::Value) -> Option<Value> {
         self.0.write(value.as_ref()?)
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        self.0.schema()
-    }
 }
 
 impl<S: Shape> Shape for Placed<S> {
@@ -219,11 +191,6 @@ impl<S: Shape> Shape for Placed<S> {
 
     fn write(&self, given: &Self::Value) -> Option<Value> {
         self.0.write(&given.as_ref()?.value)
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        self.0.schema()
     }
 }
 
@@ -241,11 +208,6 @@ impl<S: Shape> Shape for Off<S> {
 
     fn write(&self, value: &Self::Value) -> Option<Value> {
         value.as_ref().map_or_else(|| Some(OFF.into()), |value| self.0.write(value))
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "anyOf": [{ "enum": [OFF] }, self.0.schema()] })
     }
 }
 
@@ -270,11 +232,6 @@ impl<T: Clone + PartialEq> Shape for OneOf<T> {
     fn write(&self, value: &T) -> Option<Value> {
         self.0.iter().find(|(_, meaning)| meaning == value).map(|(word, _)| (*word).into())
     }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "enum": self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>() })
-    }
 }
 
 impl Shape for Ignored {
@@ -282,11 +239,6 @@ impl Shape for Ignored {
 
     fn read(&self, _: &Json<'_>) -> Option<()> {
         Some(())
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({})
     }
 }
 
@@ -299,11 +251,6 @@ impl Shape for Flag {
 
     fn write(&self, is: &bool) -> Option<Value> {
         Some((*is).into())
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "type": "boolean" })
     }
 }
 
