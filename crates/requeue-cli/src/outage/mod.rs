@@ -3,27 +3,23 @@
 //! without and with a table that the execution environments share, in virtual time, over the
 //! embedded queue.
 
-use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::policy::{RateLimit, RetryPolicy};
 use serde_json::Value;
 
-mod figures;
 mod service;
 mod simulation;
 
 use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, Environments, simulate};
 
 use crate::Error;
-use crate::document::PolicyArgument;
 use crate::duration_argument::within;
-use crate::output::outln;
 use crate::progress::CommandProgress;
-use crate::simulated::{Comparison, Run};
+use crate::simulated::{Comparison, Run, RunProgress, SimulationArguments};
 use crate::stop::Stop;
-use crate::table::{columns, span, thousands, wrapped};
+use crate::table::{span, thousands};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -56,13 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     environments: Option<u32>,
     #[command(flatten)]
-    policy: PolicyArgument,
-    /// The seed of all random numbers: the same seed gives the same run.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Print JSON.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    simulation: SimulationArguments,
 }
 
 impl Arguments {
@@ -73,13 +63,10 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runs = runs(arguments, arguments.policy.read()?);
-    if !arguments.json {
-        head(arguments)?;
-    }
-    let compared =
-        Comparison::shown(runs, &async |run, progress| simulate(arguments, run, progress).await)?;
-    if arguments.json { compared.print_json() } else { compared.print() }
+    let options = &arguments.simulation;
+    let runs = runs(arguments, options.policy.read()?);
+    let simulate = async |run, progress: RunProgress<'_>| simulate(arguments, run, progress).await;
+    Comparison::shown(options, &head(arguments), runs, &simulate)?.print(options)
 }
 
 /// The rows of both runs, for the local page.
@@ -89,11 +76,8 @@ pub(crate) fn rows(
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
-    let compared =
-        Comparison::of(runs(arguments, policy), progress, stop, &async |run, progress| {
-            simulate(arguments, run, progress).await
-        })?;
-    Ok(compared.page())
+    let simulate = async |run, progress: RunProgress<'_>| simulate(arguments, run, progress).await;
+    Ok(Comparison::of(runs(arguments, policy), progress, stop, &simulate)?.page())
 }
 
 /// The two runs to compare.
@@ -117,8 +101,8 @@ fn runs(arguments: &Arguments, mut policy: RetryPolicy) -> [Run<(RetryPolicy, En
     ]
 }
 
-/// Says what is simulated, before it takes its time.
-fn head(arguments: &Arguments) -> Result<(), Error> {
+/// Says what is simulated.
+fn head(arguments: &Arguments) -> String {
     let Arguments { messages, outage, rate, scopes, availability, .. } = arguments;
     let of_scopes = if *scopes > 1 { format!(" of {scopes} scopes") } else { String::new() };
     let down = match availability {
@@ -133,14 +117,12 @@ fn head(arguments: &Arguments) -> Result<(), Error> {
             format!("{count} execution environments, with pause and circuit breaker")
         }
     };
-    let text = format!(
+    format!(
         "{} messages{of_scopes}; a service that {down} for {} and then accepts {} calls a second; \
          all messages need at least {}; {function}",
         thousands(*messages),
         span(*outage),
         thousands(*rate),
         span(Duration::from_secs(arguments.least().as_secs())),
-    );
-    outln!("{}\n", wrapped(&text, columns(stdout())))?;
-    Ok(())
+    )
 }

@@ -40,7 +40,7 @@ impl DownstreamService {
             back_at: began + arguments.outage,
             availability: f64::from(arguments.availability) / 100.0,
             // A sampler of its own, so that another policy does not change the outage.
-            sampler: Sampler::seeded(!arguments.seed),
+            sampler: Sampler::seeded(!arguments.simulation.seed),
             clock,
             log: Arc::new(Mutex::new(ServiceLog {
                 while_down: 0,

@@ -13,12 +13,12 @@ use requeue::{BatchProcessor, Deferral, Disposition, Handler, Message, Report, S
 use tokio::time::Instant;
 
 use super::Arguments;
-use super::figures::OutageFigures;
 use super::service::DownstreamService;
 use crate::Error;
 use crate::simulated::{
-    RunProgress, SimulatedFunction, SimulatedStore, World, number, requests, shared_by,
+    Figures, RunProgress, SimulatedFunction, SimulatedStore, World, number, requests, shared_by,
 };
+use crate::table::decimal;
 
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
@@ -45,8 +45,8 @@ pub(super) async fn simulate(
     arguments: &Arguments,
     (policy, environments): (RetryPolicy, Environments),
     progress: RunProgress<'_>,
-) -> Result<OutageFigures, Error> {
-    let mut world = World::new(arguments.seed, policy)?;
+) -> Result<(Figures, ()), Error> {
+    let mut world = World::new(arguments.simulation.seed, policy)?;
     // The run has no store, and no message of it is a duplicate.
     world.settings.policy.once = None;
     for number in 0..arguments.messages {
@@ -55,7 +55,8 @@ pub(super) async fn simulate(
     let service = DownstreamService::new(arguments, world.clock.clone());
     let progress = progress.counting(arguments.messages, arguments.outage);
     let (scopes, counts) = (arguments.scopes, RefCell::default());
-    OutageRun { world, service, scopes, counts, progress }.run(arguments, environments).await
+    let run = OutageRun { world, service, scopes, counts, progress };
+    Ok((run.run(arguments, environments).await?, ()))
 }
 
 /// The parts of a run, and its counts.
@@ -80,7 +81,7 @@ impl OutageRun<'_> {
         &self,
         arguments: &Arguments,
         environments: Environments,
-    ) -> Result<OutageFigures, Error> {
+    ) -> Result<Figures, Error> {
         let is_shared = matches!(environments, Environments::Sharing(_));
         let store = || Arc::new(SimulatedStore::new(self.world.clock.clone(), None));
         let store = is_shared.then(store);
@@ -90,34 +91,53 @@ impl OutageRun<'_> {
                 self.deliver(count, store.as_ref()).await?;
             }
         }
-        let log = self.service.log();
-        let drained = log
-            .last_done
-            .map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
-        let down = self.service.back_at.min(log.last_done.unwrap_or(self.service.back_at))
-            - self.service.began;
-        let counts = self.counts.borrow();
+        self.figures(arguments, environments, store.map(|store| store.requests()))
+    }
+
+    fn figures(
+        &self,
+        arguments: &Arguments,
+        environments: Environments,
+        store_requests: Option<u64>,
+    ) -> Result<Figures, Error> {
+        let (log, counts, back_at) =
+            (self.service.log(), self.counts.borrow(), self.service.back_at);
+        let drained =
+            log.last_done.map_or(Duration::ZERO, |last| last.saturating_duration_since(back_at));
+        let down = back_at.min(log.last_done.unwrap_or(back_at)) - self.service.began;
         let dead = self.world.sqs.message_count(&self.world.dead_letters)?;
+        // Messages that were not delivered would make it too good.
+        let ratio = (dead == 0).then(|| drained.as_secs_f64() / arguments.least().as_secs_f64());
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let per_message = |requests: u64| requests as f64 / f64::from(arguments.messages);
-        Ok(OutageFigures {
-            calls_while_down: log.while_down,
-            done_while_down: log.done_while_down,
-            throughput_while_down: per_second(log.done_while_down, down),
-            calls_afterwards: log.by_second.values().sum(),
-            peak: log.by_second.values().copied().max().unwrap_or_default(),
-            refused: log.refused,
-            drained,
-            ratio: (dead == 0).then(|| drained.as_secs_f64() / arguments.least().as_secs_f64()),
-            retries: counts.retries,
-            most_retries: counts.most_retries,
-            longest_open: counts.longest_open,
-            deferrals: counts.deferrals,
-            dead,
-            requests_per_message: per_message(requests(&self.world.sqs)),
-            is_delivered: !matches!(environments, Environments::Polling),
-            store_requests_per_message: store.map(|store| per_message(store.requests())),
-        })
+        let store_requests = store_requests.map(per_message);
+        let mut of = Figures::default();
+        of.count("calls during the outage", "callsWhileDown", log.while_down);
+        of.count("done during the outage", "doneWhileDown", log.done_while_down);
+        let throughput = per_second(log.done_while_down, down);
+        of.decimal("  in each second", "throughputWhileDown", throughput, 1);
+        let (calls, peak) = (log.by_second.values().sum::<u64>(), log.by_second.values().max());
+        of.count("calls after the outage", "callsAfterwards", calls);
+        of.count("  most in one second", "peakCallsPerSecond", peak.copied().unwrap_or_default());
+        of.count("  refused by the rate limit", "refused", log.refused);
+        of.time("until the backlog was gone, after the outage", "drainedSeconds", drained);
+        let shown = ratio.map_or_else(|| "–".to_owned(), |ratio| decimal(ratio, 2));
+        of.row("  as a multiple of the least time", shown);
+        of.value("ratio", ratio);
+        of.count("retries used", "retries", counts.retries);
+        of.count("  most for one message", "mostRetries", counts.most_retries);
+        let longest = counts.longest_open;
+        of.time("longest time that a circuit was open", "longestOpenSeconds", longest);
+        of.count("deferrals", "deferrals", counts.deferrals);
+        of.count("dead letters", "deadLetters", dead);
+        let requests = per_message(requests(&self.world.sqs));
+        of.decimal("requests to SQS for each message", "requestsPerMessage", requests, 1);
+        of.value("storeRequestsPerMessage", store_requests);
+        if !matches!(environments, Environments::Polling) {
+            let shown = store_requests.map_or_else(|| "none".to_owned(), |some| decimal(some, 2));
+            of.row("requests to the table for each message", shown);
+        }
+        Ok(of)
     }
 
     /// Lets each of ten execution environments poll for itself.

@@ -2,7 +2,6 @@
 //! of a function. It runs without a limit, with the limit in each execution environment, and with
 //! one limit that all share by a table, in virtual time, over the embedded queue.
 
-use std::io::stdout;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,21 +12,18 @@ use serde_json::Value;
 mod calls;
 mod chart;
 mod figures;
-mod late;
 mod simulation;
 
 pub(crate) use calls::{Call, Calls};
-use figures::RateFigures;
 use simulation::{Sharing, simulate};
 
 use crate::Error;
-use crate::document::PolicyArgument;
 use crate::duration_argument::{parse, within};
-use crate::output::{ChartFile, outln};
+use crate::output::ChartFile;
 use crate::progress::CommandProgress;
-use crate::simulated::{Comparison, Run};
+use crate::simulated::{Comparison, Run, RunProgress, SimulationArguments};
 use crate::stop::Stop;
-use crate::table::{columns, span, thousands, wrapped};
+use crate::table::{span, thousands};
 
 const RUNS: [Run<Sharing>; 3] = [
     Run { name: "without a rate limit", key: "withoutLimit", settings: Sharing::None },
@@ -78,13 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "0s", value_parser = within(0..=3_600))]
     skew: Duration,
     #[command(flatten)]
-    policy: PolicyArgument,
-    /// The seed of all random numbers: the same seed gives the same run.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Print JSON.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    simulation: SimulationArguments,
     /// Write a chart of the calls to this file.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
@@ -109,20 +99,18 @@ fn times(text: &str) -> Result<(Duration, Duration), String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let policy = arguments.policy.read()?;
+    let options = &arguments.simulation;
+    let policy = options.policy.read()?;
     // Opened first: the simulation takes its time.
     let chart = arguments.svg.as_deref().map(ChartFile::open).transpose()?;
-    if !arguments.json {
-        head(arguments)?;
-    }
-    let compared = Comparison::shown(RUNS, &async |sharing, progress| {
+    let simulate = async |sharing, progress: RunProgress<'_>| {
         simulate(arguments, policy.clone(), sharing, progress).await
-    })?;
+    };
+    let compared = Comparison::shown(options, &head(arguments), RUNS, &simulate)?;
     if let Some(chart) = chart {
-        let runs: Vec<&RateFigures> = compared.figures().collect();
-        chart.write(&chart::svg(arguments, &runs)?)?;
+        chart.write(&chart::svg(arguments, &compared)?)?;
     }
-    if arguments.json { compared.print_json() } else { compared.print() }
+    compared.print(options)
 }
 
 /// The rows of the three runs, for the local page.
@@ -132,16 +120,16 @@ pub(crate) fn rows(
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
-    let compared = Comparison::of(RUNS, progress, stop, &async |sharing, progress| {
+    let simulate = async |sharing, progress: RunProgress<'_>| {
         simulate(arguments, policy.clone(), sharing, progress).await
-    })?;
-    Ok(compared.page())
+    };
+    Ok(Comparison::of(RUNS, progress, stop, &simulate)?.page())
 }
 
-/// Says what is simulated, before it takes its time.
-fn head(arguments: &Arguments) -> Result<(), Error> {
+/// Says what is simulated.
+fn head(arguments: &Arguments) -> String {
     let Arguments { messages, limit, period, burst, environments, .. } = arguments;
-    let text = format!(
+    format!(
         "{} messages at once; a service that takes {} calls in {} and a burst of {}; {} execution \
          environments, which get batches of 10 within a window of 1 s",
         thousands(*messages),
@@ -149,7 +137,5 @@ fn head(arguments: &Arguments) -> Result<(), Error> {
         span(*period),
         thousands(*burst),
         thousands(*environments),
-    );
-    outln!("{}\n", wrapped(&text, columns(stdout())))?;
-    Ok(())
+    )
 }

@@ -2,29 +2,33 @@
 //! time.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
 use requeue::policy::RetryPolicy;
 use requeue::{
-    BatchProcessor, Clock, Disposition, Failure, Handler, Message, Report, Sampler, Scope, scoped,
+    BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, Message, Outcome, Report,
+    Sampler, Scope, scoped,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
 use super::calls::{Call, Calls};
-use super::figures::{RateFigures, Requests, RunCounts};
-use super::late::{LateMessages, is_put_off};
+use super::figures::{self, RunCounts};
 use crate::Error;
 use crate::simulated::{
-    Bucket, CALL, OwnStore, RunProgress, SimulatedFunction, SimulatedStore, World, number,
-    requests, shared_by,
+    BATCHING_WINDOW, Bucket, CALL, Figures, Handled, OwnStore, RunProgress, SimulatedFunction,
+    SimulatedStore, World, number, requests, shared_by,
 };
 
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
+
+/// A free poller delivers a message so soon after the batching window.
+const ON_TIME: Duration = Duration::from_millis(100);
 
 /// How the execution environments keep the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +99,8 @@ pub(super) async fn simulate(
     policy: RetryPolicy,
     sharing: Sharing,
     progress: RunProgress<'_>,
-) -> Result<RateFigures, Error> {
-    let world = World::new(arguments.seed, limited(arguments, policy, sharing))?;
+) -> Result<(Figures, Calls), Error> {
+    let world = World::new(arguments.simulation.seed, limited(arguments, policy, sharing))?;
     let World { clock, sqs, queue, settings, .. } = &world;
     let mut late = LateMessages::default();
     for number in 0..arguments.messages {
@@ -110,7 +114,7 @@ pub(super) async fn simulate(
     let bucket = arguments.true_limit.map(|limit| Bucket::full(f64::from(limit) / period));
     let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
     let service = CountingService { began, messages: arguments.messages, log };
-    let skews = Sampler::seeded(!arguments.seed);
+    let skews = Sampler::seeded(!arguments.simulation.seed);
     let stores: Vec<_> = (0..arguments.environments)
         .map(|_| store.clone().map(|store| Arc::new(OwnStore::of(store))))
         .collect();
@@ -136,13 +140,16 @@ pub(super) async fn simulate(
             progress.tell(handled.left);
         })
         .await?;
-    let requests = Requests { sqs: requests(sqs), store: store.map(|store| store.requests()) };
-    let log = service.log();
-    let (limit, messages) = (arguments.rate_limit(), arguments.messages);
-    let mut counts = counts.get();
-    counts.refused = arguments.true_limit.map(|_| log.refused);
-    let late = late.into_inner().into_numbers();
-    Ok(RateFigures::of(&log.calls, &limit, messages, &late, &log.waits, counts, &requests))
+    let mut log = service.log();
+    let (limit, calls) = (arguments.rate_limit(), take(&mut log.calls));
+    let counts = RunCounts {
+        refused: arguments.true_limit.map(|_| log.refused),
+        sqs_requests: requests(sqs),
+        store_requests: store.map(|store| store.requests()),
+        ..counts.get()
+    };
+    let late = late.into_inner().late;
+    Ok((figures::of(&calls, &limit, arguments.messages, &late, &log.waits, counts), calls))
 }
 
 /// The policy with the limit of the run, and the policy's own wait for it.
@@ -183,7 +190,7 @@ async fn feed(
     world: &World,
     service: &CountingService,
 ) -> Result<(), Error> {
-    let times = Sampler::seeded(arguments.seed.rotate_left(1));
+    let times = Sampler::seeded(arguments.simulation.seed.rotate_left(1));
     let mut times: Vec<_> =
         (0..arguments.tenants).map(|_| FEEDING.mul_f64(times.sample())).collect();
     times.sort_unstable();
@@ -201,4 +208,44 @@ fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
         counts.put_off += u64::from(is_put_off(outcome));
     }
     counts
+}
+
+/// The messages that cannot be called in order: the table was throttled or down when they asked, or
+/// Lambda delivered them late, since its pollers had too many others.
+#[derive(Default)]
+struct LateMessages {
+    /// The numbers of the messages, by the ids of their first deliveries.
+    numbers: HashMap<String, u32>,
+    /// When a message that waits is due.
+    due: HashMap<u32, Instant>,
+    late: BTreeSet<u32>,
+}
+
+impl LateMessages {
+    fn add(&mut self, id: String, number: u32) {
+        self.numbers.insert(id, number);
+    }
+
+    /// Notes a batch. `was_throttled` says that the table took no request of it at first.
+    fn note(&mut self, handled: &Handled<'_>, was_throttled: bool) {
+        let now = Instant::now();
+        for outcome in &handled.report.outcomes {
+            let id = outcome.original_message_id.as_ref();
+            let Some(&number) = id.and_then(|id| self.numbers.get(id)) else { continue };
+            let is_late = |due| handled.delivered > due + BATCHING_WINDOW + ON_TIME;
+            if self.due.remove(&number).is_some_and(is_late) || was_throttled || is_put_off(outcome)
+            {
+                self.late.insert(number);
+            }
+            if let Some(wait) = outcome.disposition.wait() {
+                self.due.insert(number, now + wait.total());
+            }
+        }
+    }
+}
+
+/// Whether the table took no request for a message, or gave no answer.
+fn is_put_off(outcome: &Outcome) -> bool {
+    use Deferral::{StoreThrottled, StoreUnavailable};
+    matches!(outcome.disposition, Disposition::Defer { why: StoreThrottled | StoreUnavailable, .. })
 }

@@ -6,7 +6,7 @@ mod function;
 mod store;
 mod world;
 
-pub(crate) use comparison::{Comparison, Figures, Run, RunProgress};
+pub(crate) use comparison::{Comparison, Figures, Run, RunProgress, SimulationArguments};
 pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
 pub(crate) use store::{OwnStore, SimulatedStore};
 pub(crate) use world::{Bucket, CALL, World, number, shared_by};
