@@ -120,53 +120,44 @@ pub(super) struct CallValues {
     jitter: Option<Jitter>,
 }
 
-pub(super) const SETTLING: Object<CallValues> = Object {
-    required: &[],
-    default: CallValues::default,
-    keys: keys! { CallValues:
-        "maxAttempts", Maybe(ATTEMPTS) => max_attempts,
-            "The most attempts, the first one included. Default: 5.";
-        "baseDelay", Maybe(PAUSE) => base,
-            "The first pause in seconds, at most the longest. Default: 0.1.";
-        "maxDelay", Maybe(PAUSE) => max_delay,
-            "The longest pause in seconds. Default: 5.";
-        "multiplier", Maybe(FACTOR) => multiplier,
-            "The factor by which the pause grows. Default: 2.";
-        "jitter", Maybe(Jitters) => jitter,
-            "How Requeue spreads a pause. Default: {\"proportional\": 0.1}.";
-    },
-};
+/// The keys of calls, with the descriptions that differ.
+macro_rules! call_keys {
+    ($attempts:literal, $base:literal, $longest:literal, $jitter:literal) => {
+        Object {
+            required: &[],
+            default: CallValues::default,
+            keys: keys! { CallValues:
+                "maxAttempts", Maybe(ATTEMPTS) => max_attempts, $attempts;
+                "baseDelay", Maybe(PAUSE) => base, $base;
+                "maxDelay", Maybe(PAUSE) => max_delay, $longest;
+                "multiplier", Maybe(FACTOR) => multiplier,
+                    "The factor by which the pause grows. Default: 2.";
+                "jitter", Maybe(Jitters) => jitter, $jitter;
+            },
+        }
+    };
+}
 
-/// The same keys with other defaults.
-pub(super) const RECEIVING: Object<CallValues> = Object {
-    required: &[],
-    default: CallValues::default,
-    keys: keys! { CallValues:
-        "maxAttempts", Maybe(ATTEMPTS) => max_attempts,
-            "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.";
-        "baseDelay", Maybe(PAUSE) => base,
-            "The first pause in seconds, at most the longest. Default: 0.5.";
-        "maxDelay", Maybe(PAUSE) => max_delay,
-            "The longest pause in seconds. Default: 10.";
-        "multiplier", Maybe(FACTOR) => multiplier,
-            "The factor by which the pause grows. Default: 2.";
-        "jitter", Maybe(Jitters) => jitter,
-            "How Requeue spreads a pause. Default: {\"proportional\": 0.2}.";
-    },
-};
+pub(super) const SETTLING: Object<CallValues> = call_keys!(
+    "The most attempts, the first one included. Default: 5.",
+    "The first pause in seconds, at most the longest. Default: 0.1.",
+    "The longest pause in seconds. Default: 5.",
+    "How Requeue spreads a pause. Default: {\"proportional\": 0.1}."
+);
+
+pub(super) const RECEIVING: Object<CallValues> = call_keys!(
+    "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.",
+    "The first pause in seconds, at most the longest. Default: 0.5.",
+    "The longest pause in seconds. Default: 10.",
+    "How Requeue spreads a pause. Default: {\"proportional\": 0.2}."
+);
 
 impl Calls {
-    fn object(&self) -> Object<CallValues> {
+    /// The keys, and the values of those that are left out.
+    fn keys(&self) -> (Object<CallValues>, CallPolicy) {
         match self {
-            Self::Settling => SETTLING,
-            Self::Receiving => RECEIVING,
-        }
-    }
-
-    fn default(&self) -> CallPolicy {
-        match self {
-            Self::Settling => CallPolicy::default(),
-            Self::Receiving => CallPolicy::receiving(),
+            Self::Settling => (SETTLING, CallPolicy::default()),
+            Self::Receiving => (RECEIVING, CallPolicy::receiving()),
         }
     }
 }
@@ -187,8 +178,8 @@ impl Shape for Calls {
             Self::Settling | Self::Receiving => {}
         }
         // A value that was refused contradicts nothing.
-        let values = self.object().read(json)?;
-        let default = self.default();
+        let (keys, default) = self.keys();
+        let values = keys.read(json)?;
         let longest = values.max_delay.unwrap_or(default.max_delay);
         // The default is cut to a shorter cap.
         let first = values.base.unwrap_or(default.backoff.base().min(longest));
@@ -220,7 +211,7 @@ impl Shape for Calls {
             Backoff::Exponential { multiplier, .. } => Some(multiplier),
             _ => None,
         };
-        self.object().write(&CallValues {
+        self.keys().0.write(&CallValues {
             max_attempts: Some(calls.max_attempts),
             base: Some(calls.backoff.base()),
             max_delay: Some(calls.max_delay),

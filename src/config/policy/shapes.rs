@@ -263,57 +263,40 @@ const MIN_DELAY: f64 = 0.001;
 /// The longest delay, since allowances are renewed once a day at the latest. A longer wait is a
 /// schedule and no retry.
 const MAX_DELAY: f64 = 86_400.0;
-/// The shortest age: budgets are counted in whole seconds.
-const MIN_AGE: f64 = 1.0;
 /// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age.
 /// Source: SQS message quotas.
 const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
-/// Beyond this factor the second delay is the cap in any case.
-const MAX_MULTIPLIER: f64 = 100.0;
-/// With the default pauses, so many attempts take 20 s. For a longer outage, a message waits in the
-/// queue.
-const MAX_ATTEMPTS: u32 = 10;
-/// A send takes no longer, all its tries included.
-const MAX_PAUSE: f64 = 60.0;
-/// A rule names no longer delay than a response may by default, which is the longest visibility
-/// timeout of SQS.
-const MAX_RULED: f64 = 43_200.0;
-/// A longer hold would probe a service too late after it works again.
-const MAX_HOLD: f64 = 900.0;
-/// A higher threshold would open the circuit only after the damage is done.
-const MAX_THRESHOLD: u32 = 1_000;
-
-/// More calls in a period are no limit that one downstream service has.
-const MAX_CALLS: u32 = 1_000_000;
-/// A longer period is a quota, which the service itself counts.
-const MAX_PERIOD: f64 = 86_400.0;
-/// The shortest period: a hundredth of a second.
-const MIN_PERIOD: f64 = 0.01;
-/// SQS delays by whole seconds, so a message whose turn has come may be up to a second early.
-const MIN_SLOT_WAIT: f64 = 1.0;
-/// A longer wait for a call costs more than another delivery.
-const MAX_SLOT_WAIT: f64 = 20.0;
-
-/// A shorter time is over before SQS delivers a duplicate.
-const MIN_KEEP: f64 = 60.0;
-/// A year. A message lives for some weeks, redrives included.
-const MAX_KEEP: f64 = 365.0 * 86_400.0;
 
 const fn seconds(min: f64, max: f64) -> Seconds {
     Seconds(Number { min, max, what: "a number of seconds" })
 }
 
-pub(super) const KEEP: Seconds = seconds(MIN_KEEP, MAX_KEEP);
-pub(super) const CALLS: Count = Count { min: 1, max: MAX_CALLS };
-pub(super) const PERIOD: Seconds = seconds(MIN_PERIOD, MAX_PERIOD);
-pub(super) const SLOT_WAIT: Seconds = seconds(MIN_SLOT_WAIT, MAX_SLOT_WAIT);
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };
-pub(super) const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds = seconds(MIN_DELAY, MAX_DELAY);
-pub(super) const RULED: Seconds = seconds(MIN_DELAY, MAX_RULED);
-pub(super) const PAUSE: Seconds = seconds(MIN_DELAY, MAX_PAUSE);
-pub(super) const HOLD: Seconds = seconds(MIN_DELAY, MAX_HOLD);
-pub(super) const FAILURES: Count = Count { min: 1, max: MAX_THRESHOLD };
-pub(super) const AGE: Seconds = seconds(MIN_AGE, MAX_AGE);
-pub(super) const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
+/// Budgets are counted in whole seconds, so no age is shorter.
+pub(super) const AGE: Seconds = seconds(1.0, MAX_AGE);
+/// Beyond this factor the second delay is the cap in any case.
+pub(super) const FACTOR: Number = Number { min: 1.0, max: 100.0, what: "a number" };
 pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
+/// With the default pauses, so many attempts take 20 s. For a longer outage, a message waits in the
+/// queue.
+pub(super) const ATTEMPTS: Count = Count { min: 1, max: 10 };
+/// A send takes no longer, all its tries included.
+pub(super) const PAUSE: Seconds = seconds(MIN_DELAY, 60.0);
+/// A rule names no longer delay than a response may by default, which is the longest visibility
+/// timeout of SQS.
+pub(super) const RULED: Seconds = seconds(MIN_DELAY, 43_200.0);
+/// A longer hold would probe a service too late after it works again.
+pub(super) const HOLD: Seconds = seconds(MIN_DELAY, 900.0);
+/// A higher threshold would open the circuit only after the damage is done.
+pub(super) const FAILURES: Count = Count { min: 1, max: 1_000 };
+/// More calls in a period are no limit that one downstream service has.
+pub(super) const CALLS: Count = Count { min: 1, max: 1_000_000 };
+/// A longer period is a quota, which the service itself counts.
+pub(super) const PERIOD: Seconds = seconds(0.01, 86_400.0);
+/// SQS delays by whole seconds, so a message whose turn has come may be up to a second early. A
+/// longer wait for a call costs more than another delivery.
+pub(super) const SLOT_WAIT: Seconds = seconds(1.0, 20.0);
+/// A shorter time is over before SQS delivers a duplicate. The longest is a year: a message lives
+/// for some weeks, redrives included.
+pub(super) const KEEP: Seconds = seconds(60.0, 365.0 * 86_400.0);
