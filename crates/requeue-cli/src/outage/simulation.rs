@@ -2,13 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use requeue::embedded::Fault;
 use requeue::policy::RetryPolicy;
-use requeue::queue::{Queue as _, ReceiveRequest, Source};
 use requeue::{BatchProcessor, Deferral, Disposition, Handler, Message, Report, Scope, scoped};
 use tokio::time::Instant;
 
@@ -23,12 +19,6 @@ use crate::table::decimal;
 /// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
 pub(super) const CONCURRENT_CALLS: usize = 32;
-const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
-const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
-/// The latency of a request to SQS.
-const REQUEST: Duration = Duration::from_millis(10);
-/// Long polling, as Lambda's poller does.
-const POLL: Duration = Duration::from_secs(20);
 
 /// The execution environments of a run.
 #[derive(Clone, Copy)]
@@ -56,7 +46,10 @@ pub(super) async fn simulate(
     let progress = progress.counting(arguments.messages, arguments.outage);
     let (scopes, counts) = (arguments.scopes, RefCell::default());
     let run = OutageRun { world, service, scopes, counts, progress };
-    Ok((run.run(arguments, environments).await?, ()))
+    let store = || SimulatedStore::new(run.world.clock.clone(), None);
+    let store = matches!(environments, Environments::Sharing(_)).then(store);
+    run.drain(environments, store.as_ref()).await?;
+    Ok((run.figures(arguments, environments, store.map(|store| store.requests()))?, ()))
 }
 
 /// The parts of a run, and its counts.
@@ -77,23 +70,6 @@ struct RunCounts {
 }
 
 impl OutageRun<'_> {
-    async fn run(
-        &self,
-        arguments: &Arguments,
-        environments: Environments,
-    ) -> Result<Figures, Error> {
-        let is_shared = matches!(environments, Environments::Sharing(_));
-        let store = || Arc::new(SimulatedStore::new(self.world.clock.clone(), None));
-        let store = is_shared.then(store);
-        match environments {
-            Environments::Polling => self.poll().await?,
-            Environments::Alone(count) | Environments::Sharing(count) => {
-                self.deliver(count, store.as_ref()).await?;
-            }
-        }
-        self.figures(arguments, environments, store.map(|store| store.requests()))
-    }
-
     fn figures(
         &self,
         arguments: &Arguments,
@@ -140,21 +116,29 @@ impl OutageRun<'_> {
         Ok(of)
     }
 
-    /// Lets each of ten execution environments poll for itself.
-    async fn poll(&self) -> Result<(), Error> {
-        self.world.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
-        try_join_all((0..ENVIRONMENTS).map(|number| self.environment(number))).await?;
-        Ok(())
-    }
-
-    /// Lets Lambda deliver to so many execution environments.
-    async fn deliver(&self, count: u32, store: Option<&Arc<SimulatedStore>>) -> Result<(), Error> {
+    async fn drain(
+        &self,
+        environments: Environments,
+        store: Option<&SimulatedStore>,
+    ) -> Result<(), Error> {
         let World { sqs, queue, settings, .. } = &self.world;
-        let mut settings = settings.clone();
-        settings.coordination = store.map(|store| shared_by(count, store.clone()));
-        let environments =
-            (0..count).map(|_| BatchProcessor::new(self.handler(), sqs.clone(), settings.clone()));
-        let function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
+        let new = |settings| BatchProcessor::new(self.handler(), sqs.clone(), settings);
+        let polling = |number: usize| {
+            let mut settings = settings.clone();
+            settings.limits.concurrency = CONCURRENT_CALLS / ENVIRONMENTS
+                + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
+            new(settings)
+        };
+        let function =
+            |environments| SimulatedFunction::new(sqs.clone(), queue.clone(), environments);
+        let function = match environments {
+            Environments::Polling => function((0..ENVIRONMENTS).map(polling).collect()).polling(),
+            Environments::Alone(count) | Environments::Sharing(count) => {
+                let mut settings = settings.clone();
+                settings.coordination = store.map(|store| shared_by(count, store));
+                function((0..count).map(|_| new(settings.clone())).collect())
+            }
+        };
         let open_since = RefCell::new(HashMap::new());
         function
             .drain(|handled| {
@@ -177,45 +161,6 @@ impl OutageRun<'_> {
             1 => Scope::default(),
             scopes => Scope::of((number(message) % scopes).to_string()),
         })
-    }
-
-    /// One execution environment: works on one batch after the other until the queue is empty.
-    async fn environment(&self, number: usize) -> Result<(), Error> {
-        let World { sqs, queue, settings, .. } = &self.world;
-        let mut settings = settings.clone();
-        settings.limits.concurrency =
-            CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
-        let processor = BatchProcessor::new(self.handler(), sqs.clone(), settings);
-        let mut ask = ReceiveRequest::default();
-        (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
-        let mut open_since = None;
-        loop {
-            let left = sqs.message_count(queue)?;
-            if left == 0 {
-                break;
-            }
-            self.progress.tell(left);
-            let records = Source::receive(sqs, queue, ask).await?;
-            let receipts: Vec<String> = records
-                .iter()
-                .map(|record| record.receipt_handle.clone().unwrap_or_default())
-                .collect();
-            if records.is_empty() {
-                continue;
-            }
-            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
-            self.note(&report, &mut open_since);
-            // The poller does the same.
-            let outcomes = report.outcomes.iter().zip(&receipts);
-            let done: Vec<&str> = outcomes
-                .filter(|(outcome, _)| !outcome.settlement.is_kept())
-                .map(|(_, receipt)| receipt.as_str())
-                .collect();
-            if !done.is_empty() {
-                sqs.delete(queue, &done).await?;
-            }
-        }
-        Ok(())
     }
 
     /// `open_since` is the time at which the environment deferred a message for its circuit, unless

@@ -20,7 +20,7 @@ use super::calls::{Call, Calls};
 use super::figures::{self, RunCounts};
 use crate::Error;
 use crate::simulated::{
-    BATCHING_WINDOW, Bucket, CALL, Figures, Handled, OwnStore, RunProgress, SimulatedFunction,
+    BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
     SimulatedStore, World, number, requests, shared_by,
 };
 
@@ -108,19 +108,19 @@ pub(super) async fn simulate(
     }
     let began = Instant::now();
     let down = arguments.store_down.map(|(from, to)| began + from..began + to);
-    let store =
-        (sharing == Sharing::Table).then(|| Arc::new(SimulatedStore::new(clock.clone(), down)));
+    let store = (sharing == Sharing::Table).then(|| SimulatedStore::new(clock.clone(), down));
     let period = arguments.rate_limit().period.as_secs_f64();
     let bucket = arguments.true_limit.map(|limit| Bucket::full(f64::from(limit) / period));
     let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
     let service = CountingService { began, messages: arguments.messages, log };
     let skews = Sampler::seeded(!arguments.simulation.seed);
     let stores: Vec<_> = (0..arguments.environments)
-        .map(|_| store.clone().map(|store| Arc::new(OwnStore::of(store))))
+        .map(|_| store.as_ref().map(SimulatedStore::of_another))
         .collect();
     let environments = stores.iter().map(|store| {
         let mut settings = settings.clone();
-        settings.coordination = store.clone().map(|store| shared_by(arguments.environments, store));
+        settings.coordination =
+            store.as_ref().map(|store| shared_by(arguments.environments, store));
         settings.clock = Some(skewed(clock, arguments.skew, skews.sample()));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
     });
@@ -136,7 +136,7 @@ pub(super) async fn simulate(
         .drain_while(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
             let store = stores[handled.environment].as_ref();
-            late.borrow_mut().note(handled, store.is_some_and(|store| store.was_throttled()));
+            late.borrow_mut().note(handled, store.is_some_and(SimulatedStore::was_throttled));
             progress.tell(handled.left);
         })
         .await?;

@@ -8,5 +8,5 @@ mod world;
 
 pub(crate) use comparison::{Comparison, Figures, Run, RunProgress, SimulationArguments};
 pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
-pub(crate) use store::{OwnStore, SimulatedStore};
+pub(crate) use store::SimulatedStore;
 pub(crate) use world::{Bucket, CALL, World, number, shared_by};

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Outgoing, QueueArn};
-use requeue::store::Store;
 use requeue::{Clock, Coordination, DeadLetterMode, Message, RecursiveLoop, Sampler, Settings};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::SimulatedStore;
 use crate::Error;
 
 /// A fixed time: the milliseconds of the real one would make each run different.
@@ -57,8 +57,8 @@ pub(crate) fn number(message: &Message) -> u32 {
 }
 
 /// The store of so many execution environments.
-pub(crate) fn shared_by(environments: u32, store: Arc<dyn Store>) -> Coordination {
-    let mut coordination = Coordination::by(store);
+pub(crate) fn shared_by(environments: u32, store: &SimulatedStore) -> Coordination {
+    let mut coordination = Coordination::by(Arc::new(store.clone()));
     coordination.max_environments = environments;
     coordination
 }
