@@ -11,7 +11,7 @@ use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, InvalidPolicy, QueueConfig, Settings, Variables};
 
-use crate::{Error, input};
+use crate::{Error, environment};
 
 /// The names of the built-in policies.
 pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
@@ -111,10 +111,10 @@ impl PolicyName {
     /// The text of the document.
     pub(crate) fn text(&self) -> Result<String, Error> {
         let read = match self {
-            Self::StandardInput => input::read(Path::new("-"), MAX_BYTES, ALLOWED),
+            Self::StandardInput => environment::read(Path::new("-"), MAX_BYTES, ALLOWED),
             Self::File(path) => {
                 self.refuse_arn(&path.display().to_string())?;
-                input::read(path, MAX_BYTES, ALLOWED)
+                environment::read(path, MAX_BYTES, ALLOWED)
             }
             Self::Inline(text) => Ok(text.clone()),
             Self::Preset(name) => Ok(serde_json::json!({ "preset": name }).to_string()),

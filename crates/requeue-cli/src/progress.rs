@@ -3,6 +3,7 @@
 //! page holds up no message.
 
 use std::collections::VecDeque;
+use std::io::{IsTerminal as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,12 +16,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 mod line;
-mod terminal;
 
 use line::Pace;
 
 use crate::output;
 use crate::silence::Requests;
+use crate::terminal::{self, CLEARED};
 
 /// The requests to SQS of a command, whose silence its line of progress tells.
 pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::default);
@@ -152,7 +153,7 @@ impl Display {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
         let thread = thread.spawn(move || {
-            if terminal::can_rewrite() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+            if can_rewrite() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
         });
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
@@ -165,6 +166,11 @@ impl Drop for Display {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether the standard error is a terminal that can rewrite a line.
+fn can_rewrite() -> bool {
+    stderr().is_terminal() && !terminal::is_dumb()
 }
 
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
@@ -188,7 +194,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
             let mut drawn = drawn();
             let Some(line) = drawn.as_mut() else { return };
             *line = state.text(terminal::columns(), &pace);
-            terminal::draw(line);
+            terminal::say(&format!("{CLEARED}{line}"));
         }
         hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
@@ -325,7 +331,7 @@ fn drawn() -> MutexGuard<'static, Option<String>> {
 fn remove() -> Option<String> {
     let mut drawn = drawn();
     let line = drawn.take()?;
-    terminal::clear();
+    terminal::say(CLEARED);
     Some(line)
 }
 
@@ -336,9 +342,9 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
         drop(drawn);
         return write();
     };
-    terminal::clear();
+    terminal::say(CLEARED);
     let written = write();
-    terminal::draw(line);
+    terminal::say(&format!("{CLEARED}{line}"));
     written
 }
 
