@@ -18,16 +18,14 @@ use crate::table::DynamoTable;
 use crate::table::Table;
 use crate::wire::Wrap;
 
-mod host;
 mod policy;
 mod variables;
 #[cfg(test)]
 mod tests;
 
-use host::PREFIX;
-pub(crate) use host::{Host, is_in_lambda};
 pub use policy::{InvalidPolicy, QueueConfig};
-pub(crate) use variables::http_variables;
+use variables::PREFIX;
+pub(crate) use variables::{Host, http_variables, is_in_lambda};
 pub use variables::{InvalidConfig, Variables};
 
 /// The most threads and file descriptors of one function. Source: Lambda quotas.
@@ -297,12 +295,15 @@ impl Variables {
                 }
             }
         };
-        policy::read_with(&document, self.in_problems("POLICY")).unwrap_or_else(|problems| {
-            for problem in problems {
-                self.problem("POLICY", problem);
+        match policy::read_with(&document, self.in_problems("POLICY")) {
+            Ok(read) => (read.policy, read.rules),
+            Err(refused) => {
+                for problem in refused.problems() {
+                    self.problem("POLICY", problem);
+                }
+                Default::default()
             }
-            Default::default()
-        })
+        }
     }
 }
 

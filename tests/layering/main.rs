@@ -65,7 +65,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     ),
     (
         "aws_config::",
-        &["src/aws", "crates/requeue-cli/src/profile.rs"],
+        &["src/aws", "crates/requeue-cli/src/sdk.rs"],
         "one place says what clients are made of",
     ),
     (

@@ -10,13 +10,14 @@ use requeue::policy::{
 use requeue::{FailureClass, QueueConfig};
 use serde_json::{Value, json};
 
-use crate::document::{Document, InvalidDocument, PolicyArgument, PolicyName};
+use crate::Error;
+use crate::document::{
+    Document, InvalidDocument, PolicyArgument, PolicyName, RETRIED_CLASSES, max_retries, retries,
+};
 use crate::output::{self, outln};
-use crate::policy_text::{RETRIED_CLASSES, max_retries, retries};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::Head::Text;
 use crate::table::{Rows, columns, span, wrapped};
-use crate::{Error, policy_values};
 
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0; 1 if the document cannot be read; 3 if it has problems.")]
@@ -86,7 +87,7 @@ fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Val
         "valid": true,
         "problems": [],
         "notes": notes,
-        "values": policy_values::document(policy),
+        "values": policy.to_document(),
         "rules": rules.len(),
         "queueConfig": {
             "visibilityTimeout": queue.visibility_timeout.map(|time| time.as_secs()),

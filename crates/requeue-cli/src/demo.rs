@@ -198,7 +198,8 @@ impl Demo {
             .count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
-        let responses = ResponseKind::ALL.map(|kind| self.responses(kind, &dead));
+        let responses =
+            ResponseKind::ALL.map(|(kind, _, shown)| self.responses(kind, shown, &dead));
         if arguments.json {
             output::json(&json!({
                 "sent": self.sent.len(),
@@ -238,7 +239,12 @@ impl Demo {
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::from(output::FINDING) })
     }
 
-    fn responses(&self, kind: ResponseKind, dead: &HashMap<String, String>) -> Responses {
+    fn responses(
+        &self,
+        kind: ResponseKind,
+        response: &'static str,
+        dead: &HashMap<String, String>,
+    ) -> Responses {
         let of_kind: Vec<&String> =
             self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
@@ -253,7 +259,7 @@ impl Demo {
         let times: Vec<Duration> =
             done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
         Responses {
-            response: kind.description(),
+            response,
             sent: of_kind.len(),
             at_once,
             after_retries: done.len() - at_once,

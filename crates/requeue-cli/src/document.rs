@@ -9,9 +9,9 @@ use std::str::FromStr;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
-use requeue::{InvalidPolicy, QueueConfig, Settings, Variables};
+use requeue::{FailureClass, InvalidPolicy, QueueConfig, Settings, Variables};
 
-use crate::{Error, input};
+use crate::{Error, environment};
 
 /// The names of the built-in policies.
 pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
@@ -111,10 +111,10 @@ impl PolicyName {
     /// The text of the document.
     pub(crate) fn text(&self) -> Result<String, Error> {
         let read = match self {
-            Self::StandardInput => input::read(Path::new("-"), MAX_BYTES, ALLOWED),
+            Self::StandardInput => environment::read(Path::new("-"), MAX_BYTES, ALLOWED),
             Self::File(path) => {
                 self.refuse_arn(&path.display().to_string())?;
-                input::read(path, MAX_BYTES, ALLOWED)
+                environment::read(path, MAX_BYTES, ALLOWED)
             }
             Self::Inline(text) => Ok(text.clone()),
             Self::Preset(name) => Ok(serde_json::json!({ "preset": name }).to_string()),
@@ -191,4 +191,20 @@ fn stored(arn: &str) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// The classes that are retried, in the order of the policy.
+pub(crate) const RETRIED_CLASSES: [FailureClass; 3] =
+    [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+
+/// The retries that a class allows: its own limit or that of the policy, whichever is lower.
+pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
+    policy.class(class).map_or(0, |class| {
+        class.max_retries.map_or(policy.max_retries, |own| own.min(policy.max_retries))
+    })
+}
+
+/// `1 retry`, `50 retries`.
+pub(crate) fn retries(count: u32) -> String {
+    format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
 }

@@ -50,10 +50,10 @@ impl RequestedResponse {
                     .find(|(key, _)| *key == name)
                     .map(|(_, value)| value)
             };
-            let kind =
-                ResponseKind::ALL.into_iter().find(|kind| Some(kind.word()) == value("answer"));
+            let answer = value("answer");
+            let kind = ResponseKind::ALL.into_iter().find(|(_, word, _)| Some(*word) == answer);
             Self {
-                kind: kind.unwrap_or_default(),
+                kind: kind.map(|(kind, ..)| kind).unwrap_or_default(),
                 times: value("times").and_then(|times| times.parse().ok()),
             }
         })
@@ -76,44 +76,22 @@ pub(crate) enum ResponseKind {
 }
 
 impl ResponseKind {
-    /// All responses, in the order of the demo's table.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Ok,
-        Self::RateLimit,
-        Self::Quota,
-        Self::Unavailable,
-        Self::Error,
-        Self::Hang,
-        Self::Reset,
-        Self::Invalid,
+    /// All responses in the order of the demo's table, with their words in a message and in that
+    /// table.
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 8] = [
+        (Self::Ok, "ok", "200"),
+        (Self::RateLimit, "rate-limit", "429, Retry-After"),
+        (Self::Quota, "quota", "403 quotaExceeded"),
+        (Self::Unavailable, "unavailable", "503"),
+        (Self::Error, "error", "500"),
+        (Self::Hang, "hang", "no response"),
+        (Self::Reset, "reset", "connection reset"),
+        (Self::Invalid, "invalid", "400"),
     ];
 
     /// The word in a message.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::RateLimit => "rate-limit",
-            Self::Quota => "quota",
-            Self::Unavailable => "unavailable",
-            Self::Error => "error",
-            Self::Hang => "hang",
-            Self::Reset => "reset",
-            Self::Invalid => "invalid",
-        }
-    }
-
-    /// The response in the demo's table.
-    pub(crate) const fn description(self) -> &'static str {
-        match self {
-            Self::Ok => "200",
-            Self::RateLimit => "429, Retry-After",
-            Self::Quota => "403 quotaExceeded",
-            Self::Unavailable => "503",
-            Self::Error => "500",
-            Self::Hang => "no response",
-            Self::Reset => "connection reset",
-            Self::Invalid => "400",
-        }
+    pub(crate) fn word(self) -> &'static str {
+        Self::ALL.into_iter().find(|(kind, ..)| *kind == self).map_or("", |(_, word, _)| word)
     }
 }
 

@@ -1,11 +1,12 @@
-//! The arguments and variables of this process, for the parts of the command line that are no
-//! settings.
+//! The arguments, the variables and the input of this process, for the parts of the command line that
+//! are no settings.
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// All arguments, the program's name first.
@@ -50,4 +51,22 @@ pub(crate) fn begin_anew((name, value): (&str, &str), removed: &[&str]) -> io::E
         anew.env_remove(name);
     }
     anew.exec()
+}
+
+/// The text of a file, or of the standard input if its name is `-`. `allowed` says in an error of
+/// what the bound is: some files have no end.
+pub(crate) fn read(path: &Path, max_bytes: usize, allowed: &str) -> io::Result<String> {
+    if path.as_os_str() == "-" {
+        return text(io::stdin(), max_bytes, allowed);
+    }
+    text(File::open(path)?, max_bytes, allowed)
+}
+
+fn text(source: impl Read, max_bytes: usize, allowed: &str) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(max_bytes as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > max_bytes {
+        return Err(io::Error::other(format!("it is larger than {allowed}")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }

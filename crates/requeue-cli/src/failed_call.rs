@@ -9,7 +9,7 @@ use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
-use crate::{environment, profile};
+use crate::{environment, sdk};
 
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
@@ -204,7 +204,7 @@ const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and na
 
 /// The cause and the remedy of a call without credentials, by its code.
 fn without_credentials(code: &str) -> String {
-    let profile = profile::current();
+    let profile = sdk::current();
     let name = printable::line(profile.as_deref().unwrap_or("default"));
     match code {
         SIGNED_OUT => format!(

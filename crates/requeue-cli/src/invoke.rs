@@ -1,7 +1,6 @@
 //! `requeue invoke`: runs one Lambda invocation with the event in a file, on the embedded queue or
 //! on a real one.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,13 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::ProvideCredentials;
 use requeue::aws;
-use requeue::embedded::{EmbeddedSqs, InFlight};
-use requeue::queue::{QueueArn, SqsQueue};
+use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, FailureClass, Handler, InvocationError, Outcome, Record,
-    Report, Sampler, Settings, Settlement, SqsEvent, respond,
+    BatchProcessor, Clock, FailureClass, Handler, InvocationError, Outcome, Record, Report,
+    Sampler, Settings, Settlement, SqsEvent, respond,
 };
-use requeue_lambda::{Config, HttpTarget, TargetUrl};
+use requeue_lambda::{Config, HttpTarget, TargetRules, TargetUrl};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -24,13 +22,13 @@ use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
-use crate::places::Places;
+use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration};
-use crate::{Error, address, failed_call, input};
+use crate::{Error, environment, failed_call};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -113,8 +111,20 @@ impl Arguments {
     /// The target of the command line, or else of the environment.
     fn target(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
-        address::target(url, config.target_rules.clone()).map(Some)
+        target(url, config.target_rules.clone()).map(Some)
     }
+}
+
+/// Parses `--target-url` by the rules of the environment's settings.
+pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
+    let target = TargetUrl::parse_with(url, rules).map_err(|error| {
+        let remedy = error
+            .allowed_by()
+            .map(|name| format!("; set {name}=true to allow it"))
+            .unwrap_or_default();
+        format!("--target-url is invalid: {error}{remedy}")
+    })?;
+    Ok(target)
 }
 
 /// The longest event. Those of Lambda have at most 6 MB, and `requeue event` prints longer ones.
@@ -122,9 +132,12 @@ const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     let path = arguments.event.display();
-    let text =
-        input::read(&arguments.event, MAX_EVENT_BYTES, "16 MiB; Lambda's own events have 6 MB")
-            .map_err(|error| format!("the event {path} cannot be read: {error}"))?;
+    let text = environment::read(
+        &arguments.event,
+        MAX_EVENT_BYTES,
+        "16 MiB; Lambda's own events have 6 MB",
+    )
+    .map_err(|error| format!("the event {path} cannot be read: {error}"))?;
     // Some editors begin a file with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let event: SqsEvent = serde_json::from_str(text)
@@ -329,58 +342,6 @@ fn place(outcome: &Outcome) -> String {
         other => other.as_str(),
     };
     place.to_owned()
-}
-
-/// An embedded SQS with the event's messages in flight, as after a receive by Lambda.
-struct Embedded {
-    sqs: EmbeddedSqs,
-    clock: Clock,
-    queues: BTreeSet<QueueArn>,
-}
-
-impl Embedded {
-    fn with(
-        records: &[Record],
-        dead_letter: Option<&DeadLetterMode>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
-        let sqs = EmbeddedSqs::new(clock.clone());
-        let mut queues = BTreeSet::new();
-        let mut ids = BTreeSet::new();
-        for record in records {
-            let Some(queue) = &record.queue else { continue };
-            if queues.insert(QueueArn::clone(queue)) {
-                sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
-            }
-            if let Some(DeadLetterMode::Direct(url)) = dead_letter {
-                let dead_letters = url.arn(queue.partition(), queue.region());
-                if queues.insert(dead_letters.clone()) {
-                    sqs.create_queue(dead_letters.name(), [])?;
-                }
-            }
-            let (Some(id), Some(handle), Some(body)) =
-                (&record.message_id, &record.receipt_handle, &record.body)
-            else {
-                continue;
-            };
-            if !ids.insert((queue, id)) {
-                // The same message, delivered twice.
-                continue;
-            }
-            let mut message = InFlight::new(id, handle, body);
-            message.attributes = Arc::new(record.attributes.clone().unwrap_or_default());
-            message.receive_count = record.receive_count.unwrap_or(1);
-            message.sent = record.sent;
-            message.first_received = record.first_received;
-            message.group_id.clone_from(&record.group_id);
-            sqs.put_in_flight(queue, message)?;
-        }
-        Ok(Self { sqs, clock, queues })
-    }
-
-    fn places(&self) -> Places {
-        Places::of(&self.sqs, &self.queues, self.clock.now())
-    }
 }
 
 /// The place of a message, read from the embedded queue.

@@ -1,11 +1,14 @@
 //! The command line: tries Requeue on a laptop, works on queues, inspects dead letters and
 //! deployments.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::{fs, io};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::generate;
+use clap_complete::shells::{Bash, Fish, Zsh};
 
-mod address;
 mod check;
 mod config;
 mod demo;
@@ -19,16 +22,12 @@ mod event;
 mod examples;
 mod failed_call;
 mod function;
-mod input;
 mod invoke;
 mod new;
 mod observe;
 mod outage;
 mod output;
 mod places;
-mod policy_text;
-mod policy_values;
-mod profile;
 mod progress;
 mod queue_argument;
 mod rate;
@@ -37,11 +36,11 @@ mod schedule;
 mod sdk;
 mod send;
 mod serve;
-mod shell;
 mod silence;
 mod simulated;
 mod stop;
 mod table;
+mod terminal;
 mod ui;
 mod work;
 
@@ -93,9 +92,9 @@ enum Command {
     /// --data-file` or for `sam local invoke`.
     Event(event::Arguments),
     /// Print a completion script for a shell.
-    Completions(shell::CompletionsArguments),
+    Completions(CompletionsArguments),
     /// Write a manual page for each command.
-    Man(shell::ManArguments),
+    Man(ManArguments),
 }
 
 #[derive(Subcommand)]
@@ -108,12 +107,28 @@ enum Simulation {
     Rate(rate::Arguments),
 }
 
+/// The name under which people run this program.
+const NAME: &str = "requeue";
+
+#[derive(clap::Args)]
+struct CompletionsArguments {
+    /// The shell.
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
+}
+
+#[derive(clap::Args)]
+struct ManArguments {
+    /// The directory for the pages, such as ~/.local/share/man/man1. The command creates it.
+    directory: PathBuf,
+}
+
 fn main() -> ExitCode {
     let (arguments, matches) = match parse() {
         Ok(parsed) => parsed,
         Err(usage) => return output::usage(&usage, examples::first(&examples::words_given())),
     };
-    if let Err(error) = profile::enter(&matches) {
+    if let Err(error) = sdk::enter(&matches) {
         return output::failed(error.as_ref());
     }
     let ended = match arguments.command {
@@ -132,15 +147,15 @@ fn main() -> ExitCode {
         Command::Ui(arguments) => ui::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
-        Command::Completions(arguments) => shell::completions(&arguments),
-        Command::Man(arguments) => shell::man(&arguments),
+        Command::Completions(arguments) => completions(&arguments),
+        Command::Man(arguments) => man(&arguments),
     };
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }
 
 /// The whole command line, with its examples.
 fn command_line() -> clap::Command {
-    examples::shown_in(profile::added_to(Arguments::command()), "")
+    examples::shown_in(sdk::added_to(Arguments::command()), "")
 }
 
 fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
@@ -148,6 +163,35 @@ fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
     let matches = command.try_get_matches_from_mut(environment::arguments())?;
     let arguments = Arguments::from_arg_matches(&matches);
     Ok((arguments.map_err(|error| error.format(&mut command))?, matches))
+}
+
+fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Error> {
+    let (mut command, mut script) = (command_line(), Vec::new());
+    match arguments.shell.as_str() {
+        "zsh" => generate(Zsh, &mut command, NAME, &mut script),
+        "fish" => generate(Fish, &mut command, NAME, &mut script),
+        _ => generate(Bash, &mut command, NAME, &mut script),
+    }
+    output::write(&String::from_utf8(script)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn man(arguments: &ManArguments) -> Result<ExitCode, Error> {
+    let directory = &arguments.directory;
+    let unwritable = |error: io::Error| {
+        format!(
+            "the pages cannot be written to {}: {error}; name another directory",
+            directory.display()
+        )
+    };
+    fs::create_dir_all(directory).map_err(unwritable)?;
+    clap_mangen::generate_to(command_line(), directory).map_err(unwritable)?;
+    output::note(format_args!(
+        "note: the pages are in {}; read one with `man {}/requeue.1`",
+        directory.display(),
+        directory.display()
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Any error that ends a command; its text names the remedy.

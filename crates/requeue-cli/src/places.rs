@@ -1,13 +1,74 @@
-//! The places of an event's messages in the embedded queues after the invocation. Each message is
-//! read once, because a batch may have ten thousand.
+//! The embedded queues of `requeue invoke`, and the places of an event's messages in them after the
+//! invocation. Each message is read once, because a batch may have ten thousand.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use requeue::embedded::{EmbeddedSqs, MessageState, MessageView};
+use requeue::embedded::{EmbeddedSqs, InFlight, MessageState, MessageView};
 use requeue::queue::QueueArn;
+use requeue::{Clock, DeadLetterMode, Record};
 
+use crate::Error;
 use crate::table::duration;
+
+/// An embedded SQS with the event's messages in flight, as after a receive by Lambda.
+pub(crate) struct Embedded {
+    pub(crate) sqs: EmbeddedSqs,
+    clock: Clock,
+    queues: BTreeSet<QueueArn>,
+}
+
+impl Embedded {
+    pub(crate) fn with(
+        records: &[Record],
+        dead_letter: Option<&DeadLetterMode>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let sqs = EmbeddedSqs::new(clock.clone());
+        let mut queues = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for record in records {
+            let Some(queue) = &record.queue else { continue };
+            if queues.insert(QueueArn::clone(queue)) {
+                sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
+            }
+            if let Some(DeadLetterMode::Direct(url)) = dead_letter {
+                let dead_letters = url.arn(queue.partition(), queue.region());
+                if queues.insert(dead_letters.clone()) {
+                    sqs.create_queue(dead_letters.name(), [])?;
+                }
+            }
+            let (Some(id), Some(handle), Some(body)) =
+                (&record.message_id, &record.receipt_handle, &record.body)
+            else {
+                continue;
+            };
+            if !ids.insert((queue, id)) {
+                // The same message, delivered twice.
+                continue;
+            }
+            let mut message = InFlight::new(id, handle, body);
+            message.attributes = Arc::new(record.attributes.clone().unwrap_or_default());
+            message.receive_count = record.receive_count.unwrap_or(1);
+            message.sent = record.sent;
+            message.first_received = record.first_received;
+            message.group_id.clone_from(&record.group_id);
+            sqs.put_in_flight(queue, message)?;
+        }
+        Ok(Self { sqs, clock, queues })
+    }
+
+    pub(crate) fn places(&self) -> Places {
+        let (mut places, now) = (Places::default(), self.clock.now());
+        for queue in &self.queues {
+            for message in self.sqs.messages(queue).unwrap_or_default() {
+                places.add(queue.name(), message, now);
+            }
+        }
+        places
+    }
+}
 
 /// The field by which a copy names its original; in a wrapped text the quotes are escaped.
 const ORIGINAL: &str = r#""originalMessageId":""#;
@@ -22,16 +83,6 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn of(sqs: &EmbeddedSqs, queues: &BTreeSet<QueueArn>, now: SystemTime) -> Self {
-        let mut places = Self::default();
-        for queue in queues {
-            for message in sqs.messages(queue).unwrap_or_default() {
-                places.add(queue.name(), message, now);
-            }
-        }
-        places
-    }
-
     fn add(&mut self, queue: &str, message: MessageView, now: SystemTime) {
         let state = state(message.state, now);
         let wrapped = if message.body.starts_with(WRAPPED) { "wrapped " } else { "" };

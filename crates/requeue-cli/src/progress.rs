@@ -3,25 +3,25 @@
 //! page holds up no message.
 
 use std::collections::VecDeque;
+use std::io::{IsTerminal as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use requeue::printable;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 mod line;
-mod terminal;
 
 use line::Pace;
 
 use crate::output;
 use crate::silence::Requests;
+use crate::terminal::{self, CLEARED};
 
 /// The requests to SQS of a command, whose silence its line of progress tells.
 pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::default);
@@ -153,7 +153,7 @@ impl Display {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
         let thread = thread.spawn(move || {
-            if is_drawn() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+            if can_rewrite() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
         });
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
@@ -169,8 +169,8 @@ impl Drop for Display {
 }
 
 /// Whether the standard error is a terminal that can rewrite a line.
-fn is_drawn() -> bool {
-    !ProgressDrawTarget::stderr().is_hidden()
+fn can_rewrite() -> bool {
+    stderr().is_terminal() && !terminal::is_dumb()
 }
 
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
@@ -178,35 +178,30 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    let terminal = ProgressDrawTarget::term_like(Box::new(terminal::Stderr::default()));
-    let bar = ProgressBar::with_draw_target(None, terminal);
-    bar.set_style(style());
     {
         let mut drawn = drawn();
         if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;
         }
-        *drawn = Some(bar.clone());
+        *drawn = Some(String::new());
     }
     let mut hint = StopHint::default();
     loop {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         {
-            let drawn = drawn();
-            if drawn.is_none() {
-                return;
-            }
-            bar.set_message(state.text(terminal::columns(), &pace));
+            let mut drawn = drawn();
+            let Some(line) = drawn.as_mut() else { return };
+            *line = state.text(terminal::columns(), &pace);
+            terminal::say(&format!("{CLEARED}{line}"));
         }
         hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
-    bar.finish_and_clear();
-    drawn().take();
+    remove();
 }
 
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
@@ -236,10 +231,6 @@ impl StopHint {
             ));
         }
     }
-}
-
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{msg}").expect("the template is valid")
 }
 
 /// Estimates the pace from the counts of the last seconds.
@@ -280,63 +271,8 @@ impl Estimator {
     }
 }
 
-/// A signal asked the process to end: what a second one would leave.
-static STOPPING: OnceLock<String> = OnceLock::new();
-
-/// From now on the line says that the command is about to end.
-pub(crate) fn stopping(left_behind: String) {
-    STOPPING.get_or_init(|| left_behind);
-}
-
-/// Whether no line is drawn any longer.
-static GAVE_WAY: AtomicBool = AtomicBool::new(false);
-
-/// Removes the line for good, before another program writes to the terminal.
-pub(crate) fn give_way() {
-    GAVE_WAY.store(true, Ordering::Relaxed);
-    if let Some(bar) = drawn().take() {
-        bar.finish_and_clear();
-    }
-}
-
-/// The line on the terminal. A process has one terminal, so this is global.
-static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes other text to the terminal: above the line, which then appears again.
-pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let bar = drawn().clone();
-    match bar {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
-}
-
-/// Removes the line before the process ends itself. If that leaves something behind, the last counts
-/// stay, with words about it.
-pub(crate) fn leave(left_behind: Option<String>) {
-    let (leaving, left) = mpsc::channel::<()>();
-    thread::spawn(move || {
-        let bar = drawn().take();
-        if let Some(bar) = &bar {
-            bar.finish_and_clear();
-        }
-        if let Some(left_behind) = left_behind {
-            if let Some(bar) = bar {
-                output::note(bar.message());
-            }
-            output::note(format!("ended at idempotency: {left_behind}"));
-        }
-        drop(leaving);
-    });
-    let _ = left.recv_timeout(LEAVE);
-}
-
 /// The growth in less time is a guess.
-const LEAST_GROWTH_TIME: Duration = Duration::from_secs(1);
+const LEAST: Duration = Duration::from_secs(1);
 
 /// The counts of the last seconds.
 pub(crate) struct Growth {
@@ -363,8 +299,70 @@ impl Growth {
         }
         let (began, first) = *self.counts.front()?;
         let time = now.duration_since(began);
-        (time >= LEAST_GROWTH_TIME).then(|| (count.saturating_sub(first), time))
+        (time >= LEAST).then(|| (count.saturating_sub(first), time))
     }
+}
+
+/// A signal asked the process to end: what a second one would leave.
+static STOPPING: OnceLock<String> = OnceLock::new();
+
+/// From now on the line says that the command is about to end.
+pub(crate) fn stopping(left_behind: String) {
+    STOPPING.get_or_init(|| left_behind);
+}
+
+/// Whether no line is drawn any longer.
+static GAVE_WAY: AtomicBool = AtomicBool::new(false);
+
+/// Removes the line for good, before another program writes to the terminal.
+pub(crate) fn give_way() {
+    GAVE_WAY.store(true, Ordering::Relaxed);
+    remove();
+}
+
+/// The line on the terminal. A process has one terminal, so this is global.
+static DRAWN: Mutex<Option<String>> = Mutex::new(None);
+
+fn drawn() -> MutexGuard<'static, Option<String>> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the line, and returns its text.
+fn remove() -> Option<String> {
+    let mut drawn = drawn();
+    let line = drawn.take()?;
+    terminal::say(CLEARED);
+    Some(line)
+}
+
+/// Writes other text to the terminal: above the line, which then appears again.
+pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
+    let drawn = drawn();
+    let Some(line) = drawn.as_ref() else {
+        drop(drawn);
+        return write();
+    };
+    terminal::say(CLEARED);
+    let written = write();
+    terminal::say(&format!("{CLEARED}{line}"));
+    written
+}
+
+/// Removes the line before the process ends itself. If that leaves something behind, the last counts
+/// stay, with words about it.
+pub(crate) fn leave(left_behind: Option<String>) {
+    let (leaving, left) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let line = remove();
+        if let Some(left_behind) = left_behind {
+            if let Some(line) = line {
+                output::note(line);
+            }
+            output::note(format!("ended at idempotency: {left_behind}"));
+        }
+        drop(leaving);
+    });
+    let _ = left.recv_timeout(LEAVE);
 }
 
 #[cfg(test)]

@@ -1,9 +1,18 @@
-//! The SDK's configuration of commands that ask SQS.
+//! The SDK's configuration of commands that call AWS, and their option `--profile`. The library and the
+//! SDK read the profile from AWS's environment. A process cannot safely change its own, so the command
+//! begins anew with it.
 
+use std::io;
 use std::time::Duration;
 
+use aws_config::profile::load;
+use aws_runtime::env_config::file::EnvConfigFiles;
 use aws_smithy_types::timeout::TimeoutConfig;
+use aws_types::os_shim_internal::{Env, Fs};
+use clap::{Arg, ArgMatches, Command};
 use requeue::aws::{self, SdkConfig};
+
+use crate::{Error, environment};
 
 /// The longest time of a try, and of all tries of a request. A server may accept a connection and
 /// never respond.
@@ -17,4 +26,69 @@ pub(crate) async fn config() -> SdkConfig {
         .operation_timeout(OPERATION_TIMEOUT)
         .build();
     aws::config().await.into_builder().timeout_config(timeouts).build()
+}
+
+const OPTION: &str = "profile";
+/// The variable of the profile.
+const PROFILE: &str = "AWS_PROFILE";
+/// Keys in the environment, which come before those of `AWS_PROFILE`.
+const KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+
+/// Adds the option to each command that has a region.
+pub(crate) fn added_to(command: Command) -> Command {
+    let names: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let command =
+        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, added_to));
+    let argument = |id| command.get_arguments().find(|known| known.get_id() == id);
+    let (Some(region), None) = (argument("region"), argument(OPTION)) else { return command };
+    let heading = region.get_help_heading().map(|_| "Queue");
+    let option = Arg::new(OPTION)
+        .long(OPTION)
+        .value_name("NAME")
+        .help_heading(heading)
+        .help("The AWS profile, before AWS_PROFILE and before keys in the environment");
+    command.arg(option)
+}
+
+/// Runs this process anew in the environment of the chosen profile, if it is not in it already.
+pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
+    let Some(name) = chosen(matches) else { return Ok(()) };
+    if !is_known(&name)? {
+        return Err(format!(
+            "there is no AWS profile `{name}` in AWS's files; `aws configure list-profiles` lists \
+             the profiles"
+        )
+        .into());
+    }
+    let is_entered = environment::value(PROFILE).as_ref() == Some(&name)
+        && KEYS.iter().all(|key| environment::value(key).is_none());
+    if is_entered {
+        return Ok(());
+    }
+    let error = environment::begin_anew((PROFILE, &name), &KEYS);
+    Err(format!("this command cannot begin anew with the AWS profile `{name}`: {error}").into())
+}
+
+/// The profile of the environment.
+pub(crate) fn current() -> Option<String> {
+    environment::value(PROFILE)
+}
+
+/// The profile of a command that calls AWS. Keys in the environment come before `AWS_PROFILE`.
+fn chosen(matches: &ArgMatches) -> Option<String> {
+    if let Some((_, of_subcommand)) = matches.subcommand() {
+        return chosen(of_subcommand);
+    }
+    let by_option: Option<&String> = matches.try_get_one(OPTION).ok()?;
+    by_option.cloned().or_else(|| current().filter(|_| environment::value(KEYS[0]).is_none()))
+}
+
+/// Without this question, the SDK would look for other credentials, as those of the machine.
+fn is_known(name: &str) -> Result<bool, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let files = EnvConfigFiles::default();
+    let profiles = runtime.block_on(load(&Fs::real(), &Env::real(), &files, None));
+    let profiles = profiles.map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(profiles.get_profile(name).is_some())
 }

@@ -20,14 +20,13 @@ use uuid::Uuid;
 
 use crate::duration_argument::within;
 use crate::failed_call::{self, FailedCall, call_error};
-use crate::input;
 use crate::output::{self, errln, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::messages;
-use crate::{Error, serve};
+use crate::{Error, environment, serve};
 
 /// SQS on this machine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -342,7 +341,7 @@ impl GivenMessage {
         let allowed = format!(
             "the {MAX_BATCH_BYTES} bytes that SQS accepts; store it elsewhere, and send its address"
         );
-        let text = input::read(Path::new(path), MAX_BATCH_BYTES, &allowed);
+        let text = environment::read(Path::new(path), MAX_BATCH_BYTES, &allowed);
         text.map_err(|error| format!("{name} cannot be read: {error}").into())
     }
 

@@ -300,6 +300,14 @@ fn broken<'t>(
     lines
 }
 
+/// At most so many columns of a line, with `…` where its end is missing.
+pub(crate) fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// `12,000`.
 pub(crate) fn thousands(count: impl TryInto<u64>) -> String {
     grouped(&count.try_into().unwrap_or(u64::MAX).to_string())

@@ -1,13 +1,15 @@
-//! The classes of the document, and the keys of the entry of each.
+//! The classes of the document, with the keys of the entry of each. The value of a class is its
+//! entry's own, else the global one, else the preset's; values must not contradict each other.
 
-#[cfg(test)]
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::bounds::{AGE, COPIES, DELAY, FACTOR};
+use serde_json::{Map, Value};
+
 use super::delays::{Backoffs, Jitters};
-use super::json::Json;
-use super::key::{Key, Listed, table};
-use super::shapes::{Count, Number, Seconds, Shape};
+use super::json::{Json, Problems};
+use super::object::{Object, keys};
+use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
+use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
 /// The classes of the document. Both names of each are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,45 +38,216 @@ pub(super) const CLASSES: [(&str, Class); 7] = [
     ("DEFAULT", Class::Default),
 ];
 
-/// An object of classes, which the parent reads.
-pub(super) struct Entries;
+/// The values of the document for one class, or for all.
+#[derive(Clone, Default)]
+pub(super) struct Entry {
+    /// Where the entry stands.
+    path: String,
+    base: Option<Given<Duration>>,
+    pub(super) max_delay: Option<Given<Duration>>,
+    pub(super) multiplier: Option<Given<f64>>,
+    pub(super) backoff: Option<Given<Backoff>>,
+    pub(super) jitter: Option<Given<Jitter>>,
+    max_retries: Option<u32>,
+    pub(super) total_timeout: Option<Duration>,
+    /// Whether a name or a value in it was refused.
+    pub(super) is_refused: bool,
+}
 
-/// The keys of one class.
-pub(super) mod class {
-    use super::{
-        AGE, Backoffs, COPIES, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds, table,
-    };
-
-    table! {
-        BASE, "baseDelay", Seconds = DELAY,
-            "The first delay in seconds, at most the longest. Not allowed beside a list.";
-        MAX_DELAY, "maxDelay", Seconds = DELAY,
-            "The longest delay in seconds.";
-        MULTIPLIER, "multiplier", Number = FACTOR,
-            "The factor by which an exponential delay grows. Not allowed beside another backoff.";
-        BACKOFF, "backoff", Backoffs = Backoffs,
-            "As in the document.";
-        JITTER, "jitter", Jitters = Jitters,
-            "As in the document. decorrelated needs the backoff exponential.";
-        MAX_RETRIES, "maxRetries", Count = COPIES,
-            "The most retries for failures of this class. A value above the document's has no effect.";
-        TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-            "As in the document, for failures of this class. It replaces the document's value, shorter or longer.";
+impl From<&ClassPolicy> for Entry {
+    fn from(class: &ClassPolicy) -> Self {
+        fn given<T>(value: T) -> Given<T> {
+            Given { value, path: String::new() }
+        }
+        let (base, multiplier) = match class.backoff {
+            Backoff::List { .. } => (None, None),
+            Backoff::Exponential { base, multiplier } => (Some(base), Some(multiplier)),
+            Backoff::Linear { base } | Backoff::Fibonacci { base } | Backoff::Constant { base } => {
+                (Some(base), None)
+            }
+        };
+        Self {
+            base: base.map(given),
+            max_delay: Some(given(class.max_delay)),
+            multiplier: multiplier.map(given),
+            backoff: Some(given(class.backoff.clone())),
+            jitter: Some(given(class.jitter)),
+            max_retries: class.max_retries,
+            total_timeout: Some(class.total_timeout),
+            ..Self::default()
+        }
     }
 }
 
-impl Shape for Entries {
-    type Value = ();
+/// The keys of one class.
+pub(super) const CLASS: Object<Entry> = Object {
+    required: &[],
+    default: Entry::default,
+    keys: keys! { Entry:
+        "baseDelay", Placed(DELAY) => base,
+            "The first delay in seconds, at most the longest. Not allowed beside a list.";
+        "maxDelay", Placed(DELAY) => max_delay,
+            "The longest delay in seconds.";
+        "multiplier", Placed(FACTOR) => multiplier,
+            "The factor by which an exponential delay grows. Not allowed beside another backoff.";
+        "backoff", Placed(Backoffs) => backoff,
+            "As in the document.";
+        "jitter", Placed(Jitters) => jitter,
+            "As in the document. decorrelated needs the backoff exponential.";
+        "maxRetries", Maybe(COPIES) => max_retries,
+            "The most retries for failures of this class. A value above the document's has no effect.";
+        "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
+            "As in the document, for failures of this class. It replaces the document's value, shorter or longer.";
+    },
+};
 
-    fn read(&self, _: Json<'_>, _: &str, _: &mut Vec<String>) -> Option<()> {
-        Some(())
+/// An object of classes.
+pub(super) struct Entries;
+
+impl Shape for Entries {
+    type Value = Vec<(Class, Entry)>;
+
+    /// An entry that is refused contradicts nothing.
+    fn read(&self, json: &Json<'_>) -> Option<Self::Value> {
+        let fields = json.fields(&CLASSES.map(|(name, _)| name))?;
+        let mut entries: Self::Value = Vec::new();
+        for (name, class) in CLASSES {
+            let Some(json) = fields.get(name) else { continue };
+            let mut entry = Entry { path: json.path.clone(), ..Entry::default() };
+            if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
+                let (path, earlier) = (&entry.path, &earlier.path);
+                json.problems.note(format!(
+                    "{path} is a second entry for the class of {earlier}: remove one of them"
+                ));
+            }
+            entry.is_refused = !CLASS.fill(json, &mut entry);
+            entries.push((class, entry));
+        }
+        Some(entries)
     }
 
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let names = CLASSES
-            .iter()
-            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
-        json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
+    fn write(&self, entries: &Self::Value) -> Option<Value> {
+        let written =
+            |(class, entry): &(Class, Entry)| Some((class.name().to_owned(), CLASS.write(entry)?));
+        Some(Value::Object(entries.iter().filter_map(written).collect::<Map<_, _>>()))
+    }
+}
+
+/// A class, and all values that may serve it.
+pub(super) struct Served<'a> {
+    pub(super) class: Class,
+    pub(super) entry: &'a Entry,
+    pub(super) globals: &'a Entry,
+    pub(super) preset: &'a Preset,
+    /// The preset's values.
+    pub(super) row: &'a ClassPolicy,
+}
+
+impl Served<'_> {
+    /// The policy of the class.
+    pub(super) fn resolve(&self, problems: &Problems) -> ClassPolicy {
+        let Self { entry, globals, row, .. } = self;
+        // A key that was refused has no value. Another value could contradict values that
+        // were never meant together.
+        if !entry.is_refused {
+            self.contradictions(problems);
+        }
+        let growth = nearest(entry.backoff.as_ref(), globals.backoff.as_ref());
+        let multiplier = nearest(entry.multiplier.as_ref(), globals.multiplier.as_ref())
+            .unwrap_or(self.preset.multiplier);
+        let max_delay = match &growth {
+            // A list names its own longest delay.
+            Some(list @ Backoff::List { .. }) => {
+                nearest(entry.max_delay.as_ref(), None).unwrap_or(longest(list))
+            }
+            _ => nearest(entry.max_delay.as_ref(), globals.max_delay.as_ref())
+                .unwrap_or(row.max_delay),
+        };
+        let base = nearest(entry.base.as_ref(), None).unwrap_or(row.backoff.base().min(max_delay));
+        let total_timeout = entry.total_timeout.or(globals.total_timeout);
+        ClassPolicy {
+            backoff: match growth {
+                None | Some(Backoff::Exponential { .. }) => {
+                    Backoff::Exponential { base, multiplier }
+                }
+                Some(Backoff::Linear { .. }) => Backoff::Linear { base },
+                Some(Backoff::Fibonacci { .. }) => Backoff::Fibonacci { base },
+                Some(Backoff::Constant { .. }) => Backoff::Constant { base },
+                Some(list @ Backoff::List { .. }) => list,
+            },
+            max_delay,
+            jitter: nearest(entry.jitter.as_ref(), globals.jitter.as_ref()).unwrap_or(row.jitter),
+            max_retries: entry.max_retries.or(row.max_retries),
+            total_timeout: total_timeout.unwrap_or(row.total_timeout),
+        }
+    }
+
+    /// Notes values that exclude each other, or would have no effect.
+    fn contradictions(&self, problems: &Problems) {
+        let Self { entry, globals, .. } = self;
+        let Some(Given { value: growth, path }) =
+            entry.backoff.as_ref().or(globals.backoff.as_ref())
+        else {
+            return self.first_above_longest(problems);
+        };
+        if !matches!(growth, Backoff::Exponential { .. }) {
+            if let Some(Given { value, path: place }) = &entry.multiplier {
+                problems.note(format!(
+                    "{place} is {value}, but {path} is not exponential: remove one of them"
+                ));
+            }
+            let jitter = entry.jitter.as_ref().or(globals.jitter.as_ref());
+            if let Some(Given { value: Jitter::Decorrelated, path: place }) = jitter {
+                problems.note(format!(
+                    "{place} is decorrelated, but {path} is not exponential: change one of them"
+                ));
+            }
+        }
+        if !matches!(growth, Backoff::List { .. }) {
+            return self.first_above_longest(problems);
+        }
+        if let Some(Given { value, path: place }) = &entry.base {
+            let base = value.as_secs_f64();
+            problems.note(format!(
+                "{place} is {base}, but {path} is a list of delays: remove one of them"
+            ));
+        }
+        let longest = longest(growth);
+        if let Some(cap) = entry.max_delay.as_ref().filter(|cap| cap.value < longest) {
+            let (longest, most, place) =
+                (longest.as_secs_f64(), cap.value.as_secs_f64(), &cap.path);
+            problems.note(format!(
+                "{path} has a delay of {longest}: must be at most {most}, by {place}"
+            ));
+        }
+    }
+
+    /// Only a first delay of the document can be too long: the preset's is cut.
+    fn first_above_longest(&self, problems: &Problems) {
+        let Self { entry, globals, .. } = self;
+        let Some(Given { value: first, path }) = &entry.base else { return };
+        let cap = entry.max_delay.as_ref().or(globals.max_delay.as_ref());
+        let longest = cap.map_or(self.row.max_delay, |given| given.value);
+        if *first <= longest || (entry.max_delay.is_none() && globals.is_refused) {
+            return;
+        }
+        let place = cap.map_or_else(
+            || format!("the preset {} for {}", self.preset.name, self.class.name()),
+            |given| given.path.clone(),
+        );
+        let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
+        problems.note(format!("{path} is {first}: must be at most {longest}, by {place}"));
+    }
+}
+
+fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Option<T> {
+    own.or(global).map(|given| given.value.clone())
+}
+
+/// The longest delay of a list.
+fn longest(list: &Backoff) -> Duration {
+    match list {
+        Backoff::List { first, then } => then.iter().copied().fold(*first, Duration::max),
+        _ => Duration::ZERO,
     }
 }

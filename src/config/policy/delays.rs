@@ -1,30 +1,25 @@
-//! How the document says that delays grow and are spread.
+//! How the document says that delays grow and are spread, those of classes and those of calls to
+//! SQS.
 
 use std::time::Duration;
 
-#[cfg(test)]
 use serde_json::{Value, json};
 
-use super::bounds::{DELAY, SHARE};
 use super::json::Json;
-use super::shapes::{MAX_LISTED, OneOf, Shape, read_all, refuse};
-use crate::policy::{Jitter, Preset};
+use super::object::{Object, keys};
+use super::shapes::{
+    ATTEMPTS, DELAY, FACTOR, MAX_LISTED, Maybe, OFF, OneOf, PAUSE, SHARE, Shape, read_all,
+};
+use crate::policy::{Backoff, CallPolicy, Jitter, Preset};
 
-/// How delays grow, as the document says it; a list brings its delays.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Growth {
-    Exponential,
-    Linear,
-    Fibonacci,
-    Constant,
-    List { first: Duration, then: Vec<Duration> },
-}
+const ZERO: Duration = Duration::ZERO;
 
-pub(super) const GROWTHS: OneOf<Growth> = OneOf(&[
-    ("exponential", Growth::Exponential),
-    ("linear", Growth::Linear),
-    ("fibonacci", Growth::Fibonacci),
-    ("constant", Growth::Constant),
+/// The ways in which delays grow, before their first delay is known.
+pub(super) const GROWTHS: OneOf<Backoff> = OneOf(&[
+    ("exponential", Backoff::Exponential { base: ZERO, multiplier: 1.0 }),
+    ("linear", Backoff::Linear { base: ZERO }),
+    ("fibonacci", Backoff::Fibonacci { base: ZERO }),
+    ("constant", Backoff::Constant { base: ZERO }),
 ]);
 
 pub(super) const JITTERS: OneOf<Jitter> = OneOf(&[
@@ -46,77 +41,182 @@ pub(super) struct Jitters;
 impl Shape for Presets {
     type Value = Preset;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Preset> {
-        let found =
-            json.text().and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
-        found.or_else(|| {
-            refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems)
-        })
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "enum": Preset::ALL.map(|preset| preset.name) })
+    fn read(&self, json: &Json<'_>) -> Option<Preset> {
+        let text = json.text();
+        let found = Preset::ALL.into_iter().find(|preset| text.as_deref() == Some(preset.name));
+        found.or_else(|| json.refuse(&Preset::ALL.map(|preset| preset.name).join(", ")))
     }
 }
 
 impl Shape for Backoffs {
-    type Value = Growth;
+    type Value = Backoff;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Growth> {
+    fn read(&self, json: &Json<'_>) -> Option<Backoff> {
         if let Some(growth) = GROWTHS.find(json) {
             return Some(growth);
         }
         let Some(items) = json.items().filter(|items| (1..=MAX_LISTED).contains(&items.len()))
         else {
-            let allowed = format!("{}, or a list of 1 to {} delays", GROWTHS.list(), MAX_LISTED);
-            return refuse(json, path, &allowed, problems);
+            let allowed = format!("{}, or a list of 1 to {MAX_LISTED} delays", GROWTHS.list());
+            return json.refuse(&allowed);
         };
-        let delays = read_all(items, path, problems, |item, path, problems| {
-            DELAY.read(item, path, problems)
-        });
-        let mut delays = delays?.into_iter();
-        Some(Growth::List { first: delays.next()?, then: delays.collect() })
+        let mut delays = read_all(&items, |item| DELAY.read(item))?.into_iter();
+        Some(Backoff::List { first: delays.next()?, then: delays.collect() })
     }
 
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let list = json!({ "type": "array", "items": DELAY.schema(), "minItems": 1, "maxItems": MAX_LISTED });
-        json!({ "anyOf": [GROWTHS.schema(), list] })
+    fn write(&self, backoff: &Backoff) -> Option<Value> {
+        let Backoff::List { first, then } = backoff else { return Some(backoff.as_str().into()) };
+        [first].into_iter().chain(then).map(|delay| DELAY.write(delay)).collect()
     }
 }
 
 impl Jitters {
-    const SHARE: &str = "proportional";
+    pub(super) const SHARE: &str = "proportional";
 }
 
 impl Shape for Jitters {
     type Value = Jitter;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Jitter> {
+    fn read(&self, json: &Json<'_>) -> Option<Jitter> {
         if let Some(jitter) = JITTERS.find(json) {
             return Some(jitter);
         }
         match json.members().as_deref() {
-            Some([(name, share)]) if name == Self::SHARE => SHARE
-                .read(*share, &format!("{path}.{}", Self::SHARE), problems)
-                .map(Jitter::Proportional),
-            _ => {
-                let allowed =
-                    format!("{}, or {{\"{}\": a share from 0 to 1}}", JITTERS.list(), Self::SHARE);
-                refuse(json, path, &allowed, problems)
+            Some([(name, share)]) if name == Self::SHARE => {
+                SHARE.read(share).map(Jitter::Proportional)
             }
+            _ => json.refuse(&format!(
+                "{}, or {{\"{}\": a share from 0 to 1}}",
+                JITTERS.list(),
+                Self::SHARE
+            )),
         }
     }
 
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let share = json!({
-            "type": "object",
-            "properties": { Self::SHARE: SHARE.schema() },
-            "required": [Self::SHARE],
-            "additionalProperties": false,
-        });
-        json!({ "anyOf": [JITTERS.schema(), share] })
+    fn write(&self, jitter: &Jitter) -> Option<Value> {
+        match jitter {
+            Jitter::Proportional(share) => Some(json!({ Self::SHARE: share })),
+            word => JITTERS.write(word),
+        }
+    }
+}
+
+/// The calls to SQS for which the settings are.
+pub(super) enum Calls {
+    /// Those that settle messages: the word [`OFF`], or an object.
+    Settling,
+    /// Receives of a worker: an object. A worker receives as long as it runs, so nothing can be
+    /// switched off.
+    Receiving,
+}
+
+/// The values of the document, of which each may be left out.
+#[derive(Clone, Default)]
+pub(super) struct CallValues {
+    max_attempts: Option<u32>,
+    base: Option<Duration>,
+    max_delay: Option<Duration>,
+    multiplier: Option<f64>,
+    jitter: Option<Jitter>,
+}
+
+/// The keys of calls, with the descriptions that differ.
+macro_rules! call_keys {
+    ($attempts:literal, $base:literal, $longest:literal, $jitter:literal) => {
+        Object {
+            required: &[],
+            default: CallValues::default,
+            keys: keys! { CallValues:
+                "maxAttempts", Maybe(ATTEMPTS) => max_attempts, $attempts;
+                "baseDelay", Maybe(PAUSE) => base, $base;
+                "maxDelay", Maybe(PAUSE) => max_delay, $longest;
+                "multiplier", Maybe(FACTOR) => multiplier,
+                    "The factor by which the pause grows. Default: 2.";
+                "jitter", Maybe(Jitters) => jitter, $jitter;
+            },
+        }
+    };
+}
+
+pub(super) const SETTLING: Object<CallValues> = call_keys!(
+    "The most attempts, the first one included. Default: 5.",
+    "The first pause in seconds, at most the longest. Default: 0.1.",
+    "The longest pause in seconds. Default: 5.",
+    "How Requeue spreads a pause. Default: {\"proportional\": 0.1}."
+);
+
+pub(super) const RECEIVING: Object<CallValues> = call_keys!(
+    "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.",
+    "The first pause in seconds, at most the longest. Default: 0.5.",
+    "The longest pause in seconds. Default: 10.",
+    "How Requeue spreads a pause. Default: {\"proportional\": 0.2}."
+);
+
+impl Calls {
+    /// The keys, and the values of those that are left out.
+    fn keys(&self) -> (Object<CallValues>, CallPolicy) {
+        match self {
+            Self::Settling => (SETTLING, CallPolicy::default()),
+            Self::Receiving => (RECEIVING, CallPolicy::receiving()),
+        }
+    }
+}
+
+impl Shape for Calls {
+    type Value = CallPolicy;
+
+    fn read(&self, json: &Json<'_>) -> Option<CallPolicy> {
+        let is_off = json.text().as_deref() == Some(OFF);
+        match self {
+            Self::Settling if is_off => return Some(CallPolicy::off()),
+            Self::Settling if json.members().is_none() => {
+                return json.refuse(&format!("{OFF}, or an object"));
+            }
+            Self::Receiving if is_off => {
+                return json.refuse("an object (a worker tries again as long as it runs)");
+            }
+            Self::Settling | Self::Receiving => {}
+        }
+        // A value that was refused contradicts nothing.
+        let (keys, default) = self.keys();
+        let values = keys.read(json)?;
+        let longest = values.max_delay.unwrap_or(default.max_delay);
+        // The default is cut to a shorter cap.
+        let first = values.base.unwrap_or(default.backoff.base().min(longest));
+        if first > longest {
+            let base_path = json.path_to("baseDelay");
+            let place = match values.max_delay {
+                Some(_) => json.path_to("maxDelay"),
+                None => "the default of maxDelay".to_owned(),
+            };
+            let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
+            json.problems
+                .note(format!("{base_path} is {first}: must be at most {longest}, by {place}"));
+            return None;
+        }
+        let multiplier = values.multiplier.unwrap_or(CallPolicy::MULTIPLIER);
+        Some(CallPolicy {
+            max_attempts: values.max_attempts.unwrap_or(default.max_attempts),
+            backoff: Backoff::Exponential { base: first, multiplier },
+            max_delay: longest,
+            jitter: values.jitter.unwrap_or(default.jitter),
+        })
+    }
+
+    fn write(&self, calls: &CallPolicy) -> Option<Value> {
+        if matches!(self, Self::Settling) && calls.max_attempts <= 1 {
+            return Some(OFF.into());
+        }
+        let multiplier = match calls.backoff {
+            Backoff::Exponential { multiplier, .. } => Some(multiplier),
+            _ => None,
+        };
+        self.keys().0.write(&CallValues {
+            max_attempts: Some(calls.max_attempts),
+            base: Some(calls.backoff.base()),
+            max_delay: Some(calls.max_delay),
+            multiplier,
+            jitter: Some(calls.jitter),
+        })
     }
 }

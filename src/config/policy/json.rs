@@ -1,6 +1,7 @@
 //! The text of the document, parsed only as far as needed. Names and values stay as they were
 //! written, so that a problem can show them and a repeated name is found.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -8,11 +9,12 @@ use serde_json::value::RawValue;
 
 /// Most characters of a name or a value that a problem shows.
 const MAX_SHOWN: usize = 40;
+/// How alike two names must be for one to be suggested for the other.
+const ALIKE: f64 = 0.85;
 
-/// A value, as it was written.
-#[derive(Clone, Copy)]
-pub(in crate::config) struct Json<'d> {
-    raw: &'d RawValue,
+/// The problems of a document, found so far.
+pub(in crate::config) struct Problems {
+    found: RefCell<Vec<String>>,
     in_problems: InProblems,
 }
 
@@ -24,47 +26,130 @@ pub(in crate::config) enum InProblems {
     Hidden,
 }
 
+impl Problems {
+    pub(in crate::config) fn new(in_problems: InProblems) -> Self {
+        Self { found: RefCell::default(), in_problems }
+    }
+
+    /// Notes a problem once: a key that serves two classes has it twice.
+    pub(super) fn note(&self, problem: String) {
+        let mut found = self.found.borrow_mut();
+        if !found.contains(&problem) {
+            found.push(problem);
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.found.borrow().len()
+    }
+
+    pub(super) fn into_found(self) -> Vec<String> {
+        self.found.into_inner()
+    }
+}
+
+/// A value, as it was written, and where it stands.
+#[derive(Clone)]
+pub(in crate::config) struct Json<'d> {
+    raw: &'d RawValue,
+    pub(super) path: String,
+    pub(super) problems: &'d Problems,
+}
+
+/// The fields of an object.
+pub(super) struct Section<'d> {
+    fields: Vec<(String, Json<'d>)>,
+    /// No name is unknown or stands twice.
+    pub(super) sound: bool,
+}
+
+impl<'d> Section<'d> {
+    pub(super) fn get(&self, name: &str) -> Option<&Json<'d>> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, json)| json)
+    }
+}
+
 impl<'d> Json<'d> {
     /// Checks the whole text. The error names line and column.
     pub(in crate::config) fn parse(
         text: &'d str,
-        in_problems: InProblems,
+        problems: &'d Problems,
     ) -> Result<Self, serde_json::Error> {
-        let raw = serde_json::from_str(text)?;
-        Ok(Self { raw, in_problems })
+        Ok(Self { raw: serde_json::from_str(text)?, path: String::new(), problems })
+    }
+
+    /// Notes that the value is not allowed.
+    pub(super) fn refuse<T>(&self, allowed: &str) -> Option<T> {
+        let place = if self.path.is_empty() { String::new() } else { format!("{} ", self.path) };
+        self.problems.note(format!("{place}is {self}: must be {allowed}"));
+        None
+    }
+
+    /// Refuses a value that is no object, and every name that is unknown or stands twice.
+    pub(super) fn fields(&self, known: &[&str]) -> Option<Section<'d>> {
+        let Some(fields) = self.members() else { return self.refuse("an object") };
+        let before = self.problems.count();
+        for (at, (name, json)) in fields.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let (shown, hint) = match nearest(name, known) {
+                    // Such a name is no secret.
+                    Some(known) => (shortened(name), format!("; did you mean {known}?")),
+                    None => (self.shown(name), format!(": use one of {}", known.join(", "))),
+                };
+                self.problems.note(format!("{} is unknown{hint}", self.path_to(&shown)));
+            } else if fields[..at].iter().any(|(earlier, _)| earlier == name) {
+                let path = &json.path;
+                self.problems
+                    .note(format!("{path} stands more than idempotency: keep one of them"));
+            }
+        }
+        let sound = self.problems.count() == before;
+        Some(Section { fields, sound })
+    }
+
+    /// A name with all those above it.
+    pub(super) fn path_to(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     /// A name or a value within it, as a problem shows it.
-    pub(super) fn shown(self, text: &str) -> String {
-        match self.in_problems {
+    pub(super) fn shown(&self, text: &str) -> String {
+        match self.problems.in_problems {
             InProblems::Shown => shortened(text),
             InProblems::Hidden => "…".to_owned(),
         }
     }
 
     /// The number. One that is too large becomes infinite.
-    pub(super) fn number(self) -> Option<f64> {
+    pub(super) fn number(&self) -> Option<f64> {
         let text = self.raw.get();
         let looks_so = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         looks_so.then(|| text.parse().ok()).flatten()
     }
 
-    pub(in crate::config) fn text(self) -> Option<String> {
+    pub(in crate::config) fn text(&self) -> Option<String> {
         serde_json::from_str(self.raw.get()).ok()
     }
 
-    pub(super) fn flag(self) -> Option<bool> {
+    pub(super) fn flag(&self) -> Option<bool> {
         self.raw.get().parse().ok()
     }
 
-    pub(super) fn items(self) -> Option<Vec<Self>> {
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
         let items: Vec<&RawValue> = serde_json::from_str(self.raw.get()).ok()?;
-        Some(items.into_iter().map(|raw| Self { raw, ..self }).collect())
+        let item = |(at, raw)| self.inner(raw, format!("{}[{at}]", self.path));
+        Some(items.into_iter().enumerate().map(item).collect())
     }
 
-    pub(in crate::config) fn members(self) -> Option<Vec<(String, Self)>> {
+    pub(in crate::config) fn members(&self) -> Option<Vec<(String, Self)>> {
         let Members(members) = serde_json::from_str(self.raw.get()).ok()?;
-        Some(members.into_iter().map(|(name, raw)| (name, Self { raw, ..self })).collect())
+        let paths: Vec<String> = members.iter().map(|(name, _)| self.path_to(name)).collect();
+        let member = |((name, raw), path)| (name, self.inner(raw, path));
+        Some(members.into_iter().zip(paths).map(member).collect())
+    }
+
+    fn inner(&self, raw: &'d RawValue, path: String) -> Self {
+        Self { raw, path, problems: self.problems }
     }
 }
 
@@ -72,6 +157,14 @@ impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.shown(self.raw.get()))
     }
+}
+
+/// The known name that is meant.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let name = name.to_lowercase();
+    let like = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
+    let nearest = known.iter().max_by(|one, other| like(one).total_cmp(&like(other)));
+    nearest.filter(|known| like(known) > ALIKE).copied()
 }
 
 /// The text in one line, harmless in a terminal, and cut.

@@ -1,61 +1,218 @@
-//! The keys of the document itself. Those of an object in it stand with that object.
+//! The keys of the document and of the objects in it. Those of classes, rules and calls stand with
+//! them.
 
-use super::bounds::{AGE, COPIES, DELAY, FACTOR, SHARE};
-use super::calls::Calls;
-use super::classes::Entries;
-use super::delays::{Backoffs, Jitters, Presets};
-use super::idempotency::Idempotencies;
-use super::key::{Key, Listed, table};
-use super::protection::{Breakers, Pauses, Rates};
-use super::queue::QueueConfigs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::classes::{Class, Entries, Entry};
+use super::delays::{Backoffs, Calls, Jitters, Presets};
+use super::json::Json;
+use super::object::{Object, keys};
 use super::rules::RuleList;
-use super::shapes::{Count, Ignored, Number, Seconds};
+use super::shapes::{
+    AGE, CALLS, COPIES, Count, DELAY, FACTOR, FAILURES, Flag, Given, HOLD, Ignored, KEEP, Maybe,
+    Off, OneOf, PERIOD, Placed, SHARE, SLOT_WAIT, Seconds, Shape, WholeSeconds,
+};
+use crate::classify::Rules;
+use crate::pointer::JsonPointer;
+use crate::policy::{CircuitBreaker, Idempotency, Preset, RateLimit, RetryPolicy, WhenUnavailable};
 
-table! {
-    SCHEMA, "$schema", Ignored = Ignored,
-        "Where an editor finds this schema. Requeue ignores it.";
-    PRESET, "preset", Presets = Presets,
-        "The built-in policy that the other keys change. Default: standard.";
-    MAX_RETRIES, "maxRetries", Count = COPIES,
-        "The most retries of a message. Failures of all classes share them, so no class can have more.";
-    MULTIPLIER, "baseDelayMultiplier", Number = FACTOR,
-        "The factor by which an exponential delay grows.";
-    MAX_DELAY, "maxDelaySeconds", Seconds = DELAY,
-        "The longest delay of each class without a maxDelay. It does not bound a list.";
-    BACKOFF, "backoff", Backoffs = Backoffs,
-        "How delays grow from the baseDelay of the class: a word, or a list of delays. The last delay of a list repeats.";
-    JITTER, "jitter", Jitters = Jitters,
-        "How Requeue spreads a delay, after the cut to the longest delay.";
-    JITTER_PERCENTAGE, "jitterPercentage", Number = SHARE,
-        "Another name for the jitter {\"proportional\": p}: 0.1 shortens a delay by up to a tenth. Not allowed beside jitter.";
-    TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-        "The age, counted from the first receive, up to which Requeue retries a message. A class may have its own value.";
-    MAX_RETRY_AFTER, "maxRetryAfterSeconds", Seconds = AGE,
-        "The longest delay that a failure may name (Retry-After). Requeue cuts longer ones.";
-    MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
-        "Requeue dead-letters a message that is older than this when its turn comes, without a call. The age counts from the first send.";
-    MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
-        "The most deferrals of a message in a row. Then Requeue calls the handler, or releases the message if the invocation has no time left.";
-    MAX_DEFERRAL, "maxDeferralSeconds", Seconds = DELAY,
-        "The longest deferral, before Requeue spreads it over up to twice the time. Default: 60.";
-    MAX_POSTPONEMENTS, "maxPostponements", Count = COPIES,
-        "How often in a row the handler may postpone a message. Default: 1000.";
-    MAX_PAUSE, "maxPauseSeconds", Pauses = Pauses,
-        "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
-    CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
-        "When Requeue stops calling a downstream service that fails: off, or these keys.";
-    RATE_LIMIT, "rateLimit", Rates = Rates,
-        "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
-    IDEMPOTENCY, "idempotency", Idempotencies = Idempotencies,
-        "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
-    CLASSES, "errorConfigs", Entries = Entries,
-        "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
-    RULES, "rules", RuleList = RuleList,
-        "Your own rules for the class of a failure. They come before the built-in rules, and the first one that matches wins.";
-    SQS_CALLS, "sqsCalls", Calls = Calls::Settling,
-        "How Requeue repeats its own calls to SQS that fail: off for one attempt, or these keys. This is no retry of a message.";
-    RECEIVE_CALLS, "receiveCalls", Calls = Calls::Receiving,
-        "How a worker repeats a receive that fails, as long as it runs.";
-    QUEUE_CONFIG, "queueConfig", QueueConfigs = QueueConfigs,
-        "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
+/// The values of a document.
+#[derive(Clone)]
+pub(in crate::config) struct Document {
+    pub(super) preset: Preset,
+    /// The policy of the preset with the values of the document, but for those of classes.
+    pub(in crate::config) policy: RetryPolicy,
+    /// The values for all classes.
+    pub(super) globals: Entry,
+    pub(super) jitter_percentage: Option<Given<f64>>,
+    pub(super) entries: Vec<(Class, Entry)>,
+    pub(in crate::config) rules: Rules,
+    pub(super) queue: QueueConfig,
+    ignored: (),
+}
+
+impl Document {
+    /// No values but those of a policy.
+    pub(super) fn of(preset: Preset, policy: RetryPolicy) -> Self {
+        Self {
+            preset,
+            policy,
+            globals: Entry::default(),
+            jitter_percentage: None,
+            entries: Vec::new(),
+            rules: Rules::default(),
+            queue: QueueConfig::default(),
+            ignored: (),
+        }
+    }
+}
+
+/// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not
+/// apply them: `requeue check` compares them with what the policy needs, and `requeue
+/// schedule` counts with `maxReceiveCount` and `visibilityTimeout`.
+///
+/// ```
+/// use requeue::QueueConfig;
+///
+/// let queue: QueueConfig = r#"{"queueConfig": {"maxReceiveCount": 3}}"#.parse()?;
+/// assert_eq!((queue.max_receive_count, queue.visibility_timeout), (Some(3), None));
+/// # Ok::<(), requeue::InvalidPolicy>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueConfig {
+    /// How long a received message is hidden: 0 to 43,200 s.
+    pub visibility_timeout: Option<Duration>,
+    /// How long the queue keeps a message: 60 s to 14 days.
+    pub message_retention: Option<Duration>,
+    /// The receives after which the redrive policy moves a message: 1 to 1,000.
+    pub max_receive_count: Option<u32>,
+    /// How long a new message is delayed: 0 to 900 s.
+    pub delay: Option<Duration>,
+    /// How long a receive waits for a message: 0 to 20 s.
+    pub receive_wait: Option<Duration>,
+}
+
+/// The keys of the document itself.
+pub(super) const DOCUMENT: Object<Document> = Object {
+    required: &[],
+    default: || Document::of(Preset::STANDARD, Preset::STANDARD.policy()),
+    keys: keys! { Document:
+        "$schema", Ignored => ignored,
+            "Where an editor finds this schema. Requeue ignores it.";
+        "preset", Presets => preset,
+            "The built-in policy that the other keys change. Default: standard.";
+        "maxRetries", COPIES => policy.max_retries,
+            "The most retries of a message. Failures of all classes share them, so no class can have more.";
+        "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
+            "The factor by which an exponential delay grows.";
+        "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
+            "The longest delay of each class without a maxDelay. It does not bound a list.";
+        "backoff", Placed(Backoffs) => globals.backoff,
+            "How delays grow from the baseDelay of the class: a word, or a list of delays. The last delay of a list repeats.";
+        "jitter", Placed(Jitters) => globals.jitter,
+            "How Requeue spreads a delay, after the cut to the longest delay.";
+        "jitterPercentage", Placed(SHARE) => jitter_percentage,
+            "Another name for the jitter {\"proportional\": p}: 0.1 shortens a delay by up to a tenth. Not allowed beside jitter.";
+        "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
+            "The age, counted from the first receive, up to which Requeue retries a message. A class may have its own value.";
+        "maxRetryAfterSeconds", AGE => policy.max_retry_after,
+            "The longest delay that a failure may name (Retry-After). Requeue cuts longer ones.";
+        "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
+            "Requeue dead-letters a message that is older than this when its turn comes, without a call. The age counts from the first send.";
+        "maxDeferrals", COPIES => policy.max_deferrals,
+            "The most deferrals of a message in a row. Then Requeue calls the handler, or releases the message if the invocation has no time left.";
+        "maxDeferralSeconds", DELAY => policy.max_deferral,
+            "The longest deferral, before Requeue spreads it over up to twice the time. Default: 60.";
+        "maxPostponements", COPIES => policy.max_postponements,
+            "How often in a row the handler may postpone a message. Default: 1000.";
+        "maxPauseSeconds", PAUSES => policy.max_pause,
+            "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
+        "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
+            "When Requeue stops calling a downstream service that fails: off, or these keys.";
+        "rateLimit", Maybe(RATE_LIMIT) => policy.limit,
+            "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
+        "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
+            "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
+        "errorConfigs", Entries => entries,
+            "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
+        "rules", RuleList => rules,
+            "Your own rules for the class of a failure. They come before the built-in rules, and the first one that matches wins.";
+        "sqsCalls", Calls::Settling => policy.sqs_calls,
+            "How Requeue repeats its own calls to SQS that fail: off for one attempt, or these keys. This is no retry of a message.";
+        "receiveCalls", Calls::Receiving => policy.receive_calls,
+            "How a worker repeats a receive that fails, as long as it runs.";
+        "queueConfig", QUEUE => queue,
+            "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
+    },
+};
+
+/// The keys of the circuit breaker.
+const CIRCUIT_BREAKER: Object<CircuitBreaker> = Object {
+    required: &[],
+    default: CircuitBreaker::default,
+    keys: keys! { CircuitBreaker:
+        "threshold", FAILURES => threshold,
+            "The circuit opens after this many failures in a row, of as many messages of the same scope. If some calls get a response, more failures are needed: at the default of 5, up to 49. Default: 5.";
+        "resetTimeoutSeconds", HOLD => reset_timeout,
+            "The longest time between two rounds of probes. Default: 30.";
+    },
+};
+
+const CIRCUIT_BREAKERS: Off<Object<CircuitBreaker>> =
+    Off(CIRCUIT_BREAKER, |json| json.members().is_some(), || "an object".to_owned());
+
+const PAUSES: Off<Seconds> = Off(HOLD, |json| json.number().is_some(), || HOLD.0.words());
+
+/// The keys of the rate limit.
+const RATE_LIMIT: Object<RateLimit> = Object {
+    required: &["limit"],
+    default: || RateLimit::new(1, Duration::from_secs(1)),
+    keys: keys! { RateLimit:
+        "limit", CALLS => limit,
+            "Calls in each period. Required.";
+        "periodSeconds", PERIOD => period,
+            "The period. Default: 1.";
+        "burst", CALLS => burst,
+            "Calls that may come at once after a time without calls. Default: 1.";
+        "maxReservationSeconds", SLOT_WAIT => max_reservation,
+            "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
+        "adaptive", Flag => adaptive,
+            "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
+    },
+};
+
+/// The keys for events that are handled once.
+const IDEMPOTENCY: Object<Idempotency> = Object {
+    required: &[],
+    default: Idempotency::default,
+    keys: keys! { Idempotency:
+        "key", Maybe(Pointer) => key,
+            "The place of the event's name in the body, a JSON pointer: a text that is not empty, or a number. A message without such a name counts by the id of its first delivery, and so does each message without this key.";
+        "keepSeconds", KEEP => keep,
+            "How long an event counts as done after its success. Default: 1209600, 14 days.";
+        "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
+            "If the table does not answer: call calls the handler, perhaps twice for one event. defer waits, at most maxDeferrals times, and then calls it. Default: call.";
+    },
+};
+
+/// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`;
+/// `maxReceiveCount`: dead-letter queues.
+const QUEUE: Object<QueueConfig> = Object {
+    required: &[],
+    default: QueueConfig::default,
+    keys: keys! { QueueConfig:
+        "visibilityTimeout", Maybe(WholeSeconds(Count { min: 0, max: 43_200 })) => visibility_timeout,
+            "How long SQS hides a received message, in seconds.";
+        "messageRetentionPeriod", Maybe(WholeSeconds(Count { min: 60, max: 1_209_600 })) => message_retention,
+            "How long the queue keeps a message, in seconds.";
+        "maxReceiveCount", Maybe(Count { min: 1, max: 1_000 }) => max_receive_count,
+            "After how many receives the redrive policy moves a message.";
+        "delaySeconds", Maybe(WholeSeconds(Count { min: 0, max: 900 })) => delay,
+            "How long SQS delays a new message.";
+        "receiveMessageWaitTimeSeconds", Maybe(WholeSeconds(Count { min: 0, max: 20 })) => receive_wait,
+            "How long a receive waits for a message.";
+    },
+};
+
+const WHEN_UNAVAILABLE: OneOf<WhenUnavailable> =
+    OneOf(&[("call", WhenUnavailable::Call), ("defer", WhenUnavailable::Defer)]);
+
+/// A JSON pointer.
+pub(super) struct Pointer;
+
+impl Shape for Pointer {
+    type Value = JsonPointer;
+
+    fn read(&self, json: &Json<'_>) -> Option<JsonPointer> {
+        let pointer = json.text().and_then(|text| text.parse().ok());
+        let allowed = "a JSON pointer such as /orderId, of at most 16 names and 1024 bytes";
+        pointer.or_else(|| json.refuse(allowed))
+    }
+
+    fn write(&self, pointer: &JsonPointer) -> Option<Value> {
+        Some(pointer.to_string().into())
+    }
 }

@@ -26,7 +26,7 @@
 //! }
 //! ```
 //!
-//! Every key may be left out. The table of keys is `keys.rs`, their bounds are `bounds.rs`, and
+//! Every key may be left out. The table of keys is `keys.rs`, their bounds are in `shapes.rs`, and
 //! `infra/policy.schema.json` has both for editors.
 //!
 //! - A value of a class overrides the global one, and the global one overrides the preset's. A
@@ -37,17 +37,8 @@
 //!   class bounds the list.
 //! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`. At
 //!   the top level, `"jitterPercentage": share` means the same as that object.
-//! - `sqsCalls` sets how calls to SQS are tried again. No other key and no preset changes it. It is
-//!   an object, here with its defaults, or `"off"`, which means one attempt. `receiveCalls` is
-//!   such an object for the receives of a worker. It cannot be `"off"`: a worker never gives up.
-//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, bound the pauses and
-//!   circuits of downstream services; `"off"` switches either off. No preset changes them.
-//! - `rateLimit` bounds the calls to a downstream service. It has no default and is part of no
-//!   preset. Only `limit` is required.
-//! - `idempotency` drops messages about an event that is done. It has no default and is part of no preset,
-//!   and each of its keys may be left out. It needs a table: see [`Once`](crate::policy::Idempotency).
-//! - `queueConfig` is checked and reported, and changes nothing: see [`QueueConfig`].
-//! - `rules` give failures their class; [`Rules`] describes their conditions.
+//! - `sqsCalls`, `receiveCalls`, `maxPauseSeconds` and `circuitBreaker` stand here with their
+//!   defaults. No preset changes them, and none has a `rateLimit`, `idempotency` or `rules`.
 //! - Numbers of seconds may have fractions. A contradiction within a class is refused, for example
 //!   a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
 //!   policy's has no effect and is not refused: `requeue check` reports it.
@@ -55,36 +46,29 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::{Map, Value};
+
 use crate::classify::Rules;
-use crate::policy::{Preset, RetryPolicy};
+use crate::policy::{ClassPolicy, Jitter, Preset, RetryPolicy};
 use crate::settings::Settings;
 
 // Each module imports only modules that stand below it.
-#[cfg(test)]
-mod schema;
-mod resolve;
 mod keys;
 mod classes;
 mod rules;
-mod protection;
-mod idempotency;
-mod calls;
-mod queue;
-mod section;
-mod key;
 mod delays;
-mod bounds;
+mod object;
 mod shapes;
 mod json;
 #[cfg(test)]
 mod tests;
 
-use classes::{CLASSES, Class, class};
-pub(super) use json::{InProblems, Json};
-use key::names;
-pub use queue::QueueConfig;
-use resolve::{Entry, Globals, resolve};
-use section::Section;
+use classes::{Class, Entry, Served};
+use delays::Presets;
+pub(super) use json::{InProblems, Json, Problems};
+pub use keys::QueueConfig;
+use keys::{DOCUMENT, Document};
+use shapes::{Given, Shape as _};
 
 impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
@@ -111,12 +95,27 @@ impl FromStr for RetryPolicy {
     /// ```
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         const LOST: &str = "rules would be lost: read the document with Settings::set_policy";
-        let problems = match read(document) {
-            Ok((policy, rules)) if rules.is_empty() => return Ok(policy),
-            Ok(_) => vec![LOST.to_owned()],
-            Err(problems) => problems,
-        };
-        Err(InvalidPolicy { problems })
+        let Document { policy, rules, .. } = read(document)?;
+        if rules.is_empty() {
+            Ok(policy)
+        } else {
+            Err(InvalidPolicy { problems: vec![LOST.to_owned()] })
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The document that gives this policy. It holds no rules: those name words of responses.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn to_document(&self) -> Map<String, Value> {
+        let mut document = Document::of(Preset::STANDARD, self.clone());
+        let classes = [&self.rate_limit, &self.quota, &self.temporary];
+        document.entries = RETRIED.into_iter().zip(classes.map(Entry::from)).collect();
+        match DOCUMENT.write(&document) {
+            Some(Value::Object(values)) => values,
+            _ => Map::new(),
+        }
     }
 }
 
@@ -139,9 +138,8 @@ impl Settings {
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     pub fn set_policy(&mut self, document: &str) -> Result<(), InvalidPolicy> {
-        let (policy, rules) = read(document).map_err(|problems| InvalidPolicy { problems })?;
-        self.policy = policy;
-        self.rules = rules;
+        let Document { policy, rules, .. } = read(document)?;
+        (self.policy, self.rules) = (policy, rules);
         Ok(())
     }
 }
@@ -155,7 +153,7 @@ impl FromStr for Rules {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        read(document).map(|(_, rules)| rules).map_err(|problems| InvalidPolicy { problems })
+        Ok(read(document)?.rules)
     }
 }
 
@@ -168,9 +166,7 @@ impl FromStr for QueueConfig {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        self::document(document, InProblems::Shown)
-            .map(|(_, _, queue)| queue)
-            .map_err(|problems| InvalidPolicy { problems })
+        Ok(read(document)?.queue)
     }
 }
 
@@ -206,111 +202,57 @@ impl std::error::Error for InvalidPolicy {}
 
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and
 /// what is allowed.
-pub(super) fn read(text: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
+fn read(text: &str) -> Result<Document, InvalidPolicy> {
     read_with(text, InProblems::Shown)
 }
 
 /// As [`read`]. A problem of a hidden document has no value of it.
-pub(super) fn read_with(
-    text: &str,
-    in_problems: InProblems,
-) -> Result<(RetryPolicy, Rules), Vec<String>> {
-    document(text, in_problems).map(|(policy, rules, _)| (policy, rules))
-}
-
-fn document(document: &str, in_problems: InProblems) -> Result<Document, Vec<String>> {
+pub(super) fn read_with(text: &str, shown: InProblems) -> Result<Document, InvalidPolicy> {
     // Some editors begin a file with a byte order mark.
-    let document = document.strip_prefix('\u{feff}').unwrap_or(document);
-    let json = Json::parse(document, in_problems)
-        .map_err(|error| vec![format!("is not JSON: {error}")])?;
-    let mut problems = Vec::new();
-    match policy(json, &mut problems) {
-        Some(read) if problems.is_empty() => Ok(read),
-        _ => Err(problems),
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let problems = Problems::new(shown);
+    let json = Json::parse(text, &problems)
+        .map_err(|error| InvalidPolicy { problems: vec![format!("is not JSON: {error}")] })?;
+    let document = document(&json);
+    match problems.into_found() {
+        problems if problems.is_empty() => Ok(document),
+        problems => Err(InvalidPolicy { problems }),
     }
 }
 
-type Document = (RetryPolicy, Rules, QueueConfig);
+/// The classes with a policy of their own.
+const RETRIED: [Class; 3] = [Class::RateLimit, Class::Quota, Class::Temporary];
 
-fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
-    let mut section = Section::open(json, "", &names(keys::ALL), problems)?;
-    let preset = section.read(&keys::PRESET, problems).unwrap_or(Preset::STANDARD);
-    let built_in = preset.policy();
-    let max_retries = section.read(&keys::MAX_RETRIES, problems);
-    let max_retry_after = section.read(&keys::MAX_RETRY_AFTER, problems);
-    let message_ttl = section.read(&keys::MESSAGE_TTL, problems);
-    let max_deferrals = section.read(&keys::MAX_DEFERRALS, problems);
-    let max_deferral = section.read(&keys::MAX_DEFERRAL, problems);
-    let max_postponements = section.read(&keys::MAX_POSTPONEMENTS, problems);
-    let max_pause = section.read(&keys::MAX_PAUSE, problems);
-    let circuit_breaker = section.read(&keys::CIRCUIT_BREAKER, problems);
-    let limit = section.read(&keys::RATE_LIMIT, problems);
-    let idempotency = section.read(&keys::IDEMPOTENCY, problems);
-    let globals = Globals::read(&mut section, preset, problems);
-    let entries = entries(&section, problems);
-    let rules = section.read(&keys::RULES, problems).unwrap_or_default();
-    let sqs_calls = section.read(&keys::SQS_CALLS, problems);
-    let receive_calls = section.read(&keys::RECEIVE_CALLS, problems);
-    let queue = section.read(&keys::QUEUE_CONFIG, problems).unwrap_or_default();
-
+/// Reads the values of a document over those of its preset. Problems are noted.
+fn document(json: &Json<'_>) -> Document {
+    let problems = json.problems;
+    let preset = json.fields(&DOCUMENT.names()).and_then(|keys| Presets.read(keys.get("preset")?));
+    let built_in = preset.unwrap_or(Preset::STANDARD);
+    let rows = built_in.policy();
+    let mut document = Document::of(built_in, rows.clone());
+    document.globals.is_refused = !DOCUMENT.fill(json, &mut document);
+    if let Some(Given { value, path }) = document.jitter_percentage.take() {
+        if let Some(jitter) = &document.globals.jitter {
+            let other = &jitter.path;
+            problems.note(format!("{path} sets the same as {other}: remove one of them"));
+        }
+        let share = Given { value: Jitter::Proportional(value), path };
+        document.globals.jitter.get_or_insert(share);
+    }
+    let Document { policy, globals, entries, preset, .. } = &mut document;
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
     let default = own(Class::Default).unwrap_or(&none);
-    let mut serve =
-        |class, row| resolve(class, own(class).unwrap_or(default), &globals, row, problems);
-    let policy = RetryPolicy {
-        max_retries: max_retries.unwrap_or(built_in.max_retries),
-        max_retry_after: max_retry_after.unwrap_or(built_in.max_retry_after),
-        message_ttl,
-        max_deferrals: max_deferrals.unwrap_or(built_in.max_deferrals),
-        max_deferral: max_deferral.unwrap_or(built_in.max_deferral),
-        max_postponements: max_postponements.unwrap_or(built_in.max_postponements),
-        max_pause: max_pause.unwrap_or(built_in.max_pause),
-        circuit_breaker: circuit_breaker.unwrap_or(built_in.circuit_breaker),
-        limit,
-        idempotency,
-        rate_limit: serve(Class::RateLimit, &built_in.rate_limit),
-        quota: serve(Class::Quota, &built_in.quota),
-        temporary: serve(Class::Temporary, &built_in.temporary),
-        sqs_calls: sqs_calls.unwrap_or(built_in.sqs_calls),
-        receive_calls: receive_calls.unwrap_or(built_in.receive_calls),
+    let serve = |class, row: &ClassPolicy| {
+        let entry = own(class).unwrap_or(default);
+        Served { class, entry, globals, preset, row }.resolve(problems)
     };
+    policy.rate_limit = serve(Class::RateLimit, &rows.rate_limit);
+    policy.quota = serve(Class::Quota, &rows.quota);
+    policy.temporary = serve(Class::Temporary, &rows.temporary);
     // If every class has its own entry, `DEFAULT` serves none. It is checked nevertheless.
-    if [Class::RateLimit, Class::Quota, Class::Temporary]
-        .into_iter()
-        .all(|class| own(class).is_some())
-    {
-        serve(Class::Default, &built_in.temporary);
+    if RETRIED.into_iter().all(|class| own(class).is_some()) {
+        serve(Class::Default, &rows.temporary);
     }
-    Some((policy, rules, queue))
-}
-
-/// The entries of `errorConfigs`. An unreadable entry counts as unsound, and has no values.
-fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Entry)> {
-    let Some(json) = section.json(keys::CLASSES.name) else {
-        return Vec::new();
-    };
-    let known = CLASSES.map(|(name, _)| name);
-    let Some(section) = Section::open(json, keys::CLASSES.name, &known, problems) else {
-        return Vec::new();
-    };
-    let mut entries: Vec<(Class, Entry)> = Vec::new();
-    for (name, class) in CLASSES {
-        let Some(json) = section.json(name) else {
-            continue;
-        };
-        let path = section.path_to(name);
-        if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
-            problems.push(format!(
-                "{path} is a second entry for the class of {}: remove one of them",
-                earlier.path
-            ));
-        }
-        let entry = match Section::open(json, &path, &names(class::ALL), problems) {
-            Some(mut section) => Entry::read(&mut section, path, problems),
-            None => Entry::unsound(path),
-        };
-        entries.push((class, entry));
-    }
-    entries
+    document
 }

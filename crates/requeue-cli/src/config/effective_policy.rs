@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::settings::Host;
 use crate::Error;
 use crate::document::{PolicyArgument, PolicyName};
-use crate::policy_values;
 
 /// The policy of a program, as far as it can be read from here.
 pub(super) struct EffectivePolicy {
@@ -66,7 +65,7 @@ impl EffectivePolicy {
         let (policy, rules, _) = name.parse(&text)?;
         let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
         let mut values: Vec<PolicyValue> = Vec::new();
-        for (key, value) in policy_values::document(&policy) {
+        for (key, value) in policy.to_document() {
             add(&mut values, &document, &key, value);
         }
         add(&mut values, &document, "rules", rules.len().into());

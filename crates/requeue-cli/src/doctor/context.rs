@@ -8,7 +8,7 @@ use requeue::{Mode, Settings, Strategy};
 
 use super::diagnosis::Skip;
 use super::facts::{Deployment, Function, Mapping, QueueAttributes, QueuePath, Reached, Valid};
-use crate::policy_text::{RETRIED_CLASSES, max_retries};
+use crate::document::{RETRIED_CLASSES, max_retries};
 
 /// A deployment, and one of its queues for the checks that look at one.
 #[derive(Clone, Copy)]

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use requeue::classify::Response;
 use requeue::{Clock, Failure, Sampler};
 use tokio::time::{Instant, sleep};
 
 use super::Arguments;
-
-/// The duration of a call.
-const CALL: Duration = Duration::from_millis(100);
+use crate::simulated::{Bucket, CALL};
 
 #[derive(Clone)]
 pub(super) struct DownstreamService {
@@ -20,20 +17,18 @@ pub(super) struct DownstreamService {
     /// The share of calls that it accepts during the outage.
     availability: f64,
     sampler: Sampler,
-    rate: f64,
     clock: Clock,
     log: Arc<Mutex<ServiceLog>>,
 }
 
-#[derive(Default)]
 pub(super) struct ServiceLog {
     pub(super) while_down: u64,
     pub(super) done_while_down: u64,
     /// Calls in each second after the outage.
     pub(super) by_second: BTreeMap<u64, u64>,
     pub(super) refused: u64,
-    tokens: f64,
-    refilled_at: Option<Instant>,
+    /// The calls that it accepts.
+    bucket: Bucket,
     pub(super) last_done: Option<Instant>,
 }
 
@@ -45,10 +40,16 @@ impl DownstreamService {
             back_at: began + arguments.outage,
             availability: f64::from(arguments.availability) / 100.0,
             // A sampler of its own, so that another policy does not change the outage.
-            sampler: Sampler::seeded(!arguments.seed),
-            rate: f64::from(arguments.rate),
+            sampler: Sampler::seeded(!arguments.simulation.seed),
             clock,
-            log: Arc::default(),
+            log: Arc::new(Mutex::new(ServiceLog {
+                while_down: 0,
+                done_while_down: 0,
+                by_second: BTreeMap::new(),
+                refused: 0,
+                bucket: Bucket::empty(arguments.rate.into()),
+                last_done: None,
+            })),
         }
     }
 
@@ -79,17 +80,10 @@ impl DownstreamService {
         } else {
             *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
         }
-        // A token bucket that refills completely in a second.
-        let refilled =
-            now.saturating_duration_since(log.refilled_at.unwrap_or(self.began)).as_secs_f64()
-                * self.rate;
-        log.tokens = (log.tokens + refilled).min(self.rate);
-        log.refilled_at = Some(now);
-        if log.tokens < 1.0 {
+        if !log.bucket.takes() {
             log.refused += 1;
             return 429;
         }
-        log.tokens -= 1.0;
         log.done_while_down += u64::from(is_down);
         log.last_done = Some(now);
         200

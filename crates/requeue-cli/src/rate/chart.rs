@@ -7,13 +7,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::Arguments;
-use super::Sharing;
-use super::calls::rate;
-use super::figures::RateFigures;
+use super::calls::{Calls, rate};
 use crate::Error;
 use crate::schedule::panel::{
     Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, label, style, with_dark_mode,
 };
+use crate::simulated::Comparison;
 use crate::table::duration;
 
 const SIZE: (u32, u32) = (960, 760);
@@ -22,7 +21,7 @@ const MAX_POINTS: usize = 900;
 /// Okabe and Ito's blue, which colour-blind readers can tell from the limit.
 const CALLS: RGBColor = RGBColor(0, 114, 178);
 
-pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String, Error> {
+pub(super) fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<String, Error> {
     let mut text = String::new();
     {
         let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -30,10 +29,10 @@ pub(super) fn svg(arguments: &Arguments, runs: &[RateFigures]) -> Result<String,
         let (title, rest) = whole.split_vertically(64);
         let (panels, legend) = rest.split_vertically(SIZE.1 - 64 - 40);
         draw_title(&title, arguments)?;
-        let end = runs.iter().map(|run| run.by_second().len()).max().unwrap_or_default();
-        let panels = panels.split_evenly((runs.len(), 1));
-        for ((panel, sharing), run) in panels.iter().zip(Sharing::ALL).zip(runs) {
-            draw_run(panel, arguments, sharing, run, end)?;
+        let end = runs.each().map(|(_, calls)| calls.by_second().len()).max().unwrap_or_default();
+        let panels = panels.split_evenly((runs.each().count(), 1));
+        for (panel, (name, calls)) in panels.iter().zip(runs.each()) {
+            draw_run(panel, arguments, name, calls, end)?;
         }
         draw_legend(&legend)?;
         whole.present()?;
@@ -56,16 +55,16 @@ fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {
 fn draw_run(
     area: &Area<'_>,
     arguments: &Arguments,
-    sharing: Sharing,
-    run: &RateFigures,
+    name: &str,
+    calls: &Calls,
     end: usize,
 ) -> Result<(), Error> {
     let (head, panel) = area.split_vertically(30);
-    let most = run.by_second().iter().copied().max().unwrap_or_default();
+    let by_second = calls.by_second();
+    let most = by_second.iter().copied().max().unwrap_or_default();
     let title = format!(
-        "{}: at most {most} calls in a second, the last one after {}",
-        sharing.name(),
-        duration(run.took)
+        "{name}: at most {most} calls in a second, the last one after {}",
+        duration(calls.last())
     );
     head.draw_text(&title, &style(15, HPos::Left), (20, 18))?;
     let limit = rate(&arguments.rate_limit());
@@ -92,7 +91,7 @@ fn draw_run(
         .draw()?;
     let area = chart.plotting_area();
     let outline: Vec<Point> =
-        steps(run.by_second()).into_iter().map(|(x, y)| (x / unit.secs, y)).collect();
+        steps(&by_second).into_iter().map(|(x, y)| (x / unit.secs, y)).collect();
     area.draw(&Polygon::new(outline, CALLS.mix(0.65).filled()))?;
     area.draw(&dashed((0.0, limit), (seconds / unit.secs, limit)))?;
     Ok(())

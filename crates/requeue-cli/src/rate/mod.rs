@@ -2,32 +2,34 @@
 //! of a function. It runs without a limit, with the limit in each execution environment, and with
 //! one limit that all share by a table, in virtual time, over the embedded queue.
 
-use std::io::stdout;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::policy::{RateLimit, RetryPolicy};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 mod calls;
 mod chart;
 mod figures;
-mod late;
 mod simulation;
 
 pub(crate) use calls::{Call, Calls};
-use figures::RateFigures;
 use simulation::{Sharing, simulate};
 
 use crate::Error;
-use crate::document::PolicyArgument;
 use crate::duration_argument::{parse, within};
-use crate::output::{ChartFile, outln};
+use crate::output::ChartFile;
 use crate::progress::CommandProgress;
+use crate::simulated::{Comparison, Run, RunProgress, SimulationArguments};
 use crate::stop::Stop;
-use crate::table::Head::{Number, Text};
-use crate::table::{Rows, columns, span, thousands, wrapped};
+use crate::table::{span, thousands};
+
+const RUNS: [Run<Sharing>; 3] = [
+    Run { name: "without a rate limit", key: "withoutLimit", settings: Sharing::None },
+    Run { name: "limit without a table", key: "withoutTable", settings: Sharing::Nothing },
+    Run { name: "limit with a table", key: "withTable", settings: Sharing::Table },
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -72,13 +74,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "0s", value_parser = within(0..=3_600))]
     skew: Duration,
     #[command(flatten)]
-    policy: PolicyArgument,
-    /// The seed of all random numbers: the same seed gives the same run.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Print JSON.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    simulation: SimulationArguments,
     /// Write a chart of the calls to this file.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
@@ -103,66 +99,37 @@ fn times(text: &str) -> Result<(Duration, Duration), String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let policy = arguments.policy.read()?;
+    let options = &arguments.simulation;
+    let policy = options.policy.read()?;
     // Opened first: the simulation takes its time.
     let chart = arguments.svg.as_deref().map(ChartFile::open).transpose()?;
-    if !arguments.json {
-        head(arguments)?;
-    }
-    Stop::end_at_once()?;
-    let (_never, stop) = Stop::by_hand();
-    let progress = CommandProgress::shown("simulating");
-    let mut runs = Vec::new();
-    for sharing in Sharing::ALL {
-        runs.push(simulate(arguments, policy.clone(), sharing, &progress, &stop)?);
-    }
-    drop(progress);
+    let simulate = async |sharing, progress: RunProgress<'_>| {
+        simulate(arguments, policy.clone(), sharing, progress).await
+    };
+    let compared = Comparison::shown(options, &head(arguments), RUNS, &simulate)?;
     if let Some(chart) = chart {
-        chart.write(&chart::svg(arguments, &runs)?)?;
+        chart.write(&chart::svg(arguments, &compared)?)?;
     }
-    if arguments.json {
-        let [none, nothing, table] = &runs[..] else { return Err("a run is missing".into()) };
-        let runs = json!({
-            "withoutLimit": none.json(),
-            "withoutTable": nothing.json(),
-            "withTable": table.json(),
-        });
-        outln!("{runs:#}")?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let heads = Sharing::ALL.map(|sharing| Number(sharing.name()));
-    let mut rows = Rows::under([Text("")].into_iter().chain(heads));
-    let columns: Vec<_> = runs.iter().map(RateFigures::rows).collect();
-    for (at, (name, _)) in columns[0].iter().enumerate() {
-        let values = columns.iter().map(|rows| rows[at].1.clone());
-        rows.add([name.clone()].into_iter().chain(values));
-    }
-    outln!("{}", rows.text())?;
-    Ok(ExitCode::SUCCESS)
+    compared.print(options)
 }
 
-/// The rows of the three runs, for the local page: names, and a value of each run.
+/// The rows of the three runs, for the local page.
 pub(crate) fn rows(
     arguments: &Arguments,
     policy: &RetryPolicy,
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
-    let mut columns = Vec::new();
-    for sharing in Sharing::ALL {
-        columns.push(simulate(arguments, policy.clone(), sharing, progress, stop)?.rows());
-    }
-    let rows = columns[0].iter().enumerate().map(|(at, (name, _))| {
-        let values = columns.iter().map(|rows| rows[at].1.clone());
-        json!({ "name": name, "values": values.collect::<Vec<_>>() })
-    });
-    Ok(json!({ "names": Sharing::ALL.map(Sharing::name), "rows": rows.collect::<Vec<_>>() }))
+    let simulate = async |sharing, progress: RunProgress<'_>| {
+        simulate(arguments, policy.clone(), sharing, progress).await
+    };
+    Ok(Comparison::of(RUNS, progress, stop, &simulate)?.page())
 }
 
-/// Says what is simulated, before it takes its time.
-fn head(arguments: &Arguments) -> Result<(), Error> {
+/// Says what is simulated.
+fn head(arguments: &Arguments) -> String {
     let Arguments { messages, limit, period, burst, environments, .. } = arguments;
-    let text = format!(
+    format!(
         "{} messages at idempotency; a service that takes {} calls in {} and a burst of {}; {} execution \
          environments, which get batches of 10 within a window of 1 s",
         thousands(*messages),
@@ -170,7 +137,5 @@ fn head(arguments: &Arguments) -> Result<(), Error> {
         span(*period),
         thousands(*burst),
         thousands(*environments),
-    );
-    outln!("{}\n", wrapped(&text, columns(stdout())))?;
-    Ok(())
+    )
 }

@@ -12,9 +12,9 @@ use super::panel::{
     Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, dashed, style, with_dark_mode,
 };
 use super::timeline::{JitterRange, Timeline, TimelineRetry};
-use super::{ClassSchedule, Schedule};
+use super::{ClassSchedule, Schedule, word};
 use crate::Error;
-use crate::policy_text::{max_retries, retries};
+use crate::document::{max_retries, retries};
 use crate::table::span;
 
 const SIZE: (u32, u32) = (1_280, 800);
@@ -49,7 +49,7 @@ fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
         &style(22, HPos::Left),
         (20, 24),
     )?;
-    let strategy = schedule.queue.strategy.as_str();
+    let strategy = word(&schedule.queue.strategy);
     let below = format!(
         "strategy {strategy}; the message fails on every attempt; calls take no time; the \
          downstream service names no delay"
@@ -102,9 +102,9 @@ fn draw_class(column: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
 }
 
 fn end_summary(timelines: &JitterRange<Timeline>) -> String {
-    let counts = timelines.each().map(|(_, timeline)| timeline.count());
-    let [least, most] =
-        [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
+    let most = timelines.most(Timeline::count);
+    let least = timelines.each().map(|(_, timeline)| timeline.count()).into_iter().min();
+    let least = least.unwrap_or_default();
     let reasons = timelines.map(|timeline| timeline.end.as_str());
     let reason = if reasons.min == reasons.max { reasons.max } else { "at an end" };
     if most == 0 {
@@ -173,13 +173,7 @@ fn age_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
 }
 
 fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
-    let most = of
-        .timelines
-        .each()
-        .map(|(_, timeline)| timeline.count())
-        .into_iter()
-        .max()
-        .unwrap_or_default();
+    let most = of.timelines.most(Timeline::count);
     let allowed = max_retries(&schedule.policy, of.class);
     let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
     let received = schedule.queue.max_receive_count;

@@ -1,11 +1,13 @@
-//! The SQS requests for one message that never succeeds, and their price.
+//! How a message that never succeeds reaches the dead-letter queue, its SQS requests, and their
+//! price.
 
-use requeue::DeadLetterReason;
+use std::time::Duration;
+
 use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
+use requeue::{DeadLetterMode, DeadLetterReason};
 
-use super::dead_lettering::DeadLettering;
 use super::timeline::{Timeline, TimelineEnd};
-use super::{QueueModel, StrategyArgument};
+use super::{DeadLetterArgument, QueueModel, StrategyArgument};
 
 /// US dollars for a million requests to a standard queue, the first hundred billion of a month, in
 /// us-east-1 in 2026, after the million of each month that is free. Source:
@@ -88,4 +90,61 @@ impl Requests {
 pub(crate) enum Batching {
     Alone,
     Full,
+}
+
+/// The steps after the last decision about a message, and their duration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadLettering {
+    /// Annotated copies, with the reason for giving the message up.
+    pub(crate) copies: u32,
+    pub(crate) receives: u32,
+    pub(crate) visibility_changes: u32,
+    /// The number of visibility timeouts that the message waits.
+    pub(crate) visibility_timeouts: u32,
+    pub(crate) time: Duration,
+}
+
+impl DeadLettering {
+    pub(crate) fn of(timeline: &Timeline, queue: &QueueModel) -> Self {
+        match (timeline.end, queue.dead_letter) {
+            (TimelineEnd::ReceivesExhausted { wait }, _) => {
+                Self { visibility_changes: 1, time: wait, ..Self::default() }
+            }
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Redrive) => {
+                Self::received_again(timeline, queue)
+            }
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Annotate) => {
+                let hurried = queue.max_receive_count.min(DeadLetterMode::MAX_SHOWN_RECEIVES);
+                let visibility_timeouts = queue.max_receive_count - hurried;
+                let delay = Duration::from_secs(DeadLetterMode::ANNOTATION_DELAY.as_secs().into());
+                Self {
+                    copies: 1,
+                    receives: queue.max_receive_count,
+                    visibility_changes: hurried,
+                    visibility_timeouts,
+                    time: delay + queue.visibility_timeout * visibility_timeouts,
+                }
+            }
+            (TimelineEnd::DeadLettered(_), DeadLetterArgument::Direct) => {
+                Self { copies: 1, ..Self::default() }
+            }
+        }
+    }
+
+    /// SQS redelivers it until its receives are used up. The execution environment that dead-lettered it
+    /// remembers that, and does not call the handler again.
+    fn received_again(timeline: &Timeline, queue: &QueueModel) -> Self {
+        let had = match queue.strategy {
+            StrategyArgument::Copy => 1,
+            StrategyArgument::Visibility => timeline.count() + 1,
+        };
+        let receives = queue.max_receive_count - had;
+        let visibility_timeouts = receives + 1;
+        Self {
+            receives,
+            visibility_timeouts,
+            time: queue.visibility_timeout * visibility_timeouts,
+            ..Self::default()
+        }
+    }
 }

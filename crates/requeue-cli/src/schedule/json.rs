@@ -3,11 +3,10 @@
 use requeue::policy::ClassPolicy;
 use serde_json::{Value, json};
 
-use super::cost::{Batching, Requests};
-use super::dead_lettering::DeadLettering;
+use super::cost::{Batching, DeadLettering, Requests};
 use super::timeline::{JitterRange, Timeline};
-use super::{ClassSchedule, Schedule};
-use crate::policy_text;
+use super::{ClassSchedule, Schedule, word};
+use crate::document;
 
 pub(crate) fn of(schedule: &Schedule) -> Value {
     let Schedule { name, policy, queue, classes, has_rules: _ } = schedule;
@@ -18,8 +17,8 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
         "messageTtlSeconds": policy.message_ttl.map(|ttl| ttl.as_secs_f64()),
         "maxDeferrals": policy.max_deferrals,
         "queue": {
-            "strategy": queue.strategy.as_str(),
-            "deadLetter": queue.dead_letter.as_str(),
+            "strategy": word(&queue.strategy),
+            "deadLetter": word(&queue.dead_letter),
             "maxReceiveCount": queue.max_receive_count,
             "visibilityTimeoutSeconds": queue.visibility_timeout.as_secs(),
             "messageBytes": queue.message_bytes,
@@ -31,20 +30,14 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
 
 fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
     let class = schedule.policy.class(of.class);
-    let longest = of
-        .timelines
-        .each()
-        .map(|(_, timeline)| timeline.retries.len())
-        .into_iter()
-        .max()
-        .unwrap_or_default();
+    let longest = of.timelines.most(|timeline| timeline.retries.len());
     json!({
         "class": of.class.as_str(),
         "backoff": class.map(|class| class.backoff.as_str()),
         "baseDelaySeconds": class.map(|class| class.backoff.base().as_secs_f64()),
         "maxDelaySeconds": class.map(|ClassPolicy { max_delay, .. }| max_delay.as_secs_f64()),
         "jitter": class.map(|class| class.jitter.to_string()),
-        "maxRetries": policy_text::max_retries(&schedule.policy, of.class),
+        "maxRetries": document::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),
         "end": range(&of.timelines.with(&of.dead_lettering, of_end)),

@@ -16,10 +16,8 @@ pub(crate) mod json;
 pub(crate) mod timeline;
 pub(crate) mod panel;
 mod text;
-mod dead_lettering;
 
-use cost::Requests;
-use dead_lettering::DeadLettering;
+use cost::{DeadLettering, Requests};
 use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::document::{PolicyArgument, PolicyName};
@@ -89,15 +87,6 @@ pub(crate) enum StrategyArgument {
     Visibility,
 }
 
-impl StrategyArgument {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Visibility => "visibility",
-        }
-    }
-}
-
 /// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DeadLetterArgument {
@@ -106,14 +95,9 @@ pub(crate) enum DeadLetterArgument {
     Direct,
 }
 
-impl DeadLetterArgument {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Redrive => "redrive",
-            Self::Annotate => "annotate",
-            Self::Direct => "direct",
-        }
-    }
+/// The word of a value on the command line.
+fn word(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn price(text: &str) -> Result<f64, String> {
@@ -222,7 +206,7 @@ impl Schedule {
 
 impl ClassSchedule {
     fn is_retried(&self) -> bool {
-        self.timelines.each().iter().any(|(_, timeline)| !timeline.retries.is_empty())
+        self.timelines.most(Timeline::count) > 0
     }
 
     fn of(policy: &RetryPolicy, class: FailureClass, queue: &QueueModel) -> Self {
@@ -234,9 +218,8 @@ impl ClassSchedule {
         let needed = match queue.strategy {
             StrategyArgument::Copy => None,
             StrategyArgument::Visibility => {
-                let unbounded =
-                    Timeline::range(policy, class, WaitMode::InPlace { max_receives: u32::MAX });
-                unbounded.each().into_iter().map(|(_, timeline)| timeline.count() + 1).max()
+                let unbounded = WaitMode::InPlace { max_receives: u32::MAX };
+                Some(Timeline::range(policy, class, unbounded).most(Timeline::count) + 1)
             }
         };
         Self { class, timelines, dead_lettering, requests, needed }

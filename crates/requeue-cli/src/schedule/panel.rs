@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::combinators::{LogCoord, WithKeyPoints};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, KeyPointWeight, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
@@ -124,40 +125,13 @@ fn ticks(end: f64, finest: f64) -> Vec<f64> {
     (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= end).collect()
 }
 
-/// A logarithmic scale with marks at given numbers. A lower value than the least is drawn there.
-struct Logarithmic {
-    scale: RangedCoordf64,
-    least: f64,
-    ticks: Vec<f64>,
-}
+type Logarithmic = WithKeyPoints<LogCoord<f64>>;
 
-impl Logarithmic {
-    fn of(axis: &Axis, ticks: &[f64]) -> Self {
-        let Axis { least, end, .. } = *axis;
-        let ticks = ticks.iter().copied().filter(|tick| (least..=end).contains(tick)).collect();
-        Self { scale: (least.ln()..end.ln()).into(), least, ticks }
-    }
-}
-
-impl Ranged for Logarithmic {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.scale.map(&value.max(self.least).ln(), limit)
-    }
-
-    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        match hint.weight() {
-            KeyPointWeight::Bold => self.ticks.clone(),
-            KeyPointWeight::Any => Vec::new(),
-        }
-    }
-
-    fn range(&self) -> Range<f64> {
-        let Range { start, end } = self.scale.range();
-        start.exp()..end.exp()
-    }
+/// A logarithmic scale with those of the marks that are on it.
+fn logarithmic(axis: &Axis, marks: &[f64]) -> Logarithmic {
+    let Axis { least, end, .. } = *axis;
+    let marks = marks.iter().copied().filter(|mark| (least..=end).contains(mark));
+    (least..end).log_scale().with_key_points(marks.collect())
 }
 
 /// The retries with a mark.
@@ -200,8 +174,8 @@ impl Panel {
             .x_label_area_size(44)
             .y_label_area_size(62)
             .build_cartesian_2d(
-                Logarithmic::of(&self.retries, &RETRIES),
-                Logarithmic::of(&self.time, &TIMES),
+                logarithmic(&self.retries, &RETRIES),
+                logarithmic(&self.time, &TIMES),
             )?;
         chart
             .configure_mesh()
@@ -215,18 +189,23 @@ impl Panel {
             .x_label_formatter(&|tick| label(*tick))
             .y_label_formatter(&|tick| time(*tick))
             .draw()?;
-        let JitterRange { min, median, max } = lines;
         let area = chart.plotting_area();
-        area.draw(&Polygon::new(band, colour.mix(0.22).filled()))?;
-        area.draw(&PathElement::new(min.clone(), colour.mix(0.5).stroke_width(1)))?;
-        area.draw(&PathElement::new(max.clone(), colour.mix(0.5).stroke_width(1)))?;
-        area.draw(&PathElement::new(median.clone(), colour.stroke_width(2)))?;
+        // A lower value than the least is drawn there.
+        let within = |points: &[Point]| -> Vec<Point> {
+            let (retry, time) = (self.retries.least, self.time.least);
+            points.iter().map(|(x, y)| (x.max(retry), y.max(time))).collect()
+        };
+        let JitterRange { min, median, max } = lines.map(|line| within(line));
+        area.draw(&Polygon::new(within(band), colour.mix(0.22).filled()))?;
+        area.draw(&PathElement::new(min, colour.mix(0.5).stroke_width(1)))?;
+        area.draw(&PathElement::new(max, colour.mix(0.5).stroke_width(1)))?;
+        area.draw(&PathElement::new(median, colour.stroke_width(2)))?;
         self.draw_limits(area)?;
-        for dot in &marks.dots {
-            area.draw(&Circle::new(*dot, 3, colour.filled()))?;
+        for dot in within(&marks.dots) {
+            area.draw(&Circle::new(dot, 3, colour.filled()))?;
         }
-        for cross in &marks.crosses {
-            area.draw(&Cross::new(*cross, 5, LIMIT.stroke_width(2)))?;
+        for cross in within(&marks.crosses) {
+            area.draw(&Cross::new(cross, 5, LIMIT.stroke_width(2)))?;
         }
         Ok(())
     }

@@ -4,11 +4,10 @@ use std::fmt::Write;
 use std::io::stdout;
 use std::time::Duration;
 
-use super::cost::{Batching, Requests};
-use super::dead_lettering::DeadLettering;
+use super::cost::{Batching, DeadLettering, Requests};
 use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
-use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument};
-use crate::policy_text::{self, retries};
+use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument, word};
+use crate::document::{self, retries};
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
 
@@ -27,7 +26,7 @@ pub(crate) fn of(schedule: &Schedule) -> String {
     let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
     for class in &schedule.classes {
         say(&prose(&head(schedule, class)));
-        if class.timelines.each().iter().any(|(_, timeline)| !timeline.retries.is_empty()) {
+        if class.is_retried() {
             say(&course(&class.timelines));
         }
         say(&prose(&end(class, &schedule.queue)));
@@ -49,7 +48,7 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
         schedule.name,
         class.backoff.as_str(),
         class.jitter,
-        retries(policy_text::max_retries(&schedule.policy, of.class)),
+        retries(document::max_retries(&schedule.policy, of.class)),
         span(class.total_timeout),
     )
 }
@@ -64,12 +63,7 @@ fn course(timelines: &JitterRange<Timeline>) -> String {
         Number("median"),
         Number("max"),
     ]);
-    let longest = timelines
-        .each()
-        .map(|(_, timeline)| timeline.retries.len())
-        .into_iter()
-        .max()
-        .unwrap_or_default();
+    let longest = timelines.most(|timeline| timeline.retries.len());
     let delays =
         |at: usize| timelines.map(|timeline| timeline.retries.get(at).map(|retry| retry.delay));
     let mut at = 0;
@@ -213,8 +207,8 @@ fn premises(schedule: &Schedule) -> String {
          ${:.2} per million SQS requests; one message in each request, or as many as fit, at most \
          ten (batched).\n\
          {counted}{rules}{outage}",
-        queue.strategy.as_str(),
-        queue.dead_letter.as_str(),
+        word(&queue.strategy),
+        word(&queue.dead_letter),
         queue.max_receive_count,
         span(queue.visibility_timeout),
         queue.message_bytes,

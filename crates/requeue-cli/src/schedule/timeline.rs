@@ -40,6 +40,11 @@ impl<T> JitterRange<T> {
         }
     }
 
+    /// The greatest of the three values.
+    pub(crate) fn most<U: Ord + Default>(&self, f: impl Fn(&T) -> U) -> U {
+        self.each().map(|(_, value)| f(value)).into_iter().max().unwrap_or_default()
+    }
+
     pub(crate) fn each(&self) -> [(&'static str, &T); 3] {
         [("min", &self.min), ("median", &self.median), ("max", &self.max)]
     }

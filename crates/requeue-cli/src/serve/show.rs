@@ -10,7 +10,7 @@ use requeue::{Clock, DeadLetter, printable};
 
 use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
 use crate::output;
-use crate::table::clock_time;
+use crate::table::{clock_time, cut};
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
@@ -135,11 +135,7 @@ pub(super) fn dead_letter(message: &MessageView) {
 
 /// A foreign text in one line with at most so many characters.
 pub(super) fn one_line(text: &str, room: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= room {
-        return line;
-    }
-    line.chars().take(room - 1).chain(['…']).collect()
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), room)
 }
 
 /// `status 101`, `signal: 9 (SIGKILL)`

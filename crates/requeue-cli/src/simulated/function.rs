@@ -1,5 +1,5 @@
 //! A function with its event source mapping, as Lambda runs it: pollers collect batches, and a free
-//! execution environment handles each.
+//! execution environment handles each. Or each execution environment polls for itself.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -20,7 +20,9 @@ const AT_FIRST: u32 = 5;
 const BETWEEN_STARTS: Duration = Duration::from_millis(200);
 pub(crate) const BATCHING_WINDOW: Duration = Duration::from_secs(1);
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
-const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(380);
+/// Without the time for a batching window.
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
+const WINDOW_VISIBILITY: Duration = Duration::from_secs(20);
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 /// The latency of a request of the function, or of a delete by a poller.
@@ -41,6 +43,14 @@ pub(crate) struct SimulatedFunction<H> {
     pub(crate) is_warm: bool,
     /// Whether further messages are sent.
     is_fed: Cell<bool>,
+    pollers: Pollers,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Pollers {
+    OfLambda,
+    /// Each execution environment polls, and deletes its messages before it polls again.
+    Own,
 }
 
 /// A batch that was handled.
@@ -74,7 +84,14 @@ impl<H: Handler> SimulatedFunction<H> {
             sampler,
             is_warm: false,
             is_fed: Cell::new(false),
+            pollers: Pollers::OfLambda,
         }
+    }
+
+    /// Lets each execution environment poll for itself, and take what one receive gives.
+    pub(crate) fn polling(self) -> Self {
+        self.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
+        Self { pollers: Pollers::Own, is_warm: true, ..self }
     }
 
     /// Sends messages meanwhile: an empty queue is not the end before `feeding` is.
@@ -95,7 +112,10 @@ impl<H: Handler> SimulatedFunction<H> {
 
     /// Delivers until the queue is empty, and tells `note` of each batch.
     pub(crate) async fn drain(&self, note: impl Fn(&Handled<'_>)) -> Result<(), Error> {
-        let pollers = Semaphore::new(POLLERS);
+        let pollers = match self.pollers {
+            Pollers::OfLambda => Semaphore::new(POLLERS),
+            Pollers::Own => Semaphore::new(self.environments.len()),
+        };
         let began = Instant::now();
         let environments = self.environments.iter().enumerate().map(|(number, processor)| {
             let more = u32::try_from(number).unwrap_or(u32::MAX).saturating_sub(AT_FIRST - 1)
@@ -138,13 +158,17 @@ impl<H: Handler> SimulatedFunction<H> {
                 .map(|(_, receipt)| receipt)
                 .collect();
             if !done.is_empty() {
-                // The execution environment is free before the poller has deleted the messages.
                 let (sqs, queue) = (self.sqs.clone(), self.queue.clone());
-                tokio::spawn(async move {
+                let delete = async move {
                     let done: Vec<&str> = done.iter().map(String::as_str).collect();
                     // SQS ignores the handles of messages that the function deleted itself.
                     let _ = sqs.delete(&queue, &done).await;
-                });
+                };
+                match self.pollers {
+                    // The execution environment is free before the poller has deleted them.
+                    Pollers::OfLambda => drop(tokio::spawn(delete)),
+                    Pollers::Own => delete.await,
+                }
             }
         }
     }
@@ -154,9 +178,16 @@ impl<H: Handler> SimulatedFunction<H> {
         while self.is_fed.get() || self.sqs.message_count(&self.queue)? > 0 {
             let mut ask = ReceiveRequest::default();
             (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
+            let is_own = self.pollers == Pollers::Own;
+            if !is_own {
+                ask.visibility += WINDOW_VISIBILITY;
+            }
             let mut records = Source::receive(&self.sqs, &self.queue, ask).await?;
             if records.is_empty() {
                 continue;
+            }
+            if is_own {
+                return Ok(Some(records));
             }
             let end = Instant::now() + BATCHING_WINDOW;
             while records.len() < MAX_BATCH_ENTRIES {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, pending};
-use futures_util::{FutureExt as _, TryFutureExt as _};
 use requeue::Clock;
 use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use tokio::time::{Instant, sleep};
@@ -19,9 +19,16 @@ const RESPONSE: Duration = Duration::from_millis(3);
 /// The most writes of one item in a second. DynamoDB allows a partition as many.
 const WRITES: f64 = 1_000.0;
 
-/// A table in this process that behaves as a table does.
-#[derive(Debug)]
+/// A table in this process that behaves as a table does, as one execution environment asks it.
+#[derive(Clone, Debug)]
 pub(crate) struct SimulatedTable {
+    table: Arc<Table>,
+    /// Whether it was throttled since the last look.
+    was_throttled: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Table {
     items: MemoryTable,
     clock: Clock,
     requests: AtomicU64,
@@ -33,20 +40,33 @@ pub(crate) struct SimulatedTable {
 
 impl SimulatedTable {
     pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
-        Self {
+        let table = Table {
             items: MemoryTable::default(),
             clock,
             requests: AtomicU64::default(),
             down,
             capacity: Mutex::default(),
-        }
+        };
+        Self { table: Arc::new(table), was_throttled: Arc::default() }
     }
 
-    /// The requests so far.
+    /// The same table for another execution environment.
+    pub(crate) fn of_another(&self) -> Self {
+        Self { table: Arc::clone(&self.table), was_throttled: Arc::default() }
+    }
+
+    /// The requests to the table so far.
     pub(crate) fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
+        self.table.requests.load(Ordering::Relaxed)
     }
 
+    /// Whether the table was throttled for this execution environment since the last look.
+    pub(crate) fn was_throttled(&self) -> bool {
+        self.was_throttled.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Table {
     async fn arrive(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         sleep(REQUEST).await;
@@ -85,62 +105,27 @@ impl Table for SimulatedTable {
         update: &'a Update,
     ) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
-            self.arrive().await;
-            let answer = if self.takes_write(key) {
-                self.items.update(key, update).await
+            let table = &self.table;
+            table.arrive().await;
+            let answer = if table.takes_write(key) {
+                table.items.update(key, update).await
             } else {
                 Err(TableError::Throttled)
             };
-            self.respond(answer).await
+            let answer = table.respond(answer).await;
+            let is_throttled = matches!(answer, Err(TableError::Throttled));
+            self.was_throttled.fetch_or(is_throttled, Ordering::Relaxed);
+            answer
         }
         .boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
         async move {
-            self.arrive().await;
-            let answer = self.items.read(key).await;
-            self.respond(answer).await
+            self.table.arrive().await;
+            let answer = self.table.items.read(key).await;
+            self.table.respond(answer).await
         }
         .boxed()
-    }
-}
-
-/// The table, as one execution environment asks it.
-#[derive(Debug)]
-pub(crate) struct OwnTable {
-    table: Arc<SimulatedTable>,
-    was_throttled: AtomicBool,
-}
-
-impl OwnTable {
-    pub(crate) fn of(table: Arc<SimulatedTable>) -> Self {
-        Self { table, was_throttled: AtomicBool::default() }
-    }
-
-    /// Whether the table was throttled for this execution environment since the last look.
-    pub(crate) fn was_throttled(&self) -> bool {
-        self.was_throttled.swap(false, Ordering::Relaxed)
-    }
-}
-
-impl Table for OwnTable {
-    fn update<'a>(
-        &'a self,
-        key: &'a Key,
-        update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
-        let update = self.table.update(key, update);
-        update
-            .inspect_err(|error| {
-                if *error == TableError::Throttled {
-                    self.was_throttled.store(true, Ordering::Relaxed);
-                }
-            })
-            .boxed()
-    }
-
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
-        self.table.read(key)
     }
 }

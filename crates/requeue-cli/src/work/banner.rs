@@ -7,8 +7,8 @@ use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode, Settings};
 use requeue_lambda::TargetUrl;
 
+use crate::document::{RETRIED_CLASSES, retries};
 use crate::output;
-use crate::policy_text::{RETRIED_CLASSES, retries};
 
 /// The effective settings.
 pub(super) struct Banner {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use requeue::{Deferral, Mode, Progress, Scope};
 
-use super::trouble::cut;
 use crate::progress::Growth;
-use crate::table::{duration, thousands};
+use crate::table::{cut, duration, thousands};
 
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);

@@ -5,38 +5,23 @@ use std::io::{self, Write, stdout};
 use jiff::Timestamp;
 use requeue::Clock;
 
-use super::screen::Screen;
+use crate::terminal::Screen;
 
-/// Writes log lines above the lines of a screen.
-pub(super) struct LogAbove(pub(super) Screen);
-
-impl Write for LogAbove {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        if is_json(&text) {
-            self.0.above(&text)?;
-        } else {
-            self.0.note(&text)?;
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        stdout().flush()
-    }
-}
-
-/// Writes log lines to the standard output: `2026-11-25T12:04:05Z  INFO working …`.
-pub(super) struct LogLines;
+/// Writes log lines above the lines of a screen, or else to the standard output:
+/// `2026-11-25T12:04:05Z  INFO working …`.
+pub(super) struct LogLines(pub(super) Option<Screen>);
 
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        if is_json(&text) {
-            stdout().write_all(line)?;
-        } else {
-            let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-            stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+        match &self.0 {
+            Some(screen) if is_json(&text) => screen.above(&text)?,
+            Some(screen) => screen.note(&text)?,
+            None if is_json(&text) => stdout().write_all(line)?,
+            None => {
+                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+                stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+            }
         }
         Ok(line.len())
     }

@@ -16,8 +16,6 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Error;
-use crate::address;
 use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
@@ -25,7 +23,9 @@ use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
+use crate::terminal::{self, Screen};
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
+use crate::{Error, invoke};
 
 mod banner;
 mod depth;
@@ -33,7 +33,6 @@ mod ending;
 mod line;
 mod live;
 mod log;
-mod screen;
 mod settings;
 mod trouble;
 mod trouble_log;
@@ -42,7 +41,6 @@ mod view;
 
 use banner::Banner;
 use line::seconds;
-use screen::Screen;
 use settings::SettingArguments;
 use view::View;
 
@@ -112,13 +110,13 @@ const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after the
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_terminal = stderr().is_terminal() && stdout().is_terminal();
-    let screen = (is_terminal && !screen::is_dumb()).then(Screen::default);
+    let screen = (is_terminal && !terminal::is_dumb()).then(Screen::default);
     let is_watched = screen.is_some();
     // Before all slow steps: a signal without a listener does not end the first process of a
     // container.
     let stop = Stop::listen_and(Duration::MAX, move || {
         if is_watched {
-            screen::leave();
+            terminal::leave();
         }
     })?;
     stop.leaves(DELIVERED_AGAIN);
@@ -146,7 +144,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let dead_letter = config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS).clone();
     arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
-        Some(url) => address::target(url, config.target_rules.clone())?,
+        Some(url) => invoke::target(url, config.target_rules.clone())?,
         None => config
             .required_target()
             .map_err(|error| format!("{error}, or name it with --target-url"))?

@@ -5,10 +5,9 @@ use std::time::{Duration, SystemTime};
 use requeue::Mode;
 
 use super::line::brief;
-use super::screen::{Screen, columns};
-use super::trouble::cut;
 use crate::observe::{Event, Events, Kind, Reader, short_id};
-use crate::table::clock_time;
+use crate::table::{clock_time, cut};
+use crate::terminal::{Screen, columns};
 
 /// The lines of the messages.
 pub(super) struct Lines {

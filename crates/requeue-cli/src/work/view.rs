@@ -15,8 +15,7 @@ use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::live::on_page;
-use super::log::{LogAbove, LogLines};
-use super::screen::{self, Screen};
+use super::log::LogLines;
 use super::trouble;
 use super::trouble_log::{CredentialsLog, SilenceLog, TargetLog};
 use super::verbose::Lines;
@@ -25,7 +24,8 @@ use crate::observe::{
 };
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
-use crate::table::wrapped;
+use crate::table::{cut, wrapped};
+use crate::terminal::{self, Screen};
 use crate::ui::{LiveCounts, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
@@ -52,14 +52,13 @@ impl View {
         let events = (is_verbose || has_page).then(Events::new);
         let sqs = Sqs::default();
         let causes = Causes::default();
-        let trouble = if let Some(screen) = screen.clone() {
-            // The lines of the screen say the rest.
-            init_logging_to(tracing::Level::WARN, move || LogAbove(screen.clone()));
-            TroubleLines::Hidden
-        } else {
-            init_logging_to(tracing::Level::INFO, || LogLines);
-            TroubleLines::Rare
+        // The lines of the screen say the rest.
+        let (level, trouble) = match screen {
+            Some(_) => (tracing::Level::WARN, TroubleLines::Hidden),
+            None => (tracing::Level::INFO, TroubleLines::Rare),
         };
+        let above = screen.clone();
+        init_logging_to(level, move || LogLines(above.clone()));
         let heard = WorkerEvents::new(events.clone(), sqs.clone(), causes.clone(), trouble);
         let observers = Observers::only(heard);
         let observer = Observer::new(events.clone(), sqs, trouble);
@@ -101,7 +100,7 @@ impl View {
             match &self.screen {
                 Some(screen) => {
                     let line = format!("waiting {text}");
-                    screen.draw(vec![trouble::cut(&line, screen::columns())]);
+                    screen.draw(vec![cut(&line, terminal::columns())]);
                 }
                 None if !is_shown => tracing::info!("waiting {text}"),
                 None => {}
@@ -173,7 +172,7 @@ impl View {
     /// The last line, and notes below it. In the log, those about `doubts` are warnings.
     pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String], doubts: &[String]) {
         if let Some(screen) = &self.screen {
-            let columns = Some(screen::columns());
+            let columns = Some(terminal::columns());
             let closing = closing(&progress, mode);
             let lines = iter::once(&closing).chain(notes);
             let lines: Vec<String> = lines.map(|line| wrapped(line, columns) + "\n").collect();
@@ -249,7 +248,7 @@ impl View {
         figures: &Figures,
         holds: &[ScopePause],
     ) {
-        let columns = screen::columns();
+        let columns = terminal::columns();
         let mut lines = figures.lines(columns);
         lines.extend(ending.line(self.in_hand(started), columns));
         lines.extend(self.causes(started.mode, columns));

@@ -606,7 +606,7 @@ fn the_limits_are_those_of_the_code() {
         ("src/wire/dead_letter.rs", "MAX_REDRIVES: u32 = 10;", "a message afresh | 10 |"),
         ("src/config/mod.rs", "MAX_CONCURRENCY: usize = 1_000", "10 by default, 1,000 at most"),
         (
-            "src/config/policy/bounds.rs",
+            "src/config/policy/shapes.rs",
             "MAX_COPIES: u32 = 10_000",
             "50 by default, 10,000 at most",
         ),

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::read;
-use super::super::schema::allows;
 use super::properties::{assert_bounded, is_between_values};
+use super::read_all as read;
+use super::schema::allows;
 use crate::classify::{Response, Rules};
 use crate::failure::Failure;
 use crate::policy::RetryPolicy;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::classify::Rules;
 use crate::policy::{
     Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Idempotency, Jitter, RateLimit, RetryPolicy,
     WhenUnavailable,
@@ -10,6 +11,7 @@ use crate::policy::{
 mod fuzz;
 mod properties;
 mod rules;
+mod schema;
 mod sections;
 
 const ARTICLE: &str = r#"
@@ -32,7 +34,12 @@ const fn secs(secs: u64) -> Duration {
 }
 
 fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
-    super::read(document).map(|(policy, _)| policy)
+    read_all(document).map(|(policy, _)| policy)
+}
+
+fn read_all(document: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
+    let read = super::read(document).map(|read| (read.policy, read.rules));
+    read.map_err(|refused| refused.problems)
 }
 
 fn accepted(document: &str) -> RetryPolicy {

@@ -7,12 +7,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use super::super::calls::settling;
-use super::super::classes::{CLASSES, class};
-use super::super::rules::{matching, rule};
-use super::super::schema::allows;
-use super::super::{keys, names as names_of, read};
-use super::secs;
+use super::super::classes::{CLASS, CLASSES};
+use super::super::delays::SETTLING;
+use super::super::keys::DOCUMENT;
+use super::super::rules::{CONDITIONS, RULE};
+use super::schema::allows;
+use super::{read_all as read, secs};
 use crate::policy::{Backoff, Jitter, RetryPolicy};
 
 fn numbers() -> impl Strategy<Value = Value> {
@@ -44,10 +44,10 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn names() -> impl Strategy<Value = String> {
-    let globals = names_of(keys::ALL);
-    let classes = names_of(class::ALL);
-    let calls = names_of(settling::ALL);
-    let rules = names_of(rule::ALL).into_iter().chain(names_of(matching::ALL));
+    let globals = DOCUMENT.names();
+    let classes = CLASS.names();
+    let calls = SETTLING.names();
+    let rules = RULE.names().into_iter().chain(CONDITIONS.names());
     let names = CLASSES.map(|(name, _)| name);
     let known = globals
         .into_iter()

@@ -7,7 +7,7 @@ use crate::{Evidence, Failure, FailureClass};
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
 fn rules(list: &str) -> Result<Rules, Vec<String>> {
-    super::super::read(&format!(r#"{{"rules": {list}}}"#)).map(|(_, rules)| rules)
+    super::read_all(&format!(r#"{{"rules": {list}}}"#)).map(|(_, rules)| rules)
 }
 
 /// An answer with everything in it that a rule may ask for; by itself it is non-retryable.
@@ -409,7 +409,7 @@ fn the_policies_in_the_documents_are_accepted() {
         .collect();
     assert_eq!(policies.len(), 4);
     for document in policies {
-        assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");
+        assert_eq!(super::read_all(document).map(drop), Ok(()), "{document}");
     }
 }
 

@@ -125,3 +125,23 @@ fn calls_to_sqs_have_settings_of_their_own() {
     let policy = accepted(r#"{"preset": "critical", "sqsCalls": "off"}"#);
     assert_eq!(policy, RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::critical() });
 }
+
+/// The library reads what it writes, so a wrong name or value would be an error.
+#[test]
+fn the_document_of_a_policy_gives_that_policy_again() {
+    for text in [
+        "{}",
+        r#"{"preset": "high-volume"}"#,
+        r#"{"preset": "critical", "messageTtlSeconds": 60.5, "maxPauseSeconds": "off"}"#,
+        r#"{"circuitBreaker": "off", "sqsCalls": "off", "backoff": [1, 2.5, 10]}"#,
+        r#"{"rateLimit": {"limit": 20, "periodSeconds": 0.5, "burst": 3, "adaptive": true}}"#,
+        r#"{"idempotency": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
+        r#"{"jitter": "decorrelated", "errorConfigs": {"QUOTA": {"maxRetries": 3}}}"#,
+        r#"{"backoff": "fibonacci", "receiveCalls": {"maxAttempts": 7}}"#,
+        r#"{"receiveCalls": {"maxAttempts": 1, "jitter": "none"}}"#,
+    ] {
+        let policy: RetryPolicy = text.parse().expect("valid");
+        let again = serde_json::Value::Object(policy.to_document()).to_string();
+        assert_eq!(again.parse::<RetryPolicy>().as_ref(), Ok(&policy), "{text}: {again}");
+    }
+}

@@ -5,7 +5,7 @@ use requeue::RecursiveLoop;
 use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Readiness, Sends, Valid};
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
-use crate::policy_text::retries;
+use crate::document::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -9,7 +9,7 @@ use super::{
     ANNOTATED_RECEIVES, Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY,
     LONGEST_RETENTION, Level, MOST_RECEIVES, Skip, TIMEOUTS, all, days, remedy,
 };
-use crate::policy_text::retries;
+use crate::document::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[

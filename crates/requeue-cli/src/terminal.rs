@@ -1,5 +1,5 @@
-//! The lines at the bottom of a worker's terminal, which are written again and again, and the log
-//! above them.
+//! The standard error as a terminal on which lines are written again and again: the line of progress,
+//! or the lines of a worker with the log above them.
 
 use std::io::{self, Write, stderr, stdout};
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use crate::environment;
 use crate::table::{clock_time, wrapped};
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
-const CLEARED: &str = "\r\x1b[2K";
+pub(crate) const CLEARED: &str = "\r\x1b[2K";
 /// Clears the line above too.
 const CLEARED_ABOVE: &str = "\x1b[1A\x1b[2K";
 /// The columns of a terminal that does not tell them.
@@ -21,12 +21,12 @@ const USUAL_COLUMNS: usize = 80;
 
 /// The lines; its clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Screen(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Screen(Arc<Mutex<Vec<String>>>);
 
 impl Screen {
     /// Draws these lines instead of the earlier ones, in one write, since the log shares the
     /// terminal.
-    pub(super) fn draw(&self, lines: Vec<String>) {
+    pub(crate) fn draw(&self, lines: Vec<String>) {
         let mut drawn = self.drawn();
         let cleared = cleared(&drawn, width());
         *drawn = lines;
@@ -34,7 +34,7 @@ impl Screen {
     }
 
     /// Writes a text above the lines, which then appear again.
-    pub(super) fn above(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn above(&self, text: &str) -> io::Result<()> {
         let drawn = self.drawn();
         stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
         stdout().flush()?;
@@ -43,7 +43,7 @@ impl Screen {
     }
 
     /// Writes a line with the time above the lines.
-    pub(super) fn note(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn note(&self, text: &str) -> io::Result<()> {
         let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
     }
@@ -62,28 +62,30 @@ fn cleared(lines: &[String], width: usize) -> String {
 
 fn width() -> usize {
     let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(USUAL_COLUMNS, |(width, _)| usize::from(width.0))
+    // Some terminals report a width of 0.
+    let width = size.map_or(0, |(width, _)| usize::from(width.0));
+    if width == 0 { USUAL_COLUMNS } else { width }
 }
 
 /// The columns for a line. One that reaches the margin, alone or with the `^C` that the terminal
 /// shows, would continue in the next line, and that is never cleared.
-pub(super) fn columns() -> usize {
-    width().saturating_sub(3)
+pub(crate) fn columns() -> usize {
+    width().saturating_sub(3).max(1)
 }
 
 /// Whether the terminal cannot clear a line, as inside an editor.
-pub(super) fn is_dumb() -> bool {
+pub(crate) fn is_dumb() -> bool {
     environment::value("TERM").is_none_or(|name| name == "dumb")
 }
 
-/// A lost terminal does not end the worker.
-fn say(text: &str) {
+/// A lost terminal does not end the command.
+pub(crate) fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
 /// Ends the lines, so that the next text has its own line. A stuck terminal delays that for a moment
 /// only.
-pub(super) fn leave() {
+pub(crate) fn leave() {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
         say("\n");
