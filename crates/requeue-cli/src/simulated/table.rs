@@ -22,13 +22,13 @@ const WRITES: f64 = 1_000.0;
 /// A table in this process that behaves as a table does, as one execution environment asks it.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTable {
-    table: Arc<Table>,
+    table: Arc<Items>,
     /// Whether it was throttled since the last look.
     was_throttled: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Table {
+struct Items {
     items: MemoryTable,
     clock: Clock,
     requests: AtomicU64,
@@ -40,7 +40,7 @@ struct Table {
 
 impl SimulatedTable {
     pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
-        let table = Table {
+        let table = Items {
             items: MemoryTable::default(),
             clock,
             requests: AtomicU64::default(),
@@ -66,7 +66,7 @@ impl SimulatedTable {
     }
 }
 
-impl Table {
+impl Items {
     async fn arrive(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         sleep(REQUEST).await;
