@@ -70,7 +70,7 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
     assert_eq!((progress.completed, progress.not_deleted), (35, 0), "{progress:?}");
     assert_eq!(
         progress.dead_lettered, 5,
-        "each idempotency, though SQS delivers it until it moves it: {progress:?}"
+        "each once, though SQS delivers it until it moves it: {progress:?}"
     );
     let calls = calls(&script);
     assert!((5..20).all(|n| calls[&n] == 3) && (21..40).all(|n| calls[&n] == 1), "{calls:?}");

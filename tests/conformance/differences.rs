@@ -359,7 +359,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         why: "Seen on AWS: a message with the id of a purged one is delivered.",
     },
     Difference {
-        check: "own attributes can be asked for all at idempotency, in three ways",
+        check: "own attributes can be asked for all at once, in three ways",
         instead: &[("moto", "a,b  a,b"), ("ministack", "a,b  a,b")],
         why: "Seen on AWS: an asterisk alone asks for all.",
     },

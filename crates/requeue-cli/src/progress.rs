@@ -226,7 +226,7 @@ impl StopHint {
         if now.saturating_sub(*self.since.get_or_insert(now)) >= HINT {
             self.is_told = true;
             output::note(format!(
-                "note: the command waits for its last requests; a second Ctrl-C ends it at idempotency, \
+                "note: the command waits for its last requests; a second Ctrl-C ends it at once, \
                  and then {left_behind}"
             ));
         }
@@ -358,7 +358,7 @@ pub(crate) fn leave(left_behind: Option<String>) {
             if let Some(line) = line {
                 output::note(line);
             }
-            output::note(format!("ended at idempotency: {left_behind}"));
+            output::note(format!("ended at once: {left_behind}"));
         }
         drop(leaving);
     });

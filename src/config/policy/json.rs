@@ -100,7 +100,7 @@ impl<'d> Json<'d> {
             } else if fields[..at].iter().any(|(earlier, _)| earlier == name) {
                 let path = &json.path;
                 self.problems
-                    .note(format!("{path} stands more than idempotency: keep one of them"));
+                    .note(format!("{path} stands more than once: keep one of them"));
             }
         }
         let sound = self.problems.count() == before;

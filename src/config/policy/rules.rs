@@ -212,7 +212,7 @@ impl Shape for Header {
             }
             if read.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
                 problems.note(format!(
-                    "{path} stands more than idempotency, but the case of a name does not count: remove one of them"
+                    "{path} stands more than once, but the case of a name does not count: remove one of them"
                 ));
             }
             let value = header.text().filter(|text| text.chars().count() <= MAX_CHARS);

@@ -42,7 +42,7 @@ pub(crate) fn checks() -> Vec<Check> {
         check("nothing that was not asked for is answered", "0 system, 0 own", not_asked),
         check("own attributes can be asked for by prefix and by name", "a.1,a.2,b", by_prefix),
         check(
-            "own attributes can be asked for all at idempotency, in three ways",
+            "own attributes can be asked for all at once, in three ways",
             "a,b a,b a,b",
             |b| async move {
                 let queue = b.queue(&[("VisibilityTimeout", "0")]).await?;

@@ -70,7 +70,7 @@ pub(crate) fn checks() -> Vec<Check> {
             Ok(watch.verdict(1.0))
         }),
         check(
-            "a visibility timeout of zero shows the message at idempotency, and only once per receive",
+            "a visibility timeout of zero shows the message at once, and only once per receive",
             "x, x",
             |b| async move {
                 let queue = b.queue(&[]).await?;

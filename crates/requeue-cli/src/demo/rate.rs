@@ -78,7 +78,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     }
     let function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments);
     outln!(
-        "{messages} messages at idempotency; {ENVIRONMENTS} execution environments share a limit of \
+        "{messages} messages at once; {ENVIRONMENTS} execution environments share a limit of \
          {CALLS} calls in a second; the target is {url}"
     )?;
     let mut printer = Printer { target: target.clone(), told: 0, left: messages };

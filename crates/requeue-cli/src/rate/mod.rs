@@ -130,7 +130,7 @@ pub(crate) fn rows(
 fn head(arguments: &Arguments) -> String {
     let Arguments { messages, limit, period, burst, environments, .. } = arguments;
     format!(
-        "{} messages at idempotency; a service that takes {} calls in {} and a burst of {}; {} execution \
+        "{} messages at once; a service that takes {} calls in {} and a burst of {}; {} execution \
          environments, which get batches of 10 within a window of 1 s",
         thousands(*messages),
         thousands(*limit),

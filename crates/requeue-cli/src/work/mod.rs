@@ -54,7 +54,7 @@ use view::View;
                         SIGTERM, SIGINT, SIGQUIT and SIGHUP (not under nohup) end the worker with \
                         status 0, also while it waits for the target or for SQS. It receives \
                         nothing more, lets running handlers finish, and makes the other messages \
-                        visible again. A second signal ends it at idempotency; SQS delivers unfinished \
+                        visible again. A second signal ends it at once; SQS delivers unfinished \
                         messages again. A second SIGTERM within a second counts as the first, \
                         since GNU timeout sends two.\n\n\
                         Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \

@@ -141,7 +141,7 @@ async fn behind_a_link_the_file_is_replaced_and_the_link_stays() {
     assert_eq!(
         fs::read_dir(&elsewhere).unwrap().count(),
         1,
-        "the file was replaced at idempotency, and nothing is left over"
+        "the file was replaced at once, and nothing is left over"
     );
     assert_eq!(
         std::io::read_to_string(&mut before).unwrap(),

@@ -80,7 +80,7 @@ impl World {
             lines.iter().map(|line| line["messageId"].as_str().unwrap()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), lines.len(), "each idempotency: {run:?}");
+        assert_eq!(ids.len(), lines.len(), "each once: {run:?}");
         (run.status, lines.len(), run.stderr)
     }
 }

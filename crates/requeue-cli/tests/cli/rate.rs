@@ -74,7 +74,7 @@ fn a_run_is_repeated_and_drawn() {
     let drawn = fs::read_to_string(path).unwrap();
     assert_eq!((said.clone(), drawn.clone()), (run(), fs::read_to_string(path).unwrap()));
     for line in [
-        "200 messages at idempotency; a service that takes 20 calls in 1 s",
+        "200 messages at once; a service that takes 20 calls in 1 s",
         "without a rate limit",
         "limit without a table",
         "limit with a table",

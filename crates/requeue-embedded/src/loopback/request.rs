@@ -37,7 +37,7 @@ const TOO_LARGE: Refusal = (StatusCode::PAYLOAD_TOO_LARGE, "the body is too larg
 const TOO_SLOW: Refusal = (StatusCode::REQUEST_TIMEOUT, "the body takes too long");
 const UNREADABLE: Refusal = (StatusCode::BAD_REQUEST, "the body cannot be read");
 const NO_ROOM: Refusal =
-    (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at idempotency: try again");
+    (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at once: try again");
 
 /// A request whose body has not been read.
 pub struct UnreadRequest {

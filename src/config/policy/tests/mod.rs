@@ -372,15 +372,15 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"maxRetries": 5, "maxRetries": 5}"#,
-            "maxRetries stands more than idempotency: keep one of them",
+            "maxRetries stands more than once: keep one of them",
         ),
         (
             r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
-            "maxRetries stands more than idempotency: keep one of them",
+            "maxRetries stands more than once: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
-            "errorConfigs.QUOTA.jitter stands more than idempotency: keep one of them",
+            "errorConfigs.QUOTA.jitter stands more than once: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
@@ -465,7 +465,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#,
-            "sqsCalls.jitter stands more than idempotency: keep one of them",
+            "sqsCalls.jitter stands more than once: keep one of them",
         ),
         (
             r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,

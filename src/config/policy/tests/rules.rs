@@ -352,7 +352,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"header": {"x-foo": true, "X-Foo": "bar"}}, "class": "QUOTA"}]"#,
-            "rules[0].match.header.X-Foo stands more than idempotency, but the case of a name does not count: remove one of them",
+            "rules[0].match.header.X-Foo stands more than once, but the case of a name does not count: remove one of them",
         ),
         (
             r#"[{"match": {"header": {"x-foo": false}}, "class": "QUOTA"}]"#,

@@ -24,7 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "dead-letter-consumers",
-        why: "A function with a mapping from the dead-letter queue receives dead letters at idempotency, \
+        why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
               before a person has seen them.",
         look: dead_letter_consumers,
     },

@@ -7,7 +7,7 @@ use super::{Check, Checked, Context, Diagnosis, Level, remedy};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "logs",
-        why: "For each message that did not succeed at idempotency, the log has a line at the level INFO, \
+        why: "For each message that did not succeed at once, the log has a line at the level INFO, \
               with fields for Logs Insights.",
         look: logs,
     },

@@ -137,7 +137,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let longest = timeout * rounds;
     let time = function.timeout.saturating_sub(reserve.min(function.timeout / 4));
     let sum = format!(
-        "a batch of {batch} messages, {at_once} at idempotency, {} each, takes up to {}; a timeout of {} \
+        "a batch of {batch} messages, {at_once} at once, {} each, takes up to {}; a timeout of {} \
          leaves {}",
         span(timeout),
         span(longest),

@@ -107,7 +107,7 @@ impl Plan {
         let name = self.dead_letters.name();
         match (self.moved_after, self.mode) {
             (Some(time), _) => format!("in {name} after about {}, without a reason", span(time)),
-            (None, "direct") => format!("in {name} at idempotency, with its reason"),
+            (None, "direct") => format!("in {name} at once, with its reason"),
             (None, _) => format!("in {name} within a minute, with its reason"),
         }
     }
