@@ -234,8 +234,9 @@ where
     /// those of all execution environments are among them, as the worker has last seen them.
     pub fn pauses(&self) -> Vec<ScopePause> {
         let holds = self.processor.holds(&self.queue).into_iter();
-        let mut holds: Vec<ScopePause> =
-            holds.map(|(scope, Held { why, rest })| ScopePause { scope, reason: why, rest }).collect();
+        let mut holds: Vec<ScopePause> = holds
+            .map(|(scope, Held { why, rest })| ScopePause { scope, reason: why, rest })
+            .collect();
         holds.sort_by_key(|hold| (hold.rest, hold.scope.to_string()));
         holds
     }

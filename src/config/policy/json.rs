@@ -2,7 +2,7 @@
 //! written, so that a problem can show them and a repeated name is found.
 
 use std::cell::RefCell;
-use std::fmt;
+use std::{fmt, mem};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -56,6 +56,10 @@ pub(in crate::config) struct Json<'d> {
     pub(super) problems: &'d Problems,
 }
 
+/// Keys with another name before the first release, and the new one.
+const RENAMED: [(&str, &str); 2] =
+    [("once", "idempotency"), ("maxSlotWaitSeconds", "maxReservationSeconds")];
+
 /// The fields of an object.
 pub(super) struct Section<'d> {
     fields: Vec<(String, Json<'d>)>,
@@ -87,7 +91,11 @@ impl<'d> Json<'d> {
 
     /// Refuses a value that is no object, and every name that is unknown or stands twice.
     pub(super) fn fields(&self, known: &[&str]) -> Option<Section<'d>> {
-        let Some(fields) = self.members() else { return self.refuse("an object") };
+        let Some(mut fields) = self.members() else { return self.refuse("an object") };
+        for (name, _) in &mut fields {
+            let renamed = RENAMED.iter().find(|(old, new)| old == name && known.contains(new));
+            *name = renamed.map_or_else(|| mem::take(name), |(_, new)| (*new).to_owned());
+        }
         let before = self.problems.count();
         for (at, (name, json)) in fields.iter().enumerate() {
             if !known.contains(&name.as_str()) {
@@ -99,8 +107,7 @@ impl<'d> Json<'d> {
                 self.problems.note(format!("{} is unknown{hint}", self.path_to(&shown)));
             } else if fields[..at].iter().any(|(earlier, _)| earlier == name) {
                 let path = &json.path;
-                self.problems
-                    .note(format!("{path} stands more than once: keep one of them"));
+                self.problems.note(format!("{path} stands more than once: keep one of them"));
             }
         }
         let sound = self.problems.count() == before;

@@ -113,7 +113,7 @@ pub(super) const DOCUMENT: Object<Document> = Object {
         "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
             "When Requeue stops calling a downstream service that fails: off, or these keys.";
         "rateLimit", Maybe(RATE_LIMIT) => policy.limit,
-            "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in line, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
+            "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in the waiting list, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
         "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
             "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
         "errorConfigs", Entries => entries,

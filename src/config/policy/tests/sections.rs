@@ -145,3 +145,14 @@ fn the_document_of_a_policy_gives_that_policy_again() {
         assert_eq!(again.parse::<RetryPolicy>().as_ref(), Ok(&policy), "{text}: {again}");
     }
 }
+
+#[test]
+fn keys_with_their_name_before_the_first_release_are_read() {
+    let [old, new] = [
+        r#"{"once": {"key": "/n"}, "rateLimit": {"limit": 1, "maxSlotWaitSeconds": 3}}"#,
+        r#"{"idempotency": {"key": "/n"}, "rateLimit": {"limit": 1, "maxReservationSeconds": 3}}"#,
+    ];
+    assert_eq!(accepted(old), accepted(new));
+    let both = r#"{"once": {}, "idempotency": {}}"#.parse::<RetryPolicy>().unwrap_err();
+    assert!(both.to_string().contains("idempotency stands more than once"), "{both}");
+}
