@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use self::known::HeldScope;
-pub(crate) use self::known::Ticket;
+pub(crate) use self::known::{Admitted, Request, Ticket};
+pub(super) use self::known::{Asker, Asking, HeldScope};
 use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;
@@ -372,8 +372,13 @@ impl SharedHolds {
                 key: self.fleet.scope_key(&self.queue, scope),
                 seen: Mutex::default(),
                 asking: AsyncMutex::default(),
+                limits: Mutex::default(),
             })
         });
         Arc::clone(state)
+    }
+    #[cfg(test)]
+    pub(super) fn known_scopes(&self) -> usize {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
