@@ -151,36 +151,35 @@ impl<'a> Call<'a> {
         let Some(name) = name else { return Ok(()) };
         let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
         let later = slot.wait(events.patience());
-        let lease = later.limit.saturating_duration_since(Instant::now())
+        let lasts = later.limit.saturating_duration_since(Instant::now())
             + (attempts.deadlines.grace + events.patience() * 2).max(BEYOND);
         let owner = owner(delivery, turn);
         let asked = async {
-            acquired.lease = Some(events.asked(&queue, name.as_bytes(), owner, lease));
-            events.acquire(&queue, name.as_bytes(), owner, lease).await
+            let lease = events.lease(&queue, name.as_bytes(), owner, lasts);
+            events.acquire(acquired.lease.insert(lease)).await
         };
-        let answer = self.ask_store(asked).await?;
-        acquired.lease = None;
-        match answer {
-            Acquired::Lease(lease) => acquired.lease = Some(lease),
-            Acquired::Unanswered { lease, throttled } => {
-                let waits = self.waits_for_answer(events, throttled.is_some());
+        match self.ask_store(asked).await? {
+            Acquired::Lease => {}
+            Acquired::Unanswered { throttled }
+                if self.waits_for_answer(events, throttled.is_some()) =>
+            {
                 // A request without an answer may have had its effect.
-                if !waits || throttled.is_none() {
-                    acquired.lease = Some(lease);
-                }
-                if waits {
-                    return Err(match throttled {
-                        Some(times) => self.put_off(Deferral::StoreThrottled, times),
-                        None => self.deferred(Deferral::OnceUnavailable),
-                    });
-                }
-                acquired.notes.is_unconfirmed = true;
+                return Err(match throttled {
+                    Some(times) => {
+                        acquired.lease = None;
+                        self.put_off(Deferral::StoreThrottled, times)
+                    }
+                    None => self.deferred(Deferral::OnceUnavailable),
+                });
             }
+            Acquired::Unanswered { .. } => acquired.notes.is_unconfirmed = true,
             Acquired::Done => {
+                acquired.lease = None;
                 acquired.notes.is_already_done = true;
                 return Err(Disposition::Complete.into());
             }
             Acquired::InProgress(rest) => {
+                acquired.lease = None;
                 return Err(policy::in_progress(rest, attempts.now()).into());
             }
         }
