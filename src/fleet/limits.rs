@@ -22,37 +22,26 @@ mod asking;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
 
-/// The rate limits of one policy, in the store.
-#[derive(Debug)]
-pub(crate) struct SharedLimits {
-    /// They are in the same items, so each answer tells of them, and they know the limits too.
-    holds: Arc<SharedHolds>,
-}
-
-impl SharedLimits {
-    pub(crate) fn new(holds: Arc<SharedHolds>) -> Self {
-        Self { holds }
+impl SharedHolds {
+    /// The longest time until a message has its slot.
+    pub(crate) fn slot_patience(&self) -> Duration {
+        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
-    /// The longest time until a message is admitted.
-    pub(crate) fn patience(&self) -> Duration {
-        self.holds.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
-    }
-
-    /// Admits one message. So many `others` are about to ask.
-    pub(crate) async fn admit(
-        self: &Arc<Self>,
+    /// Admits one message by its rate limit. So many `others` are about to ask.
+    pub(crate) async fn take_slot(
+        &self,
         scope: Scope,
         limit: &RateLimit,
         request: Request,
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
-        let now = self.holds.fleet.now();
-        let item = self.holds.scope(scope);
+        let now = self.fleet.now();
+        let item = self.scope(scope);
         let (complete, is_asked) = {
             let mut state = item.limits();
-            let limit = state.known(limit, self.holds.fleet.started, now);
+            let limit = state.known(limit, self.fleet.started, now);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             let is_complete = state.waiting.len() >= state.expected;
@@ -64,7 +53,7 @@ impl SharedLimits {
             complete.notify_one();
         }
         if !is_asked {
-            tokio::spawn(AskTask::new(self, item).ask());
+            tokio::spawn(AskTask::new(Arc::clone(&self.fleet), item).ask());
         }
         // The task ends without an answer if its runtime does.
         admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::StoreUnavailable, times: 1 })
@@ -72,9 +61,9 @@ impl SharedLimits {
 
     /// Tells all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
-        let fleet = &self.holds.fleet;
+        let fleet = &self.fleet;
         let asked = fleet.shared(asked);
-        let item = self.holds.scope(scope);
+        let item = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let now = fleet.now();
             let (seen, next, end) = {
@@ -104,22 +93,22 @@ impl SharedLimits {
         if !limit.adaptive {
             return *limit;
         }
-        let seen = self.holds.scope(scope).seen().limit;
+        let seen = self.scope(scope).seen().limit;
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
     }
 
     /// The place of a message that waits in line while its service is held until this time, and its
     /// turn. It costs no request.
-    pub(crate) fn held(
+    pub(crate) fn held_in_line(
         &self,
         scope: Scope,
         limit: &RateLimit,
         place: Place,
         until: SystemTime,
     ) -> (Place, SystemTime) {
-        let fleet = &self.holds.fleet;
+        let fleet = &self.fleet;
         let now = fleet.now();
-        let item = self.holds.scope(scope);
+        let item = self.scope(scope);
         let known = item.limits().known(limit, fleet.started, now);
         let seen = item.seen().limit;
         let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
@@ -128,14 +117,14 @@ impl SharedLimits {
 
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
-        self.holds.scope(scope).seen().health.recovery(self.holds.fleet.now())
+        self.scope(scope).seen().health.recovery(self.fleet.now())
     }
 
     /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a
     /// limit that grows, so that it does not get a whole backlog at once. So many `others` are about to ask. Trouble of the
     /// store stops no call.
     pub(crate) async fn recover(
-        self: &Arc<Self>,
+        &self,
         recovery: Recovery,
         scope: Scope,
         caller: Caller,
@@ -146,11 +135,11 @@ impl SharedLimits {
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
         let longest = limit.max_slot_wait;
         let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
-        match self.admit(scope, &limit, request, others).await {
+        match self.take_slot(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
-                self.holds.look(scope, caller, None).map_err(NoTicket::Held)
+                self.look(scope, caller, None).map_err(NoTicket::Held)
             }
             Admitted::By(_) | Admitted::Held => {
                 Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }))
@@ -174,11 +163,11 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
         let fleet = Arc::new(Fleet::new(Coordination::by(store), clock));
-        let limits = SharedLimits::new(SharedHolds::new(&fleet, &RetryPolicy::default(), ""));
+        let limits = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
         for number in 0..=10_000 {
-            limits.held(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
+            limits.held_in_line(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
         }
-        assert!(limits.holds.known_scopes() <= 10_000);
+        assert!(limits.known_scopes() <= 10_000);
     }
 }

@@ -27,7 +27,6 @@ mod tests;
 
 pub(crate) use attempts::Counted;
 pub(crate) use holds::{Admitted, NoTicket, Request, SharedHolds, Ticket};
-pub(crate) use limits::SharedLimits;
 pub(crate) use once::{Acquired, Acquisition, Events};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while

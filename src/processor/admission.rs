@@ -10,12 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use super::deadlines::Turn;
 use super::decide::{Attempts, Ended, Uncalled};
 use super::executor::Slot;
-use super::policies::{QueuePolicy, Slots};
+use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::failure::Failure;
 use crate::fleet::{Acquired, Acquisition, Counted, Events, Fleet, Ticket};
-use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
+use crate::gate::{Caller, Permit, Reply, Scope, expires};
 use crate::plan::Decision;
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
@@ -56,21 +55,10 @@ pub(super) struct Taken {
 
 /// A call that its service refused, of an adaptive limit.
 pub(super) struct Refused {
-    scope: Scope,
-    limit: RateLimit,
+    pub(super) scope: Scope,
+    pub(super) limit: RateLimit,
     /// When it asked for its slot.
-    asked: SystemTime,
-}
-
-impl Refused {
-    pub(super) fn of(
-        failure: &Failure,
-        scope: Scope,
-        limit: RateLimit,
-        asked: SystemTime,
-    ) -> Option<Self> {
-        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
-    }
+    pub(super) asked: SystemTime,
 }
 
 impl<'a> Call<'a> {
@@ -371,7 +359,7 @@ impl Taken {
                 }
                 Slots::Shared(shared) => {
                     let told = shared.refused(scope, &limit, asked);
-                    let _ = timeout_at(within(shared.patience()), told).await;
+                    let _ = timeout_at(within(shared.slot_patience()), told).await;
                 }
             }
         }

@@ -16,9 +16,10 @@ use super::admission::{Call, Refused, Taken};
 use super::deadlines::Turn;
 use super::decide::{Handled, Uncalled};
 use super::executor::{End, LONG_RUN, Slot};
-use super::policies::QueuePolicy;
+use super::inner::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
+use crate::gate::is_refused;
 use crate::handler::{Handler, poll_last};
 use crate::message::{Body, Message};
 use crate::observer::Event;
@@ -165,7 +166,9 @@ async fn call<H: Handler<T>, T: Body>(
         Ok(()) => Handled::Done,
         Err(error) => {
             let failure = error.into();
-            taken.refused = limit.and_then(|limit| Refused::of(&failure, scope, limit, turn.at));
+            taken.refused = limit
+                .filter(|limit| limit.adaptive && is_refused(&failure))
+                .map(|limit| Refused { scope, limit, asked: turn.at });
             Handled::Failed(failure)
         }
     }

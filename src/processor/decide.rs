@@ -8,8 +8,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::deadlines::{Deadlines, Turn};
-use super::inner::Inner;
-use super::policies::QueuePolicy;
+use super::inner::{Inner, QueuePolicy};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};

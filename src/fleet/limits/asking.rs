@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
 
-use super::{MAX_REQUESTS, SharedLimits};
+use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
 use crate::fleet::holds::{Admitted, Asker, Asking, HeldScope};
 use crate::fleet::{Fleet, expires};
@@ -22,7 +22,7 @@ pub(super) const LATER: Duration = Duration::from_millis(200);
 
 /// The task that asks for the messages of a scope.
 pub(super) struct AskTask {
-    limits: Arc<SharedLimits>,
+    fleet: Arc<Fleet>,
     item: Arc<HeldScope>,
     is_over: bool,
 }
@@ -42,8 +42,8 @@ impl Drop for AskTask {
 }
 
 impl AskTask {
-    pub(super) fn new(limits: &Arc<SharedLimits>, item: Arc<HeldScope>) -> Self {
-        Self { limits: Arc::clone(limits), item, is_over: false }
+    pub(super) fn new(fleet: Arc<Fleet>, item: Arc<HeldScope>) -> Self {
+        Self { fleet, item, is_over: false }
     }
 
     pub(super) async fn ask(mut self) {
@@ -74,7 +74,7 @@ impl AskTask {
 
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
-        let fleet = &*self.limits.holds.fleet;
+        let fleet = &*self.fleet;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
@@ -173,7 +173,7 @@ impl AskTask {
         before: LimitState,
         at: SystemTime,
     ) -> Vec<Asker> {
-        let fleet = &*self.limits.holds.fleet;
+        let fleet = &*self.fleet;
         let now = fleet.now();
         let mut late = Vec::new();
         for (one, share) in shares {
@@ -215,7 +215,7 @@ impl AskTask {
 
     /// Admits messages without a store: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
-        let fleet = &*self.limits.holds.fleet;
+        let fleet = &*self.fleet;
         let now = fleet.now();
         for one in waiting {
             // It would not call by its slot, and another could.
