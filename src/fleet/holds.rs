@@ -11,7 +11,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 pub(crate) use self::known::{Admitted, Request, Ticket};
-pub(super) use self::known::{Asker, Asking, HeldScope};
+pub(super) use self::known::{Asker, Askers, HeldScope};
 use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;

@@ -19,13 +19,13 @@ const LONGEST_ROW: u32 = 10;
 
 /// Failures in a row, of one execution environment or of all.
 #[derive(Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct FailureRow {
     pub(super) length: u32,
     /// The responses to [`WINDOW`] calls before.
     pub(super) answered: u32,
 }
 
-impl Row {
+impl FailureRow {
     /// Whether a service whose circuit is open most likely responds to nothing. If the service
     /// responded to at most half of its calls, the row may be random, unless it is as long as the
     /// window.
@@ -138,8 +138,8 @@ impl Health {
         }
     }
 
-    pub(super) fn as_row(&self) -> Row {
-        Row { length: self.row, answered: self.answered.count_ones() }
+    pub(super) fn as_row(&self) -> FailureRow {
+        FailureRow { length: self.row, answered: self.answered.count_ones() }
     }
 
     /// Whether the circuit is to open.

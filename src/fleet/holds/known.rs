@@ -20,7 +20,7 @@ pub(in crate::fleet) struct HeldScope {
     pub(in crate::fleet) seen: Mutex<Known>,
     /// Held while a request is under way, so that messages that ask together ask once.
     pub(in crate::fleet) asking: AsyncMutex<()>,
-    pub(in crate::fleet) limits: Mutex<Asking>,
+    pub(in crate::fleet) limits: Mutex<Askers>,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl HeldScope {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::fleet) fn limits(&self) -> MutexGuard<'_, Asking> {
+    pub(in crate::fleet) fn limits(&self) -> MutexGuard<'_, Askers> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl Known {
 
 /// The questions of this execution environment about the limit of a scope.
 #[derive(Debug, Default)]
-pub(in crate::fleet) struct Asking {
+pub(in crate::fleet) struct Askers {
     /// Whether other environments had taken slots of the gate that this one took for free.
     pub(in crate::fleet) is_gate_busy: bool,
     pub(in crate::fleet) fallback: Fallback,
@@ -161,7 +161,7 @@ pub(crate) enum Admitted {
     PutOff { why: Deferral, times: u32 },
 }
 
-impl Asking {
+impl Askers {
     /// This limit, and since when it is known.
     pub(in crate::fleet) fn known(
         &mut self,

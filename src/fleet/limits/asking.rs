@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
-use crate::fleet::holds::{Admitted, Asker, Asking, HeldScope};
+use crate::fleet::holds::{Admitted, Asker, Askers, HeldScope};
 use crate::fleet::{Fleet, expires};
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
 use crate::store::{Field, StoreError};
@@ -240,7 +240,7 @@ impl AskTask {
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Asking) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut Askers) -> T) -> T {
         change(&mut self.item.limits())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::health::{self, Row};
+use super::super::health::{self, FailureRow};
 use super::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
@@ -107,7 +107,7 @@ impl CallRecord {
     }
 
     /// The current row. Calls that nobody reported got a response.
-    pub(super) fn as_row(&self) -> Row {
+    pub(super) fn as_row(&self) -> FailureRow {
         let failed = self.failed.saturating_sub(self.row);
         let known = self.answered.saturating_add(failed);
         let answered = if known <= WINDOW {
@@ -116,7 +116,7 @@ impl CallRecord {
             self.answered.saturating_mul(WINDOW) / known
         };
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Row { length: number(self.row), answered: number(answered) }
+        FailureRow { length: number(self.row), answered: number(answered) }
     }
 
     pub(super) fn opens(&self, breaker: &CircuitBreaker, now: u64) -> bool {
