@@ -1,13 +1,7 @@
 //! Finds the class of an error, by tables that a reader can check.
 //!
-//! The order of evidence:
-//!
-//! 1. the class that the handler chose ([`Failure::rate_limit`] and the like);
-//! 2. the user's own [`Rules`];
-//! 3. the type, status or code of an error, at every level of its `source()` chain;
-//! 4. the words of its message.
-//!
-//! An error that none of these recognises is temporary.
+//! A class that the handler chose itself ([`Failure::rate_limit`] and the like) comes before all of
+//! them. [`Failure::classified`] has the order of the others.
 //!
 //! Nothing here waits, reads a clock or logs. No reason repeats foreign text, since an error may
 //! quote a body or a secret. Of a response only a short code passes, and only if it looks like the

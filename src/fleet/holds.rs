@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use self::known::HeldScope;
-pub(crate) use self::known::Ticket;
+pub(crate) use self::known::{Admitted, Request, Ticket};
+pub(super) use self::known::{Asker, Askers, HeldScope};
 use super::{Fleet, expires};
 use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;
@@ -31,7 +31,7 @@ const MAX_REQUESTS: u32 = 3;
 /// A lease ends so long after its message should have.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The pauses and circuits of one policy, in the table.
+/// The pauses, circuits and rate limits of one policy, in the table.
 #[derive(Debug)]
 pub(crate) struct SharedHolds {
     pub(super) fleet: Arc<Fleet>,
@@ -214,6 +214,7 @@ impl SharedHolds {
                     Some(health.fail(lease, ticket.caller, breaker, self.fleet.now()))
                 };
                 self.end_probe(state, ticket, fail).await;
+                let _asking = state.asking.lock().await;
                 self.open(state, ticket, breaker).await
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _, _)
@@ -279,21 +280,11 @@ impl SharedHolds {
                 Ok(Some(_)) | Err(_) => return None,
             }
         }
-        self.open_now(state, ticket, breaker?).await
-    }
-
-    async fn open(
-        &self,
-        state: &HeldScope,
-        ticket: &Ticket,
-        breaker: &CircuitBreaker,
-    ) -> Option<Change> {
-        let _asking = state.asking.lock().await;
-        self.open_now(state, ticket, breaker).await
+        self.open(state, ticket, breaker?).await
     }
 
     /// Opens the circuit, if it is to open.
-    async fn open_now(
+    async fn open(
         &self,
         state: &HeldScope,
         ticket: &Ticket,
@@ -372,8 +363,13 @@ impl SharedHolds {
                 key: self.fleet.scope_key(&self.queue, scope),
                 seen: Mutex::default(),
                 asking: AsyncMutex::default(),
+                limits: Mutex::default(),
             })
         });
         Arc::clone(state)
+    }
+    #[cfg(test)]
+    pub(super) fn known_scopes(&self) -> usize {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }

@@ -41,7 +41,8 @@ pub(crate) struct Events {
 pub(crate) struct Lease {
     key: Key,
     owner: u64,
-    /// Whether the table gave it.
+    lasts: Duration,
+    /// Whether the table gave it. A request under way may have its effect all the same.
     is_confirmed: bool,
     /// When others may acquire the event.
     until: Instant,
@@ -55,13 +56,13 @@ impl Lease {
 }
 
 /// The answer to an attempt that wants to handle an event.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Acquired {
-    /// It may call the handler.
-    Lease(Lease),
+    /// It has the lease, and may call the handler.
+    Lease,
     /// The table did not answer, or took no request for this number of times in a row. If the
     /// attempt calls the handler, so may another one.
-    Unanswered { lease: Lease, throttled: Option<u32> },
+    Unanswered { throttled: Option<u32> },
     /// The event is done.
     Done,
     /// Another attempt may handle it for so long.
@@ -91,61 +92,54 @@ impl Events {
         self.fleet.patience() + read
     }
 
-    /// The lease of a request under way: it may have its effect.
-    pub(crate) fn asked(&self, queue: &str, event: &[u8], owner: u64, lease: Duration) -> Lease {
+    /// The lease of an event from now on, to be acquired. No two attempts have the same `owner`.
+    pub(crate) fn lease(&self, queue: &str, event: &[u8], owner: u64, lasts: Duration) -> Lease {
         let key = self.fleet.key("idempotency", queue, event);
-        Lease { key, owner, is_confirmed: false, until: Instant::now() + lease + MARGIN }
+        Lease { key, owner, lasts, is_confirmed: false, until: Instant::now() + lasts + MARGIN }
     }
 
-    /// Acquires an event for so long. No two attempts have the same `owner`.
-    pub(crate) async fn acquire(
-        &self,
-        queue: &str,
-        event: &[u8],
-        owner: u64,
-        lease: Duration,
-    ) -> Acquired {
-        let key = self.fleet.key("idempotency", queue, event);
-        let until = Instant::now() + lease + MARGIN;
+    /// Acquires an event.
+    pub(crate) async fn acquire(&self, lease: &mut Lease) -> Acquired {
         // A lease by a clock that is far off would end too early, or hold the event for too long.
         // An answer tells the time.
         if !self.fleet.knows_time()
-            && let Err(error) = self.fleet.read(&key).await
+            && let Err(error) = self.fleet.read(&lease.key).await
         {
-            return self.unanswered(&error, Lease { key, owner, is_confirmed: false, until });
+            return self.unanswered(&error);
         }
         let now = self.fleet.now();
-        let (millis, end) = (epoch_millis(now), now + lease);
+        let (millis, end) = (epoch_millis(now), now + lease.lasts);
         let update = Update::new()
             .when(DONE_UNTIL, 0..=millis)
             .when(LEASE_END, 0..=epoch_millis(now - MARGIN))
-            .set(OWNER, owner)
+            .set(OWNER, lease.owner)
             .set(LEASE_END, epoch_millis(end))
             .set(Field::EXPIRES, expires(end))
-            .needed_for(lease + MARGIN);
-        let answer = self.fleet.update(&key, &update).await;
+            .needed_for(lease.lasts + MARGIN);
+        let answer = self.fleet.update(&lease.key, &update).await;
         if answer.is_ok() {
             self.throttled.store(0, Ordering::Relaxed);
         }
         match answer {
             Ok(answer) if answer.is_changed => {
-                Acquired::Lease(Lease { key, owner, is_confirmed: true, until })
+                lease.is_confirmed = true;
+                Acquired::Lease
             }
             Ok(answer) if answer.before.get(DONE_UNTIL) > millis => Acquired::Done,
             Ok(answer) => {
                 let left = answer.before.get(LEASE_END).saturating_sub(millis);
                 Acquired::InProgress(Duration::from_millis(left) + MARGIN)
             }
-            Err(error) => self.unanswered(&error, Lease { key, owner, is_confirmed: false, until }),
+            Err(error) => self.unanswered(&error),
         }
     }
 
-    fn unanswered(&self, error: &TableError, lease: Lease) -> Acquired {
+    fn unanswered(&self, error: &TableError) -> Acquired {
         let throttled = match error {
             TableError::Throttled => Some(self.throttled.fetch_add(1, Ordering::Relaxed) + 1),
             TableError::Unavailable(_) => None,
         };
-        Acquired::Unanswered { lease, throttled }
+        Acquired::Unanswered { throttled }
     }
 
     /// Notes that the event is done, whoever has its lease now. Returns whether the table confirmed

@@ -1,112 +1,47 @@
 //! The rate limits of the scopes, which all execution environments keep together. Messages of one
 //! scope that ask at the same time ask by one request.
 
-use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use self::asking::{AskTask, LATER};
 use super::expires;
-use super::fallback::Fallback;
-use super::holds::{NoTicket, SharedHolds, Ticket};
+use super::holds::{Admitted, Asker, NoTicket, Request, SharedHolds, Ticket};
 use crate::disposition::Deferral;
 use crate::gate::{Caller, Held, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, KnownLimit, LimitState, Place};
+use crate::limit::{Admission, Ask, Claim, LimitState, Place};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
 mod asking;
 
-/// The most scopes whose state is remembered. It is only a guess of the table's, so it may be lost.
-const MAX_SCOPES: usize = 10_000;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
 
-/// The rate limits of one policy, in the table.
-#[derive(Debug)]
-pub(crate) struct SharedLimits {
-    /// They are in the same items, so each answer tells of them, and they know the limits too.
-    holds: Arc<SharedHolds>,
-    scopes: Mutex<HashMap<Scope, ScopeState>>,
-}
-
-/// The state of a scope in this execution environment.
-#[derive(Debug, Default)]
-struct ScopeState {
-    /// Whether other environments had taken slots of the gate that this one took for free.
-    is_gate_busy: bool,
-    fallback: Fallback,
-    /// The limit, and since when it is known.
-    known: Option<KnownLimit>,
-    waiting: Vec<Asker>,
-    /// How many are to ask together.
-    expected: usize,
-    /// Notified when so many wait.
-    complete: Arc<Notify>,
-    /// Whether a task asks for the messages that wait.
-    is_asked: bool,
-    /// How often in a row the table took no requests.
-    throttled: u32,
-}
-
-/// The request of a message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) ask: Ask,
-    /// The longest wait for its slot.
-    pub(crate) longest: Duration,
-    pub(crate) sample: f64,
-    /// Whether it takes no slot while its service is held.
-    pub(crate) may_be_held: bool,
-}
-
-/// A message that asks.
-#[derive(Debug)]
-struct Asker {
-    limit: KnownLimit,
-    request: Request,
-    answer: oneshot::Sender<Admitted>,
-}
-
-/// The answer to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admitted {
-    /// By the limit.
-    By(Admission),
-    /// The service is held.
-    Held,
-    /// The table did not decide, for this number of times in a row.
-    PutOff { why: Deferral, times: u32 },
-}
-
-impl SharedLimits {
-    pub(crate) fn new(holds: Arc<SharedHolds>) -> Self {
-        Self { holds, scopes: Mutex::default() }
+impl SharedHolds {
+    /// The longest time until a message has its slot.
+    pub(crate) fn slot_patience(&self) -> Duration {
+        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
-    /// The longest time until a message is admitted.
-    pub(crate) fn patience(&self) -> Duration {
-        self.holds.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
-    }
-
-    /// Admits one message. So many `others` are about to ask.
-    pub(crate) async fn admit(
-        self: &Arc<Self>,
+    /// Admits one message by its rate limit. So many `others` are about to ask.
+    pub(crate) async fn take_slot(
+        &self,
         scope: Scope,
         limit: &RateLimit,
         request: Request,
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
-        let now = self.holds.fleet.now();
+        let now = self.fleet.now();
+        let item = self.scope(scope);
         let (complete, is_asked) = {
-            let mut scopes = self.scopes();
-            let state = state_of(&mut scopes, scope);
-            let limit = state.known(limit, self.holds.fleet.started, now);
+            let mut state = item.limits();
+            let limit = state.known(limit, self.fleet.started, now);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             let is_complete = state.waiting.len() >= state.expected;
@@ -118,7 +53,7 @@ impl SharedLimits {
             complete.notify_one();
         }
         if !is_asked {
-            tokio::spawn(AskTask::new(self, scope).ask());
+            tokio::spawn(AskTask::new(Arc::clone(&self.fleet), item).ask());
         }
         // The task ends without an answer if its runtime does.
         admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 })
@@ -126,22 +61,20 @@ impl SharedLimits {
 
     /// Tells all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
-        let fleet = &self.holds.fleet;
+        let fleet = &self.fleet;
         let asked = fleet.shared(asked);
-        let item = self.holds.scope(scope);
+        let item = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let now = fleet.now();
             let (seen, next, end) = {
-                let mut scopes = self.scopes();
-                let state = state_of(&mut scopes, scope);
-                let known = state.known(limit, fleet.started, now);
+                let known = item.limits().known(limit, fleet.started, now);
                 let seen = item.seen().limit;
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
                 item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
-            let end = end.max(self.held_until(scope));
+            let end = end.max(item.held_until(now));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If the table does not know of this one, it will of the next one.
@@ -160,45 +93,38 @@ impl SharedLimits {
         if !limit.adaptive {
             return *limit;
         }
-        let seen = self.holds.scope(scope).seen().limit;
+        let seen = self.scope(scope).seen().limit;
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
-    }
-
-    /// The end of the hold in the same item, as last seen.
-    fn held_until(&self, scope: Scope) -> SystemTime {
-        self.holds.scope(scope).seen().health.end(self.holds.fleet.now())
     }
 
     /// The place of a message that waits in line while its service is held until this time, and its
     /// turn. It costs no request.
-    pub(crate) fn held(
+    pub(crate) fn held_in_line(
         &self,
         scope: Scope,
         limit: &RateLimit,
         place: Place,
         until: SystemTime,
     ) -> (Place, SystemTime) {
-        let fleet = &self.holds.fleet;
+        let fleet = &self.fleet;
         let now = fleet.now();
-        let (known, seen) = {
-            let mut scopes = self.scopes();
-            let state = state_of(&mut scopes, scope);
-            (state.known(limit, fleet.started, now), self.holds.scope(scope).seen().limit)
-        };
+        let item = self.scope(scope);
+        let known = item.limits().known(limit, fleet.started, now);
+        let seen = item.seen().limit;
         let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
         (place, fleet.local(turn))
     }
 
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
-        self.holds.scope(scope).seen().health.recovery(self.holds.fleet.now())
+        self.scope(scope).seen().health.recovery(self.fleet.now())
     }
 
     /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a
     /// limit that grows, so that it does not get a whole backlog at once. So many `others` are about to ask. Trouble of the
     /// store stops no call.
     pub(crate) async fn recover(
-        self: &Arc<Self>,
+        &self,
         recovery: Recovery,
         scope: Scope,
         caller: Caller,
@@ -209,41 +135,17 @@ impl SharedLimits {
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
         let longest = limit.max_reservation;
         let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
-        match self.admit(scope, &limit, request, others).await {
+        match self.take_slot(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
-                self.holds.look(scope, caller, None).map_err(NoTicket::Held)
+                self.look(scope, caller, None).map_err(NoTicket::Held)
             }
             Admitted::By(_) | Admitted::Held => {
                 Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }))
             }
             Admitted::PutOff { .. } => Ok(ticket),
         }
-    }
-
-    fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, ScopeState>> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The state of a scope. The first one too many makes room for others.
-fn state_of(scopes: &mut HashMap<Scope, ScopeState>, scope: Scope) -> &mut ScopeState {
-    if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
-        scopes.retain(|_, state| state.is_asked);
-    }
-    scopes.entry(scope).or_default()
-}
-
-impl ScopeState {
-    /// This limit, and since when it is known.
-    fn known(&mut self, limit: &RateLimit, started: SystemTime, now: SystemTime) -> KnownLimit {
-        let since = match self.known {
-            Some(known) if known.limit == *limit => return known,
-            Some(_) => now,
-            None => started,
-        };
-        *self.known.insert(KnownLimit::new(*limit, since))
     }
 }
 
@@ -261,11 +163,11 @@ mod tests {
         let table = Arc::new(MemoryTable::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
         let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
-        let limits = SharedLimits::new(SharedHolds::new(&fleet, &RetryPolicy::default(), ""));
+        let limits = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
-        for number in 0..=MAX_SCOPES {
-            limits.held(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
+        for number in 0..=10_000 {
+            limits.held_in_line(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
         }
-        assert!(limits.scopes().len() <= MAX_SCOPES);
+        assert!(limits.known_scopes() <= 10_000);
     }
 }

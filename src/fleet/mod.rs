@@ -26,9 +26,8 @@ mod idempotency;
 mod tests;
 
 pub(crate) use attempts::Counted;
-pub(crate) use holds::{NoTicket, SharedHolds, Ticket};
+pub(crate) use holds::{Admitted, NoTicket, Request, SharedHolds, Ticket};
 pub(crate) use idempotency::{Acquired, Acquisition, Events};
-pub(crate) use limits::{Admitted, Request, SharedLimits};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while
 /// without any, and one after a request without an answer.

@@ -32,8 +32,8 @@ fn millis(millis: u64) -> Duration {
 }
 
 /// The limits of a queue.
-fn limits(fleet: &Arc<Fleet>, queue: &str) -> SharedLimits {
-    SharedLimits::new(SharedHolds::new(fleet, &RetryPolicy::default(), queue))
+fn limits(fleet: &Arc<Fleet>, queue: &str) -> Arc<SharedHolds> {
+    SharedHolds::new(fleet, &RetryPolicy::default(), queue)
 }
 
 /// A time as HTTP tells it.
@@ -113,7 +113,7 @@ impl Table for Told {
 }
 
 /// The limits of an execution environment, and the limit of its scope.
-type Environment = (Arc<SharedLimits>, RateLimit);
+type Environment = (Arc<SharedHolds>, RateLimit);
 
 fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
     let limit = RateLimit { burst, ..RateLimit::new(calls, Duration::from_secs(1)) };
@@ -122,7 +122,7 @@ fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
         SharedTable { max_environments: 10, ..SharedTable::by(table) },
         Clock::starting_at(epoch()),
     );
-    (Arc::new(limits(&Arc::new(fleet), "")), limit)
+    (limits(&Arc::new(fleet), ""), limit)
 }
 
 /// The request of a message that a hold does not concern.
@@ -133,7 +133,7 @@ fn request(ask: Ask, longest: Duration, sample: f64) -> Request {
 async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {
     let asks = (0..messages).map(|number| {
         let others = usize::try_from(messages - 1 - number).expect("few");
-        limits.admit(Scope::default(), limit, request(ask, LONGEST, 0.5), others)
+        limits.take_slot(Scope::default(), limit, request(ask, LONGEST, 0.5), others)
     });
     join_all(asks).await
 }
@@ -247,7 +247,7 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
         sleep(Duration::from_secs(3)).await;
         let (limits, limit) = &one;
         let now = request(Ask::Retry, Duration::ZERO, 0.5);
-        let again = limits.admit(Scope::default(), limit, now, 0).await;
+        let again = limits.take_slot(Scope::default(), limit, now, 0).await;
         assert_eq!(slots(&[again]), [Some(Duration::ZERO)], "{case:?}: it answers again");
     }
 }
@@ -259,7 +259,7 @@ async fn a_call_without_the_store_takes_a_slot_when_the_store_answers_again() {
     let ask = async || {
         let (limits, limit) = &one;
         let asks = request(Ask::Retry, LONGEST, 0.0);
-        slots(&[limits.admit(Scope::default(), limit, asks, 0).await])
+        slots(&[limits.take_slot(Scope::default(), limit, asks, 0).await])
     };
     assert_eq!(ask().await, [Some(Duration::ZERO)]);
     for _ in 0..3 {
@@ -428,9 +428,9 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "orders", Scope::default()),
         ("one", "", Scope::of("tenant 7")),
     ] {
-        let limits = Arc::new(limits(&fleet(namespace), queue));
+        let limits = limits(&fleet(namespace), queue);
         let asks = request(Ask::Newcomer, LONGEST, 0.5);
-        let admitted = limits.admit(scope, &limit, asks, 0).await;
+        let admitted = limits.take_slot(scope, &limit, asks, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
     }
 }
@@ -442,7 +442,7 @@ async fn a_held_message_takes_no_slot_while_the_store_is_down() {
     table.next(&[Case::Denied; 20]);
     sleep(Duration::from_secs(100)).await;
     let held = Ask::Held(epoch() + Duration::from_secs(1_000));
-    let admit = |ask| limits.admit(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
+    let admit = |ask| limits.take_slot(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
     let why = Deferral::TableUnavailable;
     assert_eq!(admit(held).await, Admitted::PutOff { why, times: 1 });
     assert!(matches!(admit(Ask::Retry).await, Admitted::By(Admission::Slot(_))));

@@ -8,18 +8,43 @@ use super::hold::Hold;
 use crate::disposition::Deferral;
 use crate::policy::CircuitBreaker;
 
-/// The number of calls by which the failure rate of a scope is known: a bit for each.
-const WINDOW: u32 = u128::BITS;
+/// The number of calls by which the failure rate of a scope is known.
+pub(super) const WINDOW: u32 = u128::BITS;
 /// After so many responses in a row, a service works again. A service that responds to only some
 /// calls hardly reaches that at random.
-const RECOVERED: u32 = 16;
+pub(super) const RECOVERED: u32 = 16;
 /// The longest row of failures that a circuit needs to open, in thresholds, even if few calls get a
 /// response.
 const LONGEST_ROW: u32 = 10;
+
+/// Failures in a row, of one execution environment or of all.
+#[derive(Clone, Copy)]
+pub(super) struct FailureRow {
+    pub(super) length: u32,
+    /// The responses to [`WINDOW`] calls before.
+    pub(super) answered: u32,
+}
+
+impl FailureRow {
+    /// Whether a service whose circuit is open most likely responds to nothing. If the service
+    /// responded to at most half of its calls, the row may be random, unless it is as long as the
+    /// window.
+    pub(super) fn is_outage(self) -> bool {
+        self.answered > WINDOW / 2 || self.length >= WINDOW
+    }
+
+    /// The shortest row that is hardly random, and so opens the circuit. If half of the calls get a
+    /// response, the row must be twice as long as if all do.
+    pub(super) fn least(self, breaker: &CircuitBreaker) -> u32 {
+        let answered = self.answered.max(WINDOW.div_ceil(LONGEST_ROW));
+        breaker.threshold.max(1).saturating_mul(WINDOW) / answered
+    }
+}
+
 /// The recent calls of a scope in which a call failed.
 pub(super) struct Health {
-    /// The calls before the current row of failures: a bit for each, the newest one lowest, set if
-    /// it got a response.
+    /// The last [`WINDOW`] calls before the current row of failures: a bit for each, the newest one
+    /// lowest, set if it got a response.
     answered: u128,
     /// Calls that failed since the last one that got a response.
     row: u32,
@@ -74,7 +99,7 @@ impl Health {
     /// those of a message whose calls all came without one. Few messages may be all that there are.
     pub(super) fn serves_nobody(&self, of_message: u32, breaker: &CircuitBreaker) -> bool {
         let are_few = self.failed.len() < threshold(breaker);
-        let least = if are_few { breaker.threshold.max(1) } else { self.least_row(breaker) };
+        let least = if are_few { breaker.threshold.max(1) } else { self.as_row().least(breaker) };
         self.unserved.max(of_message) >= least
     }
 
@@ -92,7 +117,7 @@ impl Health {
 
     /// Notes a call that got a response.
     pub(super) fn answer(&mut self) {
-        if self.is_open() && self.is_down() {
+        if self.is_open() && self.as_row().is_outage() {
             // The calls before the outage say nothing about the time after it.
             self.answered = 0;
         }
@@ -113,23 +138,13 @@ impl Health {
         }
     }
 
-    /// Whether a service whose circuit is open most likely responds to nothing. If the service
-    /// responded to at most half of its calls, the row may be random, unless it is as long as the
-    /// window.
-    pub(super) fn is_down(&self) -> bool {
-        self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
+    pub(super) fn as_row(&self) -> FailureRow {
+        FailureRow { length: self.row, answered: self.answered.count_ones() }
     }
 
-    /// Whether the circuit is to open, since so long a row is hardly random.
+    /// Whether the circuit is to open.
     pub(super) fn opens(&self, breaker: &CircuitBreaker) -> bool {
-        self.row >= self.least_row(breaker) && self.failed.len() >= threshold(breaker)
-    }
-
-    /// The shortest row that is hardly random. If half of the calls get a response, the row must be
-    /// twice as long as if all do.
-    fn least_row(&self, breaker: &CircuitBreaker) -> u32 {
-        let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
-        breaker.threshold.saturating_mul(WINDOW) / answered
+        self.row >= self.as_row().least(breaker) && self.failed.len() >= threshold(breaker)
     }
 }
 

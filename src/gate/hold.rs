@@ -1,5 +1,5 @@
 //! A hold: a pause or an open circuit. It keeps messages back for a time, and then lets some of
-//! them probe.
+//! them probe. Its lengths and its probes are the same for one execution environment and for all.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,23 +12,51 @@ use crate::policy::CircuitBreaker;
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 /// Messages that probe together.
-pub(super) const PROBES: u32 = 3;
+const PROBES: u32 = 3;
 
 /// The length of a circuit that opens for the first time.
 pub(super) fn first_length(breaker: &CircuitBreaker) -> Duration {
     FIRST_OPEN.min(breaker.reset_timeout)
 }
 
-/// The length of a circuit after all probes failed, and the longest one. A service that responds to
-/// some calls is probed more often.
-pub(super) fn next_length(
-    length: Duration,
-    breaker: &CircuitBreaker,
-    is_down: bool,
-) -> (Duration, Duration) {
+/// The length of a circuit after all probes failed. A service that responds to some calls is probed
+/// more often.
+pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: bool) -> Duration {
     let CircuitBreaker { reset_timeout, .. } = *breaker;
     let longest = if is_down { reset_timeout } else { reset_timeout / OPEN_GROWTH };
-    (length.saturating_mul(OPEN_GROWTH).min(longest), longest)
+    length.saturating_mul(OPEN_GROWTH).min(longest)
+}
+
+/// The probes of a hold.
+pub(super) struct Permits {
+    /// Messages that may probe.
+    pub(super) all: u32,
+    /// The permits for messages that never failed, and those for messages that did. Either kind may
+    /// fail for its own reasons while the service works for the other.
+    pub(super) shares: [u32; 2],
+}
+
+impl Permits {
+    /// After a pause, one message of either kind probes.
+    pub(super) const PAUSE: Self = Self { all: 1, shares: [1, 1] };
+    /// The probes of a circuit that opened for the first time, or of a service that responds to some
+    /// calls.
+    pub(super) const OPEN: Self = Self { all: PROBES, shares: [PROBES - 1; 2] };
+
+    /// The probes of a circuit of this length, after so many rounds in which all of them failed. For
+    /// a service that responds to nothing, one message at a time is enough in the end. It is by
+    /// turns one that failed before and one that did not.
+    pub(super) fn after(
+        rounds: u64,
+        length: Duration,
+        breaker: &CircuitBreaker,
+        is_down: bool,
+    ) -> Self {
+        if rounds == 0 || length < breaker.reset_timeout || !is_down {
+            return Self::OPEN;
+        }
+        Self { all: 1, shares: if rounds.is_multiple_of(2) { [1, 0] } else { [0, 1] } }
+    }
 }
 
 /// A hold on the messages of a scope.
@@ -37,31 +65,28 @@ pub(super) struct Hold {
     pub(super) why: Deferral,
     since: SystemTime,
     length: Duration,
-    /// Messages that may probe.
-    pub(super) permits: u32,
-    /// The permits for messages that never failed, and those for messages that did. Either kind may
-    /// fail for its own reasons while the service works for the other.
-    shares: [u32; 2],
-    /// Permits that were given out, in the same order.
+    /// How often in a row all probes failed.
+    rounds: u64,
+    pub(super) permits: Permits,
+    /// Permits that were given out: to messages that never failed, and to those that did.
     pub(super) given: [u32; 2],
     /// Probes that failed.
     pub(super) failed: u32,
 }
 
 impl Hold {
-    /// A pause, after which one message of either kind probes.
     pub(super) fn pause(number: u64, since: SystemTime, length: Duration) -> Self {
-        Self::new(number, Deferral::Paused, since, length, 1, [1, 1])
+        let (why, permits) = (Deferral::Paused, Permits::PAUSE);
+        Self { number, why, since, length, rounds: 0, permits, given: [0, 0], failed: 0 }
     }
 
     /// A circuit that opens for the first time.
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
-        let length = first_length(breaker);
-        Self::new(number, Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
+        let (why, permits) = (Deferral::CircuitOpen, Permits::OPEN);
+        Self { why, permits, ..Self::pause(number, since, first_length(breaker)) }
     }
 
-    /// The next hold of the circuit, after all probes failed. For a service that responds to nothing,
-    /// one message at a time is enough in the end. It is by turns one that failed before and one that did not.
+    /// The next hold of the circuit, after all probes failed.
     pub(super) fn reopen(
         &self,
         number: u64,
@@ -69,23 +94,9 @@ impl Hold {
         is_down: bool,
         since: SystemTime,
     ) -> Self {
-        let (length, longest) = next_length(self.length, breaker, is_down);
-        if !is_down || length < longest {
-            return Self::new(number, self.why, since, length, PROBES, [PROBES - 1; 2]);
-        }
-        let shares = if self.shares == [0, 1] { [1, 0] } else { [0, 1] };
-        Self::new(number, self.why, since, length, 1, shares)
-    }
-
-    fn new(
-        number: u64,
-        why: Deferral,
-        since: SystemTime,
-        length: Duration,
-        permits: u32,
-        shares: [u32; 2],
-    ) -> Self {
-        Self { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
+        let (rounds, length) = (self.rounds + 1, next_length(self.length, breaker, is_down));
+        let permits = Permits::after(rounds, length, breaker, is_down);
+        Self { why: self.why, rounds, permits, ..Self::pause(number, since, length) }
     }
 
     /// The rest of the hold. If the clock is set back, the hold begins anew, so that it lasts no
@@ -103,11 +114,11 @@ impl Hold {
         if !rest.is_zero() {
             return Err(rest);
         }
-        if self.given.iter().sum::<u32>() >= self.permits {
+        if self.permits_left() == 0 {
             return Err(Duration::ZERO);
         }
         let kind = usize::from(caller.has_failed());
-        if self.given[kind] >= self.shares[kind] {
+        if self.given[kind] >= self.permits.shares[kind] {
             let rest = self.rest_for_one_kind(now);
             if !rest.is_zero() {
                 return Err(rest);
@@ -120,10 +131,9 @@ impl Hold {
     /// The time until any message may probe; zero if all permits are given.
     pub(super) fn rest_for_all(&mut self, now: SystemTime) -> Duration {
         let rest = self.rest(now);
-        let are_given = self.given.iter().sum::<u32>() >= self.permits;
         let is_for_one_kind =
-            self.given.iter().zip(self.shares).any(|(given, share)| *given >= share);
-        if rest.is_zero() && is_for_one_kind && !are_given {
+            self.given.iter().zip(self.permits.shares).any(|(given, share)| *given >= share);
+        if rest.is_zero() && is_for_one_kind && self.permits_left() > 0 {
             self.rest_for_one_kind(now)
         } else {
             rest
@@ -134,6 +144,10 @@ impl Hold {
     fn rest_for_one_kind(&self, now: SystemTime) -> Duration {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.length.saturating_mul(2).saturating_sub(age)
+    }
+
+    pub(super) fn permits_left(&self) -> u32 {
+        self.permits.all.saturating_sub(self.given.iter().sum())
     }
 
     pub(super) fn is_probed(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::policy::{CircuitBreaker, RetryPolicy};
 /// The most scopes that are remembered after a failure, since most scopes come from messages.
 /// Further ones are not protected.
 const MAX_SCOPES: usize = 10_000;
+
 /// The health of the downstream services.
 pub(crate) struct Protection {
     max_pause: Option<Duration>,
@@ -83,12 +84,11 @@ impl Protection {
             .hold
             .as_mut()
             .filter(|hold| !hold.has_lapsed(now))?;
-        let permits = hold.permits.saturating_sub(hold.given.iter().sum());
         Some(Standstill {
             why: hold.why,
             rest: hold.rest(now),
             rest_for_all: hold.rest_for_all(now),
-            permits,
+            permits: hold.permits_left(),
             hold: hold.number,
         })
     }
@@ -249,11 +249,11 @@ impl Protection {
         if reply == Reply::Unavailable {
             health.serve(false);
         }
-        let is_down = health.is_down();
+        let is_down = health.as_row().is_outage();
         match &mut health.hold {
             Some(hold) if hold.why == Deferral::CircuitOpen => {
                 hold.failed += 1;
-                if hold.failed >= hold.permits {
+                if hold.failed >= hold.permits.all {
                     health.hold = Some(hold.reopen(self.number(), breaker, is_down, now));
                 }
             }

@@ -12,7 +12,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, Held};
-use super::hold::{PROBES, first_length, next_length};
+use super::hold::{Permits, first_length, next_length};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
@@ -182,9 +182,9 @@ impl SharedHealth {
             return held(Duration::ZERO);
         }
         let kind = usize::from(caller.has_failed());
-        let (_, shares) = self.permits(breaker);
+        let Permits { shares, .. } = self.permits(breaker);
         let patience = self.until.saturating_add(self.length);
-        if self.probed[kind] >= shares[kind] && now < patience {
+        if self.probed[kind] >= shares[kind].into() && now < patience {
             return held(Duration::from_nanos(patience - now));
         }
         HoldStanding::MayProbe(why)
@@ -252,7 +252,7 @@ impl SharedHealth {
     pub(crate) fn close(&self, now: SystemTime) -> Update {
         let at = epoch_nanos(now);
         let update = self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at);
-        if self.why == OPEN && self.record.is_down() {
+        if self.why == OPEN && self.record.as_row().is_outage() {
             CallRecord::begin_anew(update, at)
         } else {
             self.record.answer_once(update, at)
@@ -274,12 +274,11 @@ impl SharedHealth {
     ) -> (Update, Option<Extension>) {
         let at = epoch_nanos(now);
         let mut extension = None;
-        let (permits, _) = self.permits(Some(breaker));
         let update = if self.why == PAUSED {
             self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at)
-        } else if self.probed.iter().sum::<u64>() + 1 >= permits {
+        } else if self.probed.iter().sum::<u64>() + 1 >= self.permits(Some(breaker)).all.into() {
             let length = Duration::from_nanos(self.length);
-            let length = nanos(next_length(length, breaker, self.record.is_down()).0);
+            let length = nanos(next_length(length, breaker, self.record.as_row().is_outage()));
             let until = at.saturating_add(length);
             extension = Some(self.extension(until, at));
             self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
@@ -373,15 +372,14 @@ impl SharedHealth {
             && now >= self.until.saturating_add(self.length)
     }
 
-    /// The probes of this hold, and those of either kind.
-    fn permits(&self, breaker: Option<&CircuitBreaker>) -> (u64, [u64; 2]) {
-        if self.why == PAUSED {
-            return (1, [1, 1]);
+    fn permits(&self, breaker: Option<&CircuitBreaker>) -> Permits {
+        let length = Duration::from_nanos(self.length);
+        match breaker {
+            _ if self.why == PAUSED => Permits::PAUSE,
+            Some(breaker) => {
+                Permits::after(self.rounds, length, breaker, self.record.as_row().is_outage())
+            }
+            None => Permits::OPEN,
         }
-        let longest = breaker.map_or(0, |breaker| nanos(breaker.reset_timeout));
-        if self.rounds == 0 || self.length < longest || !self.record.is_down() {
-            return (PROBES.into(), [u64::from(PROBES) - 1; 2]);
-        }
-        (1, if self.rounds.is_multiple_of(2) { [1, 0] } else { [0, 1] })
     }
 }

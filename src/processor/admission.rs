@@ -10,12 +10,11 @@ use tokio::time::{Instant, timeout_at};
 use super::deadlines::Turn;
 use super::decide::{Attempts, Ended, Uncalled};
 use super::executor::Slot;
-use super::policies::{QueuePolicy, Slots};
+use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::failure::Failure;
 use crate::fleet::{Acquired, Acquisition, Counted, Events, Fleet, Ticket};
-use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
+use crate::gate::{Caller, Permit, Reply, Scope, expires};
 use crate::plan::Decision;
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
@@ -56,21 +55,10 @@ pub(super) struct Taken {
 
 /// A call that its service refused, of an adaptive limit.
 pub(super) struct Refused {
-    scope: Scope,
-    limit: RateLimit,
+    pub(super) scope: Scope,
+    pub(super) limit: RateLimit,
     /// When it asked for its slot.
-    asked: SystemTime,
-}
-
-impl Refused {
-    pub(super) fn of(
-        failure: &Failure,
-        scope: Scope,
-        limit: RateLimit,
-        asked: SystemTime,
-    ) -> Option<Self> {
-        (limit.adaptive && is_refused(failure)).then_some(Self { scope, limit, asked })
-    }
+    pub(super) asked: SystemTime,
 }
 
 impl<'a> Call<'a> {
@@ -151,36 +139,35 @@ impl<'a> Call<'a> {
         let Some(name) = name else { return Ok(()) };
         let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
         let later = slot.wait(events.patience());
-        let lease = later.limit.saturating_duration_since(Instant::now())
+        let lasts = later.limit.saturating_duration_since(Instant::now())
             + (attempts.deadlines.grace + events.patience() * 2).max(BEYOND);
         let owner = owner(delivery, turn);
         let asked = async {
-            acquired.lease = Some(events.asked(&queue, name.as_bytes(), owner, lease));
-            events.acquire(&queue, name.as_bytes(), owner, lease).await
+            let lease = events.lease(&queue, name.as_bytes(), owner, lasts);
+            events.acquire(acquired.lease.insert(lease)).await
         };
-        let answer = self.ask_table(asked).await?;
-        acquired.lease = None;
-        match answer {
-            Acquired::Lease(lease) => acquired.lease = Some(lease),
-            Acquired::Unanswered { lease, throttled } => {
-                let waits = self.waits_for_answer(events, throttled.is_some());
+        match self.ask_table(asked).await? {
+            Acquired::Lease => {}
+            Acquired::Unanswered { throttled }
+                if self.waits_for_answer(events, throttled.is_some()) =>
+            {
                 // A request without an answer may have had its effect.
-                if !waits || throttled.is_none() {
-                    acquired.lease = Some(lease);
-                }
-                if waits {
-                    return Err(match throttled {
-                        Some(times) => self.put_off(Deferral::TableThrottled, times),
-                        None => self.deferred(Deferral::IdempotencyUnavailable),
-                    });
-                }
-                acquired.notes.is_unconfirmed = true;
+                return Err(match throttled {
+                    Some(times) => {
+                        acquired.lease = None;
+                        self.put_off(Deferral::TableThrottled, times)
+                    }
+                    None => self.deferred(Deferral::IdempotencyUnavailable),
+                });
             }
+            Acquired::Unanswered { .. } => acquired.notes.is_unconfirmed = true,
             Acquired::Done => {
+                acquired.lease = None;
                 acquired.notes.is_already_done = true;
                 return Err(Disposition::Complete.into());
             }
             Acquired::InProgress(rest) => {
+                acquired.lease = None;
                 return Err(policy::in_progress(rest, attempts.now()).into());
             }
         }
@@ -372,7 +359,7 @@ impl Taken {
                 }
                 Slots::Shared(shared) => {
                     let told = shared.refused(scope, &limit, asked);
-                    let _ = timeout_at(within(shared.patience()), told).await;
+                    let _ = timeout_at(within(shared.slot_patience()), told).await;
                 }
             }
         }

@@ -14,16 +14,17 @@ use tracing::Instrument;
 
 use super::admission::{Call, Refused, Taken};
 use super::deadlines::Turn;
-use super::decide::{Attempts, Handled, Uncalled};
+use super::decide::{Handled, Uncalled};
 use super::executor::{End, LONG_RUN, Slot};
-use super::policies::QueuePolicy;
+use super::inner::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
+use crate::gate::is_refused;
 use crate::handler::{Handler, poll_last};
 use crate::message::{Body, Message};
 use crate::observer::Event;
 use crate::plan::Decision;
-use crate::policy::{self, RetryPolicy};
+use crate::policy;
 use crate::settings::Mode;
 use crate::telemetry;
 
@@ -52,9 +53,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     turn: &Turn,
 ) -> Decision {
     let attempts = slot.attempts();
-    let gated =
-        attempts.gate(delivery, turn, with_own_limit(handler, attempts, delivery, turn).as_ref());
-    if let Some(decision) = gated {
+    if let Some(decision) = attempts.gate(delivery, turn) {
         return decision;
     }
     let mut taken = Taken::default();
@@ -67,24 +66,6 @@ async fn attempt<H: Handler<T>, T: Body>(
     let mut decision = attempts.decide(delivery, turn, result, least_wait);
     taken.give_back(slot, delivery, reply, ended, &mut decision).await;
     decision
-}
-
-/// The policy with the limit that the handler gives the scope of a message which says that it waits
-/// in line. The handler is asked only if the policy has none.
-fn with_own_limit<H: Handler<T>, T: Body>(
-    handler: &H,
-    attempts: &Attempts,
-    delivery: &Arc<Delivery>,
-    turn: &Turn,
-) -> Option<RetryPolicy> {
-    let QueuePolicy { policy, .. } = attempts.inner.policy(delivery);
-    delivery.state.place.filter(|_| policy.limit.is_none())?;
-    let max_retries = policy::max_retries(policy, &delivery.usage());
-    let message = Message::new(delivery, max_retries, turn.limit, turn.sample).ok()?;
-    let limit = AssertUnwindSafe(|| handler.rate_limit(handler.scope(&message)));
-    // The call will panic too, and its message fails then.
-    let limit = Some(catch_unwind(limit).map_err(mem::forget).ok()??);
-    Some(RetryPolicy { limit, ..policy.clone() })
 }
 
 /// Steps 3 and 4, handle and classify: runs the handler until it ends or must end. A panic or a
@@ -185,7 +166,9 @@ async fn call<H: Handler<T>, T: Body>(
         Ok(()) => Handled::Done,
         Err(error) => {
             let failure = error.into();
-            taken.refused = limit.and_then(|limit| Refused::of(&failure, scope, limit, turn.at));
+            taken.refused = limit
+                .filter(|limit| limit.adaptive && is_refused(&failure))
+                .map(|limit| Refused { scope, limit, asked: turn.at });
             Handled::Failed(failure)
         }
     }

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::deadlines::{Deadlines, Turn};
-use super::inner::Inner;
-use super::policies::QueuePolicy;
+use super::inner::{Inner, QueuePolicy};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -17,7 +16,7 @@ use crate::gate::{Change, Reply, TimeLeft, gate};
 use crate::limit::Place;
 use crate::observer::Event;
 use crate::plan::Decision;
-use crate::policy::{self, RetryPolicy};
+use crate::policy;
 use crate::settings::{DeadLetterMode, Mode};
 
 /// How an attempt ended.
@@ -122,8 +121,7 @@ impl Attempts {
     /// The decision about a delivery that no slot could take in time.
     pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
         let turn = &self.turn();
-        // On this thread no user's code may run, so a limit of the handler's is not known.
-        self.gate(delivery, turn, None).unwrap_or_else(|| {
+        self.gate(delivery, turn).unwrap_or_else(|| {
             let late = self.deferred(delivery, Deferral::NoTimeLeft, turn.sample);
             self.decide(delivery, turn, Handled::Uncalled(late), None)
         })
@@ -160,12 +158,7 @@ impl Attempts {
     }
 
     /// Step 2, gate: the decision about a message that is settled without a call of its handler.
-    pub(super) fn gate(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        with_own_limit: Option<&RetryPolicy>,
-    ) -> Option<Decision> {
+    pub(super) fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
         let inner = &*self.inner;
         let QueuePolicy { policy, .. } = inner.policy(delivery);
         let Turn { began, at: now, sample, .. } = *turn;
@@ -183,7 +176,6 @@ impl Attempts {
         let time_left =
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
-        let policy = with_own_limit.unwrap_or(policy);
         let dead_lettered = inner.dead_lettered.find(delivery, now);
         let reason = dead_lettered.as_ref().map(|dead_lettered| dead_lettered.reason);
         if let Some(disposition) =

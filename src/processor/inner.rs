@@ -1,23 +1,25 @@
 //! The values that all batches of a processor share, and the steps that need no others: plan and
 //! report.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Once};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::memory::{DeadLettered, Memory};
-use super::policies::{Policies, QueuePolicy};
+use super::pacer::Pacer;
 use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::{Disposition, Strategy};
 use crate::failure::Failure;
-use crate::fleet::Fleet;
+use crate::fleet::{Events, Fleet, SharedHolds};
+use crate::gate::{Limiter, Protection};
 use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::{self, RetryPolicy};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueArn};
 use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
@@ -198,5 +200,71 @@ impl Inner {
             elapsed,
             age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }
+    }
+}
+
+/// The policies of a processor.
+pub(super) struct Policies {
+    default: QueuePolicy,
+    /// The policies of single queues, by the queue's name.
+    own: HashMap<String, QueuePolicy>,
+}
+
+pub(super) struct QueuePolicy {
+    pub(super) policy: RetryPolicy,
+    pub(super) protection: Arc<Protection>,
+    /// The pauses and circuits of all execution environments, if they share a table.
+    pub(super) holds: Option<Arc<SharedHolds>>,
+    /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
+    pub(super) slots: Slots,
+    /// The gates of their calls, as these are made.
+    pub(super) pacer: Pacer,
+    /// The events that are handled once, if the policy says so.
+    pub(super) events: Option<Events>,
+}
+
+/// The slots of rate limits.
+pub(super) enum Slots {
+    /// This execution environment keeps the limits alone.
+    Own(Limiter),
+    /// All execution environments keep it together.
+    Shared(Arc<SharedHolds>),
+}
+
+impl QueuePolicy {
+    /// `queue` is empty for the policy of all queues without their own.
+    fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+        let protection = Protection::new(&policy);
+        let holds = fleet.map(|fleet| SharedHolds::new(fleet, &policy, queue));
+        let slots = match &holds {
+            None => Slots::Own(Limiter::default()),
+            Some(holds) => Slots::Shared(Arc::clone(holds)),
+        };
+        let holds = holds.filter(|holds| holds.may_hold());
+        let events = fleet.zip(policy.idempotency.clone());
+        let events = events.map(|(fleet, idempotency)| Events::new(Arc::clone(fleet), idempotency));
+        Self { policy, protection, holds, slots, pacer: Pacer::default(), events }
+    }
+}
+
+impl Policies {
+    pub(super) fn new(
+        default: RetryPolicy,
+        own: BTreeMap<String, RetryPolicy>,
+        fleet: Option<&Arc<Fleet>>,
+    ) -> Self {
+        let own = own.into_iter().map(|(queue, policy)| {
+            let policy = QueuePolicy::new(policy, &queue, fleet);
+            (queue, policy)
+        });
+        Self { default: QueuePolicy::new(default, "", fleet), own: own.collect() }
+    }
+
+    /// The policy of a queue.
+    pub(super) fn of(&self, queue: Option<&QueueArn>) -> &QueuePolicy {
+        if self.own.is_empty() {
+            return &self.default;
+        }
+        queue.and_then(|queue| self.own.get(queue.name())).unwrap_or(&self.default)
     }
 }

@@ -75,7 +75,6 @@ mod executor;
 mod deadlines;
 mod memory;
 mod inner;
-mod policies;
 
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;

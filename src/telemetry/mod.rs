@@ -15,10 +15,9 @@ use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Settings;
 
 mod metrics;
-mod counts;
 mod emf;
 
-use counts::Counts;
+use metrics::Counts;
 
 /// Completes the observers of a processor with those of the host: metrics, and the log lines.
 pub(crate) fn completed(settings: Settings) -> Settings {

@@ -30,7 +30,7 @@ mod progress;
 
 pub use check::StartError;
 use lease::{InHand, Leased};
-use poll::{PAUSE, ReceiveFailures, Received, Trouble, Undeleted};
+use poll::{Failures, PAUSE, Received, Trouble};
 pub use progress::{Progress, ScopePause};
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
@@ -243,13 +243,13 @@ where
 
     /// Runs one receiver.
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
-        let (mut failures, mut undeleted) = (ReceiveFailures::default(), Undeleted::default());
+        let (mut failures, mut undeleted) = (Failures::default(), Failures::default());
         while !stop.starting.is_cancelled() {
             // The turn is kept until the messages are settled.
             let Some((max, turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
-                    failures = ReceiveFailures::default();
+                    failures = Failures::default();
                     if self.settings.until == Until::Empty && self.is_empty().await {
                         self.stop_starting(stop);
                     }
@@ -258,17 +258,17 @@ where
                     }
                 }
                 Ok(received) => {
-                    failures = ReceiveFailures::default();
+                    failures = Failures::default();
                     let (report, deletes) = self.work(received, stop).await;
                     if let Some(mut turn) = turn {
                         turn.received(&report);
                     }
-                    let pause = undeleted.add(&self.receive_calls, &self.sampler, deletes);
+                    let pause = undeleted.add_deletes(&self.receive_calls, &self.sampler, deletes);
                     self.pause(pause, stop).await;
                 }
                 Err(error) => {
-                    let pause =
-                        failures.add(&self.receive_calls, &self.sampler, &error, &self.trouble);
+                    let Self { receive_calls, sampler, trouble, .. } = self;
+                    let pause = failures.add_receive(receive_calls, sampler, &error, trouble);
                     self.pause(pause, stop).await;
                 }
             }

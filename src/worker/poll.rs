@@ -107,17 +107,17 @@ impl Trouble {
     }
 }
 
-/// Receives that failed in a row.
+/// Failures in a row: receives, or batches of which SQS deleted no message.
 #[derive(Default)]
-pub(super) struct ReceiveFailures {
-    attempts: u32,
+pub(super) struct Failures {
+    count: u32,
     pause: Option<Duration>,
 }
 
-impl ReceiveFailures {
-    /// Notes a failure and returns how long to pause. An operator may fix a refusal of SQS, so the
-    /// worker asks again after that too, but only after the longest pause.
-    pub(super) fn add(
+impl Failures {
+    /// Notes a receive that failed and returns how long to pause. An operator may fix a refusal of
+    /// SQS, so the worker asks again after that too, but only after the longest pause.
+    pub(super) fn add_receive(
         &mut self,
         policy: &CallPolicy,
         sampler: &Sampler,
@@ -125,40 +125,24 @@ impl ReceiveFailures {
         trouble: &Trouble,
     ) -> Duration {
         trouble.begin();
-        self.attempts = self.attempts.saturating_add(1);
-        let is_lasting = match error.kind {
-            CallErrorKind::Refused | CallErrorKind::Malformed => true,
-            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
-                self.attempts >= policy.max_attempts
-            }
-        };
-        let attempts =
-            if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
-        let pause = pause(policy, attempts, self.pause, sampler);
-        self.pause = Some(pause);
+        let is_refused = error.kind == CallErrorKind::Refused;
+        let pause = self.add(policy, sampler, is_refused);
         trouble.observers.tell(&Event::ReceivingFailed {
             queue: &trouble.queue,
             endpoint: trouble.endpoint.as_deref(),
             code: &error.code,
-            attempts: self.attempts,
+            attempts: self.count,
             pause,
-            is_lasting,
+            is_lasting: is_refused
+                || error.kind == CallErrorKind::Malformed
+                || self.count >= policy.max_attempts,
         });
         pause
     }
-}
 
-/// Batches in a row of which SQS deleted no message.
-#[derive(Default)]
-pub(super) struct Undeleted {
-    batches: u32,
-    pause: Option<Duration>,
-}
-
-impl Undeleted {
     /// Notes the deletes of a batch and returns how long to pause. Each further message would be done
     /// and stay in the queue.
-    pub(super) fn add(
+    pub(super) fn add_deletes(
         &mut self,
         policy: &CallPolicy,
         sampler: &Sampler,
@@ -170,22 +154,17 @@ impl Undeleted {
         if deletes.deleted.confirmed > 0 || deletes.deleted.failed == 0 {
             return Duration::ZERO;
         }
-        self.batches = self.batches.saturating_add(1);
-        let pause = pause(policy, self.batches, self.pause, sampler);
-        self.pause = Some(pause);
-        pause
+        self.add(policy, sampler, false)
     }
-}
 
-/// The pause after so many failures in a row, however many there are.
-fn pause(
-    policy: &CallPolicy,
-    attempts: u32,
-    previous: Option<Duration>,
-    sampler: &Sampler,
-) -> Duration {
-    let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
-    endless.pause(attempts, previous, sampler.sample()).unwrap_or(policy.max_delay)
+    /// The pause after one more failure, however many there are.
+    fn add(&mut self, policy: &CallPolicy, sampler: &Sampler, is_longest: bool) -> Duration {
+        self.count = self.count.saturating_add(1);
+        let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
+        let attempts = if is_longest { u32::MAX - 1 } else { self.count };
+        let pause = endless.pause(attempts, self.pause, sampler.sample());
+        *self.pause.insert(pause.unwrap_or(policy.max_delay))
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot};
 use tokio::time::Instant;
 
+use crate::disposition::Deferral;
+use crate::fleet::fallback::Fallback;
 use crate::gate::{Caller, ProbeLease, Results, SharedHealth};
-use crate::limit::LimitState;
+use crate::limit::{Admission, Ask, KnownLimit, LimitState};
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Key};
 
@@ -18,6 +20,7 @@ pub(in crate::fleet) struct HeldScope {
     pub(in crate::fleet) seen: Mutex<Known>,
     /// Held while a request is under way, so that messages that ask together ask once.
     pub(in crate::fleet) asking: AsyncMutex<()>,
+    pub(in crate::fleet) limits: Mutex<Askers>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +56,15 @@ impl Ticket {
 impl HeldScope {
     pub(in crate::fleet) fn seen(&self) -> MutexGuard<'_, Known> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::fleet) fn limits(&self) -> MutexGuard<'_, Askers> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of the hold, as last seen.
+    pub(in crate::fleet) fn held_until(&self, now: SystemTime) -> SystemTime {
+        self.seen().health.end(now)
     }
 
     pub(in crate::fleet) fn learn(&self, item: &Item) -> SharedHealth {
@@ -97,5 +109,71 @@ impl Known {
             self.pending = (generation, Results::default());
         }
         (ticket.generation == generation).then_some(&mut self.pending.1)
+    }
+}
+
+/// The questions of this execution environment about the limit of a scope.
+#[derive(Debug, Default)]
+pub(in crate::fleet) struct Askers {
+    /// Whether other environments had taken slots of the gate that this one took for free.
+    pub(in crate::fleet) is_gate_busy: bool,
+    pub(in crate::fleet) fallback: Fallback,
+    /// The limit, and since when it is known.
+    pub(in crate::fleet) known: Option<KnownLimit>,
+    pub(in crate::fleet) waiting: Vec<Asker>,
+    /// How many are to ask together.
+    pub(in crate::fleet) expected: usize,
+    /// Notified when so many wait.
+    pub(in crate::fleet) complete: Arc<Notify>,
+    /// Whether a task asks for the messages that wait.
+    pub(in crate::fleet) is_asked: bool,
+    /// How often in a row the table took no requests.
+    pub(in crate::fleet) throttled: u32,
+}
+
+/// The request of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) ask: Ask,
+    /// The longest wait for its slot.
+    pub(crate) longest: Duration,
+    pub(crate) sample: f64,
+    /// Whether it takes no slot while its service is held.
+    pub(crate) may_be_held: bool,
+}
+
+/// A message that asks.
+#[derive(Debug)]
+pub(in crate::fleet) struct Asker {
+    pub(in crate::fleet) limit: KnownLimit,
+    pub(in crate::fleet) request: Request,
+    pub(in crate::fleet) answer: oneshot::Sender<Admitted>,
+}
+
+/// The answer to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// By the limit.
+    By(Admission),
+    /// The service is held.
+    Held,
+    /// The table did not decide, for this number of times in a row.
+    PutOff { why: Deferral, times: u32 },
+}
+
+impl Askers {
+    /// This limit, and since when it is known.
+    pub(in crate::fleet) fn known(
+        &mut self,
+        limit: &RateLimit,
+        started: SystemTime,
+        now: SystemTime,
+    ) -> KnownLimit {
+        let since = match self.known {
+            Some(known) if known.limit == *limit => return known,
+            Some(_) => now,
+            None => started,
+        };
+        *self.known.insert(KnownLimit::new(*limit, since))
     }
 }

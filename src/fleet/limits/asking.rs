@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Admitted, Asker, MAX_REQUESTS, ScopeState, SharedLimits};
+use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
+use crate::fleet::holds::{Admitted, Asker, Askers, HeldScope};
 use crate::fleet::{Fleet, expires};
-use crate::gate::Scope;
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
 use crate::table::{Field, TableError};
 
@@ -22,8 +22,8 @@ pub(super) const LATER: Duration = Duration::from_millis(200);
 
 /// The task that asks for the messages of a scope.
 pub(super) struct AskTask {
-    limits: Arc<SharedLimits>,
-    scope: Scope,
+    fleet: Arc<Fleet>,
+    item: Arc<HeldScope>,
     is_over: bool,
 }
 
@@ -42,16 +42,15 @@ impl Drop for AskTask {
 }
 
 impl AskTask {
-    pub(super) fn new(limits: &Arc<SharedLimits>, scope: Scope) -> Self {
-        Self { limits: Arc::clone(limits), scope, is_over: false }
+    pub(super) fn new(fleet: Arc<Fleet>, item: Arc<HeldScope>) -> Self {
+        Self { fleet, item, is_over: false }
     }
 
     pub(super) async fn ask(mut self) {
         loop {
             let _ = timeout(TOGETHER, self.gathered()).await;
             let waiting = {
-                let mut scopes = self.limits.scopes();
-                let state = scopes.entry(self.scope).or_default();
+                let mut state = self.item.limits();
                 if state.waiting.is_empty() {
                     // Under the lock, so that no message waits for nobody.
                     state.is_asked = false;
@@ -75,11 +74,10 @@ impl AskTask {
 
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
-        let SharedLimits { holds, .. } = &*self.limits;
-        let fleet = &*holds.fleet;
+        let fleet = &*self.fleet;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
-        let known = holds.scope(self.scope);
+        let known = &self.item;
         let mut seen = known.seen().limit;
         if !fleet.knows_time() {
             // A clock that is off is corrected before it decides anything.
@@ -115,7 +113,7 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let in_use_until = claim.in_use_until().max(self.limits.held_until(self.scope));
+                let in_use_until = claim.in_use_until().max(known.held_until(fleet.now()));
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
                 let update = update.needed_for(in_use_until.duration_since(at).unwrap_or_default());
                 let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
@@ -175,7 +173,7 @@ impl AskTask {
         before: LimitState,
         at: SystemTime,
     ) -> Vec<Asker> {
-        let fleet = &*self.limits.holds.fleet;
+        let fleet = &*self.fleet;
         let now = fleet.now();
         let mut late = Vec::new();
         for (one, share) in shares {
@@ -217,7 +215,7 @@ impl AskTask {
 
     /// Admits messages without a table: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
-        let fleet = &*self.limits.holds.fleet;
+        let fleet = &*self.fleet;
         let now = fleet.now();
         for one in waiting {
             // It would not call by its slot, and another could.
@@ -229,7 +227,7 @@ impl AskTask {
                 state.fallback.admit(
                     &one.limit.limit,
                     fleet.max_environments,
-                    self.limits.holds.scope(self.scope).seen().limit,
+                    self.item.seen().limit,
                     one.request.longest,
                     now,
                     one.request.sample,
@@ -242,8 +240,8 @@ impl AskTask {
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut ScopeState) -> T) -> T {
-        change(self.limits.scopes().entry(self.scope).or_default())
+    fn with<T>(&self, change: impl FnOnce(&mut Askers) -> T) -> T {
+        change(&mut self.item.limits())
     }
 }
 

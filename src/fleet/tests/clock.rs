@@ -14,7 +14,7 @@ fn environment_with(table: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment
     let table = Arc::clone(table) as Arc<dyn Table>;
     let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
     let limits = super::limits(&fleet, "");
-    (fleet, (Arc::new(limits), RateLimit::new(10, Duration::from_secs(1))))
+    (fleet, (limits, RateLimit::new(10, Duration::from_secs(1))))
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +43,7 @@ async fn a_message_joins_the_line_at_the_end_of_the_hold_though_its_clock_is_off
     let (fleet, (limits, limit)) = environment_with(&table, Clock::starting_at(ahead));
     let until = ahead + Duration::from_secs(10);
     let asks = request(Ask::Held(until), Duration::ZERO, 0.5);
-    let admitted = limits.admit(Scope::default(), &limit, asks, 0).await;
+    let admitted = limits.take_slot(Scope::default(), &limit, asks, 0).await;
     let Admitted::By(Admission::InLine(_, turn)) = admitted else { panic!("{admitted:?}") };
     assert_eq!(turn, until);
     let item = table.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");

@@ -360,7 +360,7 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
     for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
         let table = Arc::new(Told::default());
         let (fleet, holds) = environment_at(&table, epoch());
-        let slots = Arc::new(SharedLimits::new(Arc::clone(&holds)));
+        let slots = Arc::clone(&holds);
         let key = fleet.scope_key("", Scope::default());
         let lives = async || {
             let item = table.items.read(&key).await.expect("in memory").before;
@@ -372,14 +372,14 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
         };
         for _ in 0..4 {
             let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
-            slots.admit(Scope::default(), &limit, asks, 0).await;
+            slots.take_slot(Scope::default(), &limit, asks, 0).await;
         }
         let before = lives().await;
         let ticket = holds.look(Scope::default(), caller(0), None).expect("free");
         holds.tell(&ticket, Reply::Paused(secs(60))).await;
         assert!(lives().await >= before, "{limit:?}");
         let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
-        slots.admit(Scope::default(), &limit, asks, 0).await;
+        slots.take_slot(Scope::default(), &limit, asks, 0).await;
         lives().await;
     }
 }

@@ -7,13 +7,12 @@ use crate::limit::Place;
 use crate::table::Field;
 
 /// The holds and the slots of an execution environment.
-type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedLimits>);
+type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedHolds>);
 
 fn environments<const N: usize>(table: &Arc<Told>) -> [Environment; N] {
     std::array::from_fn(|_| {
         let (fleet, holds) = environment_at(table, epoch());
-        let slots = SharedLimits::new(Arc::clone(&holds));
-        (fleet, holds, Arc::new(slots))
+        (fleet, Arc::clone(&holds), holds)
     })
 }
 
@@ -21,9 +20,9 @@ fn ten_per_second() -> RateLimit {
     RateLimit { burst: 1, ..RateLimit::new(10, secs(1)) }
 }
 
-async fn ask(slots: &Arc<SharedLimits>, ask: Ask, longest: Duration) -> Admitted {
+async fn ask(slots: &Arc<SharedHolds>, ask: Ask, longest: Duration) -> Admitted {
     let request = Request { may_be_held: true, ..request(ask, longest, 0.5) };
-    slots.admit(Scope::default(), &ten_per_second(), request, 0).await
+    slots.take_slot(Scope::default(), &ten_per_second(), request, 0).await
 }
 
 /// A call that the service answers by a pause.
@@ -86,7 +85,9 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
     assert!(other.look(Scope::default(), caller(1), None).is_err());
     table.requests();
     let until = epoch() + secs(60);
-    let held = |place: Place| other_slots.held(Scope::default(), &ten_per_second(), place, until).1;
+    let held = |place: Place| {
+        other_slots.held_in_line(Scope::default(), &ten_per_second(), place, until).1
+    };
     let mut turns: Vec<_> = line.iter().map(|(place, _)| held(*place)).collect();
     assert_eq!(table.requests(), 0);
     turns.sort_unstable();

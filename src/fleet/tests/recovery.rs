@@ -5,13 +5,12 @@ use super::*;
 use crate::gate::{Change, Held, Reply};
 
 /// The holds and the slots of an execution environment.
-type Environment = (Arc<SharedHolds>, Arc<SharedLimits>);
+type Environment = (Arc<SharedHolds>, Arc<SharedHolds>);
 
 fn environments(table: &Arc<Told>, count: usize) -> Vec<Environment> {
     let environment = |_| {
         let (_, holds) = environment_at(table, epoch());
-        let slots = SharedLimits::new(Arc::clone(&holds));
-        (holds, Arc::new(slots))
+        (Arc::clone(&holds), holds)
     };
     (0..count).map(environment).collect()
 }
@@ -119,7 +118,7 @@ async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
             let recovery = RateLimit::new(10, secs(1));
             let (_, slots) = &all[0];
             let asks = request(Ask::Retry, secs(1), 0.5);
-            slots.admit(Scope::default(), &recovery, asks, 0).await;
+            slots.take_slot(Scope::default(), &recovery, asks, 0).await;
         }
         ask(&all[0], 5).await
     };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::health::{self, FailureRow};
 use super::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
@@ -37,11 +38,8 @@ const MESSAGES: [Field; 16] = [
     Field::new("failed15"),
 ];
 
-/// The number of calls by which the failure rate is known.
-const WINDOW: u64 = 128;
-/// As in [`health`](super::super::health).
-const RECOVERED: u64 = 16;
-const LONGEST_ROW: u64 = 10;
+const WINDOW: u64 = health::WINDOW as u64;
+const RECOVERED: u64 = health::RECOVERED as u64;
 /// The most different messages that can be told apart with hardly more failures.
 const MOST_MESSAGES: u32 = 8;
 /// The least time of a row of a service that responds to some calls.
@@ -108,29 +106,31 @@ impl CallRecord {
         self.failed == 0
     }
 
-    /// The responses to so many calls before the current row. Calls that nobody reported got one.
-    fn answered(&self) -> u64 {
+    /// The current row. Calls that nobody reported got a response.
+    pub(super) fn as_row(&self) -> FailureRow {
         let failed = self.failed.saturating_sub(self.row);
         let known = self.answered.saturating_add(failed);
-        if known <= WINDOW { WINDOW - failed } else { self.answered.saturating_mul(WINDOW) / known }
-    }
-
-    /// Whether a service whose circuit is open most likely responds to nothing.
-    pub(super) fn is_down(&self) -> bool {
-        self.answered() > WINDOW / 2 || self.row >= WINDOW
+        let answered = if known <= WINDOW {
+            WINDOW - failed
+        } else {
+            self.answered.saturating_mul(WINDOW) / known
+        };
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        FailureRow { length: number(self.row), answered: number(answered) }
     }
 
     pub(super) fn opens(&self, breaker: &CircuitBreaker, now: u64) -> bool {
-        let threshold = u64::from(breaker.threshold.max(1));
-        let answered = self.answered();
-        let least = threshold.saturating_mul(WINDOW) / answered.max(WINDOW.div_ceil(LONGEST_ROW));
+        let row = self.as_row();
         // A row that begins later is an error of a clock.
         let since =
             if self.row_since > now.saturating_add(nanos(SKEW)) { 0 } else { self.row_since };
         let messages = self.messages.iter().filter(|at| **at > 0 && **at >= since).count();
-        let is_long = answered == WINDOW || now.saturating_sub(since) >= nanos(LEAST_ROW);
+        let is_long =
+            row.answered == health::WINDOW || now.saturating_sub(since) >= nanos(LEAST_ROW);
         let different = usize::try_from(breaker.threshold.clamp(1, MOST_MESSAGES));
-        self.row >= least && is_long && different.is_ok_and(|least| messages >= least)
+        row.length >= row.least(breaker)
+            && is_long
+            && different.is_ok_and(|least| messages >= least)
     }
 
     /// Adds results. The update may be refused, if the record has changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::decide::Uncalled;
-use super::super::policies::{QueuePolicy, Slots};
+use super::super::inner::{QueuePolicy, Slots};
 use super::Call;
 use crate::disposition::{Deferral, Strategy};
 use crate::fleet::{Admitted, NoTicket, Request, SharedHolds, Ticket};
@@ -57,7 +57,7 @@ impl Call<'_> {
         let Self { slot, scope, caller, .. } = *self;
         let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
         let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
-        slot.wait(shared.patience() + recovery.limit.max_reservation);
+        slot.wait(shared.slot_patience() + recovery.limit.max_reservation);
         let others = slot.about_to_begin();
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
@@ -102,7 +102,7 @@ impl Call<'_> {
         let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
         let until = now + held.rest;
         let (place, at) = if let Some(place) = delivery.state.place.map(Place::from_time) {
-            shared.held(scope, limit, place, until)
+            shared.held_in_line(scope, limit, place, until)
         } else {
             let request = Request {
                 ask: Ask::Held(until),
@@ -111,7 +111,7 @@ impl Call<'_> {
                 may_be_held: true,
             };
             // The others of its batch are held in a moment too, and it is in no hurry.
-            let admitted = shared.admit(scope, limit, request, MAX_BATCH);
+            let admitted = shared.take_slot(scope, limit, request, MAX_BATCH);
             match timeout_at(attempts.deadlines.cutoff, admitted).await {
                 Ok(Admitted::By(Admission::InLine(place, at))) => (place, at),
                 _ => return alone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::decide::Uncalled;
-use super::super::policies::{QueuePolicy, Slots};
+use super::super::inner::{QueuePolicy, Slots};
 use super::Call;
 use crate::disposition::{Deferral, Strategy};
 use crate::fleet::{Admitted, Request, Ticket};
@@ -82,10 +82,10 @@ impl Call<'_> {
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.
-                slot.wait(shared.patience());
+                slot.wait(shared.slot_patience());
                 let (ask, longest) = self.ask(limit);
                 let request = Request { ask, longest, sample: self.turn.sample, may_be_held };
-                let asked = shared.admit(scope, limit, request, slot.about_to_begin());
+                let asked = shared.take_slot(scope, limit, request, slot.about_to_begin());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
                 Ok(admitted)
