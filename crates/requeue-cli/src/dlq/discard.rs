@@ -84,8 +84,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     stop.leaves(FILE_HAS_ALL);
     let deleting = progress();
-    let mut deleted =
-        delete(&arguments.place, &dead_letters, &exported.ids, &stop, &deleting).await;
+    let mut deleted = delete(&dead_letters, &exported.ids, &stop, &deleting).await;
     drop(deleting);
     let kept = keep_gone(&arguments.file, &exported.ids, &deleted.gone()).map_err(|error| {
         let file = arguments.file.display();
@@ -143,7 +142,7 @@ async fn export(
     }
     let (mut exported, mut unreadable) = (Exported::default(), 0);
     let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
-    let scan = dead_letters.scan(&arguments.place, stop, progress);
+    let scan = dead_letters.scan(stop, progress);
     let looked = scan.each(&arguments.filter, |letter, dead| {
         if let Some(file) = &mut file {
             file.write(&line(letter, false)?)?;
@@ -194,14 +193,12 @@ async fn export(
 /// Deletes the exported messages in a scan of its own, because the answer to the question may have
 /// come after their visibility timeout.
 pub(crate) async fn delete(
-    place: &QueueArguments,
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,
     stop: &Stop,
     progress: &CommandProgress,
 ) -> Outcomes {
-    let scan = dead_letters.scan(place, stop, progress);
-    let scan = scan.one_by_one(None, true).without_count();
+    let scan = dead_letters.scan(stop, progress).one_by_one(None, true);
     progress.step(format!("deleting from {}", dead_letters.name()));
     progress.count("messages", u64::try_from(exported.len()).ok());
     progress.done(0_u64);
@@ -310,7 +307,6 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use requeue::Clock;
-    use requeue::aws::SdkConfig;
     use requeue::embedded::EmbeddedSqs;
 
     use super::*;
@@ -330,14 +326,10 @@ mod tests {
         }
         let chosen: HashSet<String> = ids.into_iter().step_by(2).collect();
         let asked = Sqs::new(sqs.client());
-        let described = asked.describe(&queue).await.expect("it is there");
-        let sdk = SdkConfig::builder().build();
-        let (source, doubt) = (None, None);
-        let dead_letters = DeadLetters { sdk, sqs: asked, queue: described, source, doubt };
-        let place = QueueArguments::new(None, None, None, 100);
+        let dead_letters = DeadLetters::of(asked, &queue, None).await.expect("it is there");
         let stop = Stop::listen().expect("signals");
         let progress = CommandProgress::silent("discard");
-        let deleted = delete(&place, &dead_letters, &chosen, &stop, &progress).await;
+        let deleted = delete(&dead_letters, &chosen, &stop, &progress).await;
         assert_eq!((deleted.done(), sqs.message_count(&queue).expect("it is there")), (15, 15));
         let state = progress.watch().borrow().clone();
         assert_eq!((state.unit, state.done, state.total), ("messages", 15, Some(15)));

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 struct ExportLine<'a> {
     #[serde(flatten)]
     known: DeadLetterJson<'a>,
-    message_attributes: BTreeMap<&'a str, AttributeJson<'a>>,
+    message_attributes: BTreeMap<&'a str, AttributeJson>,
     body: &'a str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     target.tell(&stop);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
     let (mut written, mut unreadable) = (0, 0);
-    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let scan = dead_letters.scan(&stop, &progress);
     let looked = scan.each(&arguments.filter, |letter, _| {
         target.write(&line(letter, arguments.unwrap)?)?;
         written += 1;
@@ -91,9 +91,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
+    let attributes = attributes.map(|(name, value)| (name.as_str(), AttributeJson::of(value)));
     let line = ExportLine {
         known: DeadLetterJson::of(letter, &dead),
-        message_attributes: attributes.map(|(name, value)| (name.as_str(), value.into())).collect(),
+        message_attributes: attributes.collect(),
         body: if unwrap { dead.payload() } else { &letter.body },
     };
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")

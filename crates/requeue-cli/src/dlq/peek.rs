@@ -48,7 +48,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     stop.defer_end();
     let limit = arguments.filter.limit.unwrap_or(SHOWN);
     let (mut shown, mut more) = (0, false);
-    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let scan = dead_letters.scan(&stop, &progress);
     let looked = scan.each(&arguments.filter, |letter, dead| {
         if shown == limit {
             more = true;

@@ -240,9 +240,8 @@ impl ServedSqs {
 
     /// The page's view of the queue.
     async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
-        let dead_letters =
-            DeadLetters::of(Sqs::new(self.embedded.client()), &self.dead_letters, &self.queue)
-                .await?;
+        let sqs = Sqs::new(self.embedded.client());
+        let dead_letters = DeadLetters::of(sqs, &self.dead_letters, Some(&self.queue)).await?;
         let dead_letters = Some(DeadLetterScreen::of(dead_letters));
         Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }

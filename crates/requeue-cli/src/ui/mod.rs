@@ -36,8 +36,6 @@ use crate::{Error, output};
 
 /// The port beside that of `requeue serve`.
 const PORT: u16 = 9326;
-/// Messages of a dead-letter queue that the page looks at.
-const MAX_MESSAGES: u32 = 10_000;
 
 #[derive(clap::Args)]
 #[command(
@@ -155,8 +153,7 @@ impl Arguments {
         let purpose = if self.allow_redrive { Purpose::Delete } else { Purpose::Look };
         let (dead_letters, scope) = (self.place.find(purpose).await?, self.scope.clone());
         dead_letters.warn();
-        let max_messages = self.place.max_messages;
-        Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
+        Ok(Some(DeadLetterScreen { dead_letters, scope }))
     }
 }
 

@@ -310,8 +310,7 @@ impl Arguments {
     /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
     /// for it, the page has no screen for it.
     async fn site(&self, view: &View) -> Site {
-        let source = Some(self.queue.clone());
-        let place = QueueArguments::new(None, source, self.region.given(), 1);
+        let place = QueueArguments::of_source(self.queue.clone(), self.region.given());
         let found = place.find(Purpose::Look).await.ok();
         let dead_letters = found.map(DeadLetterScreen::of);
         Site { dead_letters, live: view.live(), ..Site::default() }

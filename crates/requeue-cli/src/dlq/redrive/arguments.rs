@@ -89,9 +89,8 @@ pub(crate) struct CopyOptions {
 
 impl Arguments {
     /// Copies the messages that the filter chooses to their source queues.
-    pub(crate) fn copying(filter: Filter, place: QueueArguments, options: CopyOptions) -> Self {
-        let CopyOptions { rate, fresh_budget } = options;
-        Self { place, filter, rate, fresh_budget, copy: true, ..Self::default() }
+    pub(crate) fn copying(filter: Filter, CopyOptions { rate, fresh_budget }: CopyOptions) -> Self {
+        Self { filter, rate, fresh_budget, copy: true, ..Self::default() }
     }
 
     /// Whether an option needs copies, because a move task of SQS cannot do it.

@@ -7,8 +7,8 @@ use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
 use crate::Error;
-use crate::dlq::scan::{Comparison, PAUSE, Seen, Unseen};
-use crate::dlq::sqs::{Described, MoveTask, Sqs};
+use crate::dlq::queue::DeadLetters;
+use crate::dlq::sqs::{Described, MoveTask};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::messages;
@@ -36,15 +36,16 @@ pub(crate) enum MoveEnd {
 }
 
 /// The running task, if there is one.
-pub(crate) async fn running(sqs: &Sqs, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
-    Ok(sqs.latest_move(queue).await?.filter(MoveTask::is_running))
+pub(crate) async fn running(
+    DeadLetters { sqs, queue, .. }: &DeadLetters,
+) -> Result<Option<MoveTask>, Error> {
+    Ok(sqs.latest_move(&queue.arn).await?.filter(MoveTask::is_running))
 }
 
 /// Starts a task and returns its handle. A request without a response may have started one, so it
 /// is not sent again: a second task would find and report nothing. Instead, SQS lists its tasks.
 pub(crate) async fn start(
-    sqs: &Sqs,
-    queue: &QueueArn,
+    DeadLetters { sqs, queue: Described { arn: queue, .. }, .. }: &DeadLetters,
     to: Option<&QueueArn>,
     rate: Option<u16>,
 ) -> Result<String, Error> {
@@ -64,8 +65,7 @@ pub(crate) async fn start(
 
 /// Follows the latest task of the queue to its end; a signal cancels it.
 pub(crate) async fn follow(
-    sqs: &Sqs,
-    queue: &QueueArn,
+    DeadLetters { sqs, queue: Described { arn: queue, .. }, .. }: &DeadLetters,
     handle: &str,
     stop: &Stop,
     progress: &CommandProgress,
@@ -122,33 +122,6 @@ fn goes_on(error: &Error, moved: Option<u64>) -> String {
     format!("{error}; {GOES_ON}{}", moved.unwrap_or_default())
 }
 
-/// The messages that a completed task left, compared with the earlier description of the queue. A
-/// task moves no message that a reader holds. It may have moved messages that arrived since then,
-/// so the number of moved ones alone proves nothing.
-pub(crate) async fn left(
-    sqs: &Sqs,
-    before: &Described,
-    moved: u64,
-    stop: &Stop,
-) -> Result<Unseen, Error> {
-    let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, ..Seen::default() });
-    while !stop.is_told() {
-        if let Some(unseen) = comparison.ask(sqs, before, seen).await? {
-            return Ok(unseen);
-        }
-        tokio::select! {
-            () = sleep(PAUSE) => {}
-            () = stop.told() => {}
-        }
-    }
-    Ok(Unseen::default())
-}
-
-/// The error of a task that SQS could not complete.
-pub(super) fn failed(why: &str) -> Error {
-    format!("SQS's move task failed: {why}").into()
-}
-
 fn end(task: &MoveTask) -> MoveEnd {
     match (task.status.as_str(), task.failure.as_deref().unwrap_or_default()) {
         ("COMPLETED", _) => MoveEnd::Completed,
@@ -156,50 +129,6 @@ fn end(task: &MoveTask) -> MoveEnd {
         (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,
         (status, why) => {
             MoveEnd::Failed(printable::line(if why.is_empty() { status } else { why }).into_owned())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::SystemTime;
-
-    use requeue::Clock;
-    use requeue::embedded::EmbeddedSqs;
-
-    use super::*;
-    use crate::dlq::scan::Cause;
-
-    #[tokio::test(start_paused = true)]
-    async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
-        let sqs = EmbeddedSqs::new(Clock::starting_at(
-            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
-        ));
-        let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "600")]).expect("a name");
-        for body in ["held", "moved"] {
-            sqs.client()
-                .send_message()
-                .queue_url(queue.url())
-                .message_body(body)
-                .send()
-                .await
-                .expect("sent");
-        }
-        let asked = Sqs::new(sqs.client());
-        let before = asked.describe(&queue).await.expect("it is there");
-        sqs.client().purge_queue().queue_url(queue.url()).send().await.expect("purged");
-        sqs.client()
-            .send_message()
-            .queue_url(queue.url())
-            .message_body("held")
-            .send()
-            .await
-            .expect("sent");
-        assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
-        let stop = Stop::listen().expect("signals");
-        for (moved, left) in [(1, 1), (2, 1), (3, 1)] {
-            let unseen = super::left(&asked, &before, moved, &stop).await.expect("counts");
-            assert_eq!(unseen.of(Cause::AnotherReader), left, "{moved} moved");
         }
     }
 }

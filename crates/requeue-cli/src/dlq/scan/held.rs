@@ -12,8 +12,10 @@ use crate::dlq::letter::Letter;
 #[derive(Default)]
 pub(crate) struct HeldMessages {
     hidden: HashMap<String, HeldMessage>,
-    since: Option<Instant>,
-    deleted: u64,
+    /// The time of the request that brought the first of them.
+    pub(super) since: Option<Instant>,
+    /// The number of deleted messages so far.
+    pub(super) deleted: u64,
 }
 
 struct HeldMessage {
@@ -46,11 +48,6 @@ impl HeldMessages {
         }
     }
 
-    /// The time of the request that brought the first of them.
-    pub(crate) fn since(&self) -> Option<Instant> {
-        self.since
-    }
-
     pub(crate) fn count(&self) -> usize {
         self.hidden.len()
     }
@@ -63,11 +60,6 @@ impl HeldMessages {
             *count += 1;
             *count >= MAX_BATCH_ENTRIES
         })
-    }
-
-    /// The number of deleted messages so far.
-    pub(crate) fn deleted(&self) -> u64 {
-        self.deleted
     }
 
     /// Takes the receipt handles of all messages, which then are no longer held.
@@ -191,6 +183,6 @@ mod tests {
         cut.note(&letters);
         held.forget("b2");
         assert!(cut.next(&held).is_none());
-        assert_eq!((held.deleted(), held.count()), (1, 2));
+        assert_eq!((held.deleted, held.count()), (1, 2));
     }
 }

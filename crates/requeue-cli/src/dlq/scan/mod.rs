@@ -8,17 +8,19 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use requeue::DeadLetter;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 mod held;
 mod release;
 mod unseen;
 
 pub(crate) use held::HeldMessages;
-pub(crate) use unseen::{Cause, Comparison, PAUSE, ScanEnd, ScanResult, Seen, Unseen};
+pub(crate) use unseen::{Cause, Comparison, ScanEnd, ScanResult, Seen, Unseen};
 
 use self::held::CutGroups;
+use self::unseen::pause;
 use super::letter::{Filter, Letter};
+use super::queue::DeadLetters;
 use super::sqs::{Described, Sqs};
 use crate::Error;
 use crate::progress::CommandProgress;
@@ -68,19 +70,17 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(
-        sqs: &'a Sqs,
-        queue: &'a Described,
-        max_messages: usize,
+    pub(super) fn new(
+        DeadLetters { sqs, queue, max_messages, .. }: &'a DeadLetters,
         stop: &'a Stop,
         progress: &'a CommandProgress,
     ) -> Self {
-        let mut scan = Self {
+        Self {
             sqs,
             queue,
             stop,
-            max_messages,
-            visibility: Duration::ZERO,
+            max_messages: *max_messages,
+            visibility: visibility(*max_messages, None),
             at_once: AT_ONCE,
             per_receive: MAX_BATCH_ENTRIES,
             per_visit: usize::MAX,
@@ -94,36 +94,28 @@ impl<'a> Scan<'a> {
             given_back: 0,
             progress,
             counts_seen: true,
-        };
-        scan.visibility = scan.time_for(LEAST_RATE);
-        scan
+        }
     }
 
-    /// For callers that change each message. The first message comes alone, so that a missing
-    /// permission affects only that one. With a rate, the scan hands over, and receives, no more
-    /// than are due in a second, unless a FIFO queue would hold back later messages. `keeps_some`:
-    /// unchosen messages stay held until the end of the scan.
+    /// For callers that change each message, and count them. The first message comes alone, so that
+    /// a missing permission affects only that one. With a rate, the scan hands over, and receives,
+    /// no more than are due in a second, unless a FIFO queue would hold back later messages.
+    /// `keeps_some`: unchosen messages stay held until the end of the scan.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
-        self.first_alone = true;
-        self.counts_seen = keeps_some;
-        if let Some(rate) = rate.map(usize::from) {
-            self.per_visit = rate.clamp(1, MAX_BATCH_ENTRIES);
-            if !self.queue.arn.is_fifo() {
+        (self.first_alone, self.counts_seen) = (true, false);
+        let is_fifo = self.queue.arn.is_fifo();
+        if let Some(rate) = rate {
+            self.per_visit = usize::from(rate).clamp(1, MAX_BATCH_ENTRIES);
+            if !is_fifo {
                 self.per_receive = self.per_visit;
             }
-            if keeps_some {
-                self.visibility = self.time_for(rate.clamp(1, LEAST_RATE));
-            }
         }
-        if rate.is_some() || self.queue.arn.is_fifo() {
+        if keeps_some {
+            self.visibility = visibility(self.max_messages, rate);
+        }
+        if rate.is_some() || is_fifo {
             self.at_once = 1;
         }
-        self
-    }
-
-    /// For a caller that counts by itself.
-    pub(crate) fn without_count(mut self) -> Self {
-        self.counts_seen = false;
         self
     }
 
@@ -131,10 +123,6 @@ impl<'a> Scan<'a> {
     pub(crate) fn after(mut self, gone: u64) -> Self {
         self.gone = gone;
         self
-    }
-
-    fn time_for(&self, rate: usize) -> Duration {
-        visibility(self.max_messages, rate)
     }
 
     /// Hands over every message once, and then makes all held messages visible again.
@@ -201,7 +189,7 @@ impl<'a> Scan<'a> {
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
                     return Ok((ScanEnd::Empty, unseen));
                 }
-                self.pause().await;
+                pause(self.stop).await;
             }
         }
     }
@@ -215,29 +203,24 @@ impl<'a> Scan<'a> {
             return Some(ScanEnd::MaxMessages);
         }
         self.held
-            .since()
+            .since
             .is_some_and(|since| since.elapsed() + RESERVE > self.visibility)
             .then_some(ScanEnd::TimeUp)
     }
 
     /// The end, with the messages that were not reached.
     async fn ended(&mut self, end: ScanEnd) -> Result<(ScanEnd, Unseen), Error> {
-        let (cause, mut comparison) = match end {
+        let (cause, comparison) = match end {
             ScanEnd::MaxMessages => (Cause::MaxMessages, Comparison::asking_once()),
             ScanEnd::TimeUp => (Cause::TimeUp, Comparison::at_once()),
             ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted | ScanEnd::Error => {
                 return Ok((end, Unseen::default()));
             }
         };
-        loop {
-            if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                return Ok((end, unseen.because(cause)));
-            }
-            if self.stop.is_told() {
-                return Ok((ScanEnd::Interrupted, Unseen::default()));
-            }
-            self.pause().await;
-        }
+        let settled = comparison.settled(self.sqs, self.queue, self.seen(), self.stop).await?;
+        Ok(settled.map_or((ScanEnd::Interrupted, Unseen::default()), |unseen| {
+            (end, unseen.because(cause))
+        }))
     }
 
     /// The new messages, up to the bound. A receive of a FIFO queue may bring other messages than
@@ -268,19 +251,12 @@ impl<'a> Scan<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    async fn pause(&self) {
-        tokio::select! {
-            () = sleep(PAUSE) => {}
-            () = self.stop.told() => {}
-        }
-    }
-
     fn seen(&self) -> Seen {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let seen = number(self.seen.len());
         Seen {
             all: seen + self.gone,
-            here: seen.saturating_sub(self.held.deleted()),
+            here: seen.saturating_sub(self.held.deleted),
             held: number(self.held.count()),
             has_a_full_group: self.held.has_a_full_group(),
         }
@@ -366,13 +342,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The time for which messages stay hidden if a redrive at this rate is killed.
-pub(crate) fn hidden_for(max_messages: usize, rate: Option<u16>) -> Duration {
+/// The time for which messages stay hidden if a scan, or a redrive at this rate, is killed.
+pub(crate) fn visibility(max_messages: usize, rate: Option<u16>) -> Duration {
     let rate = rate.map_or(LEAST_RATE, |rate| usize::from(rate).clamp(1, LEAST_RATE));
-    visibility(max_messages, rate)
-}
-
-fn visibility(max_messages: usize, rate: usize) -> Duration {
     let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
     VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
 }

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use requeue::queue::QueueArn;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::dlq::sqs::{Described, Sqs};
 use crate::progress::CommandProgress;
+use crate::stop::Stop;
 use crate::table::{messages, thousands};
 use crate::{Error, output};
 
 /// The interval between two reads of the counts.
-pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(500);
 /// Reads of the counts, if the counts at the start exceed the seen messages too.
 const ASKS: u32 = 3;
 /// Reads in all, if new messages arrive in between.
@@ -252,6 +253,23 @@ impl Comparison {
         Ok(self.judge(before, &sqs.describe(&before.arn).await?, seen))
     }
 
+    /// The messages that were not reached, once the counts have settled; `None` after a signal.
+    pub(crate) async fn settled(
+        mut self,
+        sqs: &Sqs,
+        before: &Described,
+        seen: Seen,
+        stop: &Stop,
+    ) -> Result<Option<Unseen>, Error> {
+        while !stop.is_told() {
+            if let Some(unseen) = self.ask(sqs, before, seen).await? {
+                return Ok(Some(unseen));
+            }
+            pause(stop).await;
+        }
+        Ok(None)
+    }
+
     fn judge(&mut self, before: &Described, now: &Described, seen: Seen) -> Option<Unseen> {
         let more = now.count().saturating_sub(seen.here);
         if more == 0 {
@@ -267,6 +285,14 @@ impl Comparison {
         };
         let more = if expected > 0 { more.min(expected) } else { more };
         (is_settled || self.is_last).then(|| unseen(now, seen, more))
+    }
+}
+
+/// Waits for the next read of the counts, or for the end.
+pub(super) async fn pause(stop: &Stop) {
+    tokio::select! {
+        () = sleep(PAUSE) => {}
+        () = stop.told() => {}
     }
 }
 

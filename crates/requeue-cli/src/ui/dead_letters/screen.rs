@@ -15,12 +15,11 @@ use super::result::result_json;
 use crate::dlq::letter::Filter;
 use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
-use crate::dlq::scan::{Scan, ScanEnd, Unseen, hidden_for};
-use crate::dlq::{DeadLetters, QueueArguments, discard, export};
+use crate::dlq::scan::{ScanEnd, Unseen, visibility};
+use crate::dlq::{DeadLetters, discard, export};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::{messages, span};
-use crate::ui::MAX_MESSAGES;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
@@ -39,16 +38,14 @@ const SCOPE: &str = "REQUEUE_SCOPE";
 /// A dead-letter queue for the page.
 pub(crate) struct DeadLetterScreen {
     pub(crate) dead_letters: DeadLetters,
-    pub(crate) max_messages: u32,
     /// The message attribute or the JSON pointer that names the tenant.
     pub(crate) scope: Option<String>,
 }
 
 impl DeadLetterScreen {
-    /// With the default bound and the scope of the settings, for the page beside another command.
+    /// With the scope of the settings, for the page beside another command.
     pub(crate) fn of(dead_letters: DeadLetters) -> Self {
-        let scope = environment::value(SCOPE);
-        Self { dead_letters, max_messages: MAX_MESSAGES, scope }
+        Self { dead_letters, scope: environment::value(SCOPE) }
     }
 }
 
@@ -163,7 +160,7 @@ impl Screen {
                 return Err(format!("{error}; nothing was deleted").into());
             }
         };
-        let mut outcomes = discard::delete(&self.place(), &now, &ids, stop, progress).await;
+        let mut outcomes = discard::delete(&now, &ids, stop, progress).await;
         let (deleted, gone) = (outcomes.done(), outcomes.gone());
         let kept_gone = discard::keep_gone(kept, &ids, &gone);
         outcomes.error = outcomes.error.or(kept_gone.err());
@@ -182,14 +179,6 @@ impl Screen {
         Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
 
-    fn max_messages(&self) -> usize {
-        usize::try_from(self.queue.max_messages).unwrap_or(usize::MAX)
-    }
-
-    fn place(&self) -> QueueArguments {
-        QueueArguments::new(None, None, None, self.queue.max_messages)
-    }
-
     pub(super) async fn look(
         &self,
         progress: &CommandProgress,
@@ -199,8 +188,8 @@ impl Screen {
         let now = self.queue.dead_letters.refreshed().await?;
         // Two lists would need twice the memory.
         self.forget();
+        let scan = now.scan(stop, progress);
         progress.count("messages", Some(now.queue.count()));
-        let scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
         let (mut seen, mut bytes, mut beyond) = (Vec::new(), 0, 0);
         let looked = scan.run(async |letters, _| {
             for letter in letters {
@@ -236,7 +225,7 @@ impl Screen {
         options: CopyOptions,
     ) -> Result<ChosenPlan, Error> {
         let (others, copied) = self.apart(snapshot, chosen);
-        let arguments = self.arguments(snapshot, &others, options);
+        let arguments = arguments(snapshot, &others, options);
         let letters = others.iter().map(|at| &snapshot.letters[*at]);
         let mut plan = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
         if !copied.is_empty() {
@@ -256,7 +245,7 @@ impl Screen {
                 messages(doubts)
             ));
         }
-        let hidden = span(hidden_for(self.max_messages(), options.rate));
+        let hidden = span(visibility(self.queue.dead_letters.max_messages, options.rate));
         plan.lines.push(format!(
             "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
         ));
@@ -278,7 +267,7 @@ impl Screen {
         let mut end =
             JobEnd { lines: Vec::new(), is_complete: true, outcomes: Outcomes::default() };
         if !others.is_empty() {
-            let arguments = self.arguments(snapshot, &others, options);
+            let arguments = arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
             let mut earlier = self.earlier();
             for (id, outcome) in &end.outcomes.by_id {
@@ -290,7 +279,7 @@ impl Screen {
             }
         }
         if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
-            let deleted = discard::delete(&self.place(), &now, &copied, stop, progress).await;
+            let deleted = discard::delete(&now, &copied, stop, progress).await;
             let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
             self.earlier().copied.retain(|id| !is_gone(id));
             let count = messages(deleted.done());
@@ -303,16 +292,10 @@ impl Screen {
         }
         Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
+}
 
-    fn arguments(
-        &self,
-        snapshot: &Snapshot,
-        messages: &[usize],
-        options: CopyOptions,
-    ) -> redrive::Arguments {
-        let filter = Filter::of_ids(ids(snapshot, messages));
-        redrive::Arguments::copying(filter, self.place(), options)
-    }
+fn arguments(snapshot: &Snapshot, messages: &[usize], options: CopyOptions) -> redrive::Arguments {
+    redrive::Arguments::copying(Filter::of_ids(ids(snapshot, messages)), options)
 }
 
 fn ids(snapshot: &Snapshot, messages: &[usize]) -> HashSet<String> {
