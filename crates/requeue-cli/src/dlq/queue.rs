@@ -15,6 +15,7 @@ use super::sqs::{Described, Sqs};
 use crate::progress::CommandProgress;
 use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::stop::Stop;
+use crate::table::counted;
 use crate::{Error, output};
 
 /// The queue, and how many of its messages.
@@ -161,9 +162,9 @@ impl DeadLetters {
         if let Some((next, receives)) = &self.queue.redrive {
             warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
-                 after {receives} receive{} SQS moves it to {}",
+                 after {} SQS moves it to {}",
                 self.name(),
-                if *receives == 1 { "" } else { "s" },
+                counted(*receives, "receive"),
                 next.name(),
             ));
         }

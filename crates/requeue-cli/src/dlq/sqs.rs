@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, Region};
-use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
+pub(crate) use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry as MoveTask;
+use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::aws::SdkConfig;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
@@ -44,27 +45,10 @@ pub(crate) struct Described {
     pub(crate) redrive: Option<(QueueArn, u64)>,
 }
 
-/// A move task of SQS.
-pub(crate) struct MoveTask {
-    /// Only while the task runs.
-    pub(crate) handle: Option<String>,
-    pub(crate) status: String,
-    pub(crate) moved: u64,
-    pub(crate) to_move: Option<u64>,
-    pub(crate) failure: Option<String>,
-    pub(crate) started: Option<SystemTime>,
-}
-
 impl Described {
     /// The messages in all states.
     pub(crate) fn count(&self) -> u64 {
         self.visible.saturating_add(self.in_flight).saturating_add(self.delayed)
-    }
-}
-
-impl MoveTask {
-    pub(crate) fn is_running(&self) -> bool {
-        matches!(self.status.as_str(), "RUNNING" | "CANCELLING")
     }
 }
 
@@ -93,10 +77,8 @@ impl Sqs {
 
     /// The error of a call.
     pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {
-        let (resource, endpoint) = (queue.to_string(), &self.endpoint);
-        FailedCall { service: "SQS", operation, resource: &resource, endpoint, error }
-            .to_string()
-            .into()
+        let queue = queue.to_string();
+        FailedCall::of_sqs(operation, &queue, &self.endpoint, error).to_string().into()
     }
 
     /// The SDK's client, with its own retries, in the queue's region.
@@ -180,8 +162,8 @@ impl Sqs {
         let request = self.client(queue).list_message_move_tasks();
         let request = request.source_arn(queue.to_string()).max_results(10);
         let response = ask!(self, "ListMessageMoveTasks", queue, request)?;
-        let latest = response.results().iter().max_by_key(|task| task.started_timestamp());
-        Ok(latest.map(move_task))
+        let tasks = response.results.unwrap_or_default().into_iter();
+        Ok(tasks.max_by_key(MoveTask::started_timestamp))
     }
 
     /// Cancels a task, and returns the number of messages that it has moved.
@@ -306,19 +288,4 @@ fn is_settled(confirmation: &Confirmation) -> bool {
 fn redrive(text: &str) -> Option<(QueueArn, u64)> {
     let policy = redrive_policy::read(text)?;
     Some((policy.target.parse().ok()?, policy.max_receive_count?))
-}
-
-fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
-    MoveTask {
-        handle: task.task_handle().map(str::to_owned),
-        status: task.status().unwrap_or_default().to_owned(),
-        moved: u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default(),
-        to_move: task
-            .approximate_number_of_messages_to_move()
-            .and_then(|count| u64::try_from(count).ok()),
-        failure: task.failure_reason().map(str::to_owned),
-        started: u64::try_from(task.started_timestamp())
-            .ok()
-            .map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
-    }
 }

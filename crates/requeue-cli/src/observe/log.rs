@@ -183,9 +183,10 @@ impl LogLine {
 }
 
 /// Whether log lines about trouble with SQS are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TroubleLines {
     /// Never: the terminal has a line for them.
+    #[default]
     Hidden,
     /// The first one, and then one every 30 s.
     Rare,
@@ -211,14 +212,8 @@ impl WorkerEvents {
         causes: Causes,
         lines: TroubleLines,
     ) -> Self {
-        Self {
-            events,
-            sqs,
-            causes,
-            lines,
-            receiving: Mutex::default(),
-            extending: Mutex::default(),
-        }
+        let (receiving, extending) = Default::default();
+        Self { events, sqs, causes, lines, receiving, extending }
     }
 
     /// Notes an outcome. The terminal has one line for all messages that were not settled.

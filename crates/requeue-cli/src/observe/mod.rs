@@ -36,6 +36,7 @@ const NO_RESPONSE: &str = "no response in time";
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     /// `None` if nobody reads events, which then cost nothing.
     events: Option<Events>,
@@ -56,19 +57,7 @@ struct Inner {
 
 impl Observer {
     pub(crate) fn new(events: Option<Events>, sqs: Sqs, lines: TroubleLines) -> Self {
-        Self(Arc::new(Inner {
-            events,
-            calls: AtomicU64::new(0),
-            running: AtomicU64::new(0),
-            suspects: AtomicU64::new(0),
-            succeeded: AtomicU64::new(0),
-            is_ending: AtomicBool::new(false),
-            cut_off: AtomicU64::new(0),
-            downstream: Mutex::default(),
-            sqs,
-            due: Mutex::default(),
-            lines,
-        }))
+        Self(Arc::new(Inner { events, sqs, lines, ..Inner::default() }))
     }
 
     /// Whether events are read.

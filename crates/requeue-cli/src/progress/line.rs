@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ProgressState;
-use crate::table::{span, thousands};
+use crate::table::{cut, span, thousands};
 
 /// The estimates for a state.
 pub(super) struct Pace {
@@ -59,7 +59,7 @@ impl ProgressState {
         let last = if has_all { step.clone() } else { joined(&[stopping, &stuck]) };
         let narrow = [last, counts, stuck];
         let narrow = narrow.into_iter().filter(|text| !text.is_empty());
-        drawn.chain(plain).chain(narrow).find(fits).unwrap_or_else(|| shortened(step, columns))
+        drawn.chain(plain).chain(narrow).find(fits).unwrap_or_else(|| cut(step, columns))
     }
 
     /// `4,000 of 12,000 messages, 3 failed`.
@@ -127,13 +127,6 @@ fn per_second(per_second: f64) -> String {
 fn joined(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
-}
-
-fn shortened(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]

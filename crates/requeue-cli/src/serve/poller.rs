@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
-use super::environment::{Environment, INIT_TIMEOUT, InvocationEnd, StartError};
+use super::environment::{Environment, INIT_TIMEOUT, InvocationError, StartError};
 use super::function::Function;
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
@@ -201,8 +201,11 @@ impl Poller {
                 let limit = INIT_TIMEOUT.max(limit);
                 let starting = Environment::start(&function, environment, &groups);
                 let started = timeout(limit, unless_built_anew(starting, builds)).await;
-                let (environment, start) =
-                    split(started.unwrap_or(Err(StartError::TimedOut(limit))));
+                let (environment, start) = split(started.unwrap_or_else(|_| {
+                    let limit = limit.as_secs();
+                    let why = format!("function did not ask for an invocation within {limit} s");
+                    Err(StartError::Failed(why))
+                }));
                 (environment, Some(start))
             };
             let mut result = InvocationResult::FunctionError;
@@ -210,16 +213,17 @@ impl Poller {
                 None => Some("the function did not start".to_owned()),
                 Some(used) => {
                     let invocation = invocation(&function, trace.clone(), event, limit);
-                    let end = used.invoke(invocation, limit).await;
-                    let error = show::failure(&end, limit);
-                    match end {
-                        InvocationEnd::Response(body) => {
+                    match used.invoke(invocation, limit).await {
+                        Ok(body) => {
                             result = InvocationResult::Response(body.to_vec());
+                            None
                         }
-                        InvocationEnd::Error(_) | InvocationEnd::Abandoned => {}
-                        InvocationEnd::Exited(_) | InvocationEnd::TimedOut => environment = None,
+                        Err(InvocationError::Failed(why)) => Some(why),
+                        Err(InvocationError::Ended(why)) => {
+                            environment = None;
+                            Some(why)
+                        }
                     }
-                    error
                 }
             };
             let took = begun.elapsed();
@@ -239,13 +243,14 @@ impl Poller {
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
             // A new build ended it, so this is no failure of the function.
             Some(Err(StartError::BuiltAnew)) => {}
-            Some(Err(error)) if turn.build == self.build => {
+            Some(Err(StartError::Refused(why) | StartError::Failed(why)))
+                if turn.build == self.build =>
+            {
                 let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16)))
                     .min(LONGEST_PAUSE);
                 self.failed_starts += 1;
                 self.starts = false;
                 self.next_start = Instant::now() + pause;
-                let why = show::start_failure(&error);
                 line(format_args!("{why}; next start in {} s", pause.as_secs()));
             }
             None | Some(_) => {}
@@ -290,7 +295,7 @@ impl Poller {
 async fn first_exit(idle: &[Environment]) -> usize {
     let exits = idle.iter().map(|environment| Box::pin(environment.exited()));
     let (status, at, _) = select_all(exits).await;
-    show::exited_while_idle(status);
+    line(format_args!("{} between invocations", show::exited(status)));
     at
 }
 

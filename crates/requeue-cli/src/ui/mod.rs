@@ -8,7 +8,7 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::future::join_all;
-use serde::Serialize;
+use serde_json::json;
 
 mod assets;
 mod dead_letters;
@@ -88,16 +88,6 @@ pub(crate) struct Site {
     pub(crate) dead_letters: Option<DeadLetterScreen>,
     /// Whether the page may change a queue.
     pub(crate) may_redrive: bool,
-}
-
-/// The facts that each screen knows.
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SiteJson {
-    version: &'static str,
-    live: bool,
-    dead_letters: bool,
-    may_redrive: bool,
 }
 
 /// A page whose port is open.
@@ -218,12 +208,13 @@ pub(crate) async fn run_if_any(
 }
 
 fn routes(site: Site, [of_queue, of_policy]: &[JobPlace; 2]) -> Router {
-    let facts = SiteJson {
-        version: env!("CARGO_PKG_VERSION"),
-        live: site.live.is_some(),
-        dead_letters: site.dead_letters.is_some(),
-        may_redrive: site.may_redrive,
-    };
+    // Each screen knows these facts.
+    let facts = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "live": site.live.is_some(),
+        "deadLetters": site.dead_letters.is_some(),
+        "mayRedrive": site.may_redrive,
+    });
     let page = get(async move || -> Response { server::json(&facts) });
     let mut api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
     api = api.nest("/policy", policy::routes(of_policy.clone()));

@@ -1,12 +1,10 @@
 //! The position in a policy document to which a problem belongs.
 
-use serde::Serialize;
-
 /// A position, counted from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
-    line: usize,
-    column: usize,
+    pub(super) line: usize,
+    pub(super) column: usize,
 }
 
 /// The position that a problem names, or that of the key with which it begins: `a.b[1].c is …`.

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use clap::error::{ContextKind, ContextValue};
 use http::StatusCode;
 use requeue::policy::RetryPolicy;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::job::JobPlace;
 use super::place::{Position, position};
@@ -56,31 +56,6 @@ struct Asked {
     beside: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ProblemJson {
-    text: String,
-    #[serde(flatten)]
-    position: Option<Position>,
-}
-
-#[derive(Default, Serialize)]
-struct ScheduleJson {
-    problems: Vec<ProblemJson>,
-    report: String,
-    schedule: Value,
-    chart: String,
-}
-
-impl ScheduleJson {
-    fn of_problems(asked: &Asked, problems: &[String]) -> Self {
-        let problem = |text: &String| ProblemJson {
-            position: position(&asked.policy, text),
-            text: text.clone(),
-        };
-        Self { problems: problems.iter().map(problem).collect(), ..Self::default() }
-    }
-}
-
 /// The routes below `/api/policy`.
 pub(super) fn routes(job: JobPlace) -> Router {
     Router::new()
@@ -97,30 +72,41 @@ async fn schedule(body: Bytes) -> Result<Response, FailedRequest> {
     Ok(server::json(&schedule))
 }
 
-fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
+fn scheduled(asked: &Asked) -> Result<Value, Error> {
+    let problem = |text: &String| {
+        let mut problem = json!({ "text": text });
+        if let Some(Position { line, column }) = position(&asked.policy, text) {
+            (problem["line"], problem["column"]) = (line.into(), column.into());
+        }
+        problem
+    };
+    let refused = |problems: &[String]| {
+        let problems: Value = problems.iter().map(problem).collect();
+        json!({ "problems": problems, "report": "", "schedule": null, "chart": "" })
+    };
     let options = match arguments::<schedule::Arguments>(&asked.options, SCHEDULE) {
         Ok(options) => options,
-        Err(error) => return Ok(ScheduleJson::of_problems(asked, &[error.to_string()])),
+        Err(error) => return Ok(refused(&[error.to_string()])),
     };
     if asked.policy.trim().is_empty() {
         let problem = r#"the document is empty; write a policy such as {"preset": "standard"}"#;
-        return Ok(ScheduleJson::of_problems(asked, &[problem.to_owned()]));
+        return Ok(refused(&[problem.to_owned()]));
     }
     let document = match document::parse_text(&asked.policy) {
         Ok(document) => document,
-        Err(invalid) => return Ok(ScheduleJson::of_problems(asked, invalid.problems())),
+        Err(invalid) => return Ok(refused(invalid.problems())),
     };
     let report = check::report(&document, &asked.policy);
     let of =
         |(policy, _, queue)| Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
     let beside = asked.beside.as_deref().and_then(|text| document::parse_text(text).ok()).map(of);
     let schedule = of(document);
-    Ok(ScheduleJson {
-        problems: Vec::new(),
-        report,
-        schedule: schedule::json::of(&schedule),
-        chart: chart::svg(&schedule, beside.as_ref())?,
-    })
+    Ok(json!({
+        "problems": [],
+        "report": report,
+        "schedule": schedule::json::of(&schedule),
+        "chart": chart::svg(&schedule, beside.as_ref())?,
+    }))
 }
 
 async fn simulate_outage(
@@ -196,8 +182,9 @@ mod tests {
     fn marks(policy: &str, beside: Option<&str>) -> Vec<String> {
         let (policy, beside) = (policy.to_owned(), beside.map(str::to_owned));
         let asked = Asked { policy, options: BTreeMap::new(), beside };
-        let chart = scheduled(&asked).expect("a chart").chart;
-        let chart = roxmltree::Document::parse(&chart).expect("XML");
+        let scheduled = scheduled(&asked).expect("a chart");
+        let chart = scheduled["chart"].as_str().expect("a chart");
+        let chart = roxmltree::Document::parse(chart).expect("XML");
         let texts = chart.descendants().filter(|node| node.has_tag_name("text"));
         let texts = texts.filter_map(|node| node.text()).map(|text| text.trim().to_owned());
         texts.filter(|text| text.len() <= 6).collect()

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use requeue::{Deferral, Mode, Progress, Scope};
 
-use super::trouble::cut;
 use crate::progress::Growth;
-use crate::table::{duration, thousands};
+use crate::table::{counted, cut, duration, thousands};
 
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -112,20 +111,16 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let counted = [
-            (not_deleted, ["delete", "deletes"]),
-            (self.copies_in_doubt, ["copy", "copies"]),
-            (self.lost_receives, ["receive", "receives"]),
+        let unconfirmed = [
+            (not_deleted, "delete"),
+            (self.copies_in_doubt, "copy"),
+            (self.lost_receives, "receive"),
         ];
-        let counted =
-            counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, [one, several])| {
-                format!("{} {}", thousands(count), if count == 1 { one } else { several })
-            });
-        let counted: Vec<String> = counted.collect();
-        let unconfirmed = if counted.is_empty() {
-            String::new()
-        } else {
-            format!(" ({} unconfirmed)", counted.join(", "))
+        let unconfirmed = unconfirmed.into_iter().filter(|(count, _)| *count > 0);
+        let unconfirmed: Vec<_> = unconfirmed.map(|(count, what)| counted(count, what)).collect();
+        let unconfirmed = match unconfirmed.join(", ") {
+            none if none.is_empty() => none,
+            some => format!(" ({some} unconfirmed)"),
         };
         let (done, dead) = (thousands(completed), thousands(dead_lettered));
         format!("{done} done {others} {dead} dead{unconfirmed}")
@@ -169,12 +164,11 @@ impl Figures {
         match (self.holds.as_slice(), open, paused) {
             ([], ..) => None,
             ([hold], ..) => Some((self.held(hold), hold.reason.as_deref().map(brief))),
-            (_, 0, _) => Some((format!("{paused} pauses"), None)),
-            (_, _, 0) => Some((format!("{open} circuits open"), None)),
+            (_, 0, _) => Some((counted(paused, "pause"), None)),
+            (_, _, 0) => Some((format!("{} open", counted(open, "circuit")), None)),
             _ => {
-                let plural = |count: usize| if count == 1 { "" } else { "s" };
-                let (s, ses) = (plural(open), plural(paused));
-                Some((format!("{open} circuit{s} open, {paused} pause{ses}"), None))
+                let (open, paused) = (counted(open, "circuit"), counted(paused, "pause"));
+                Some((format!("{open} open, {paused}"), None))
             }
         }
     }

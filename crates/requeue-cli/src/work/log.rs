@@ -7,36 +7,22 @@ use requeue::Clock;
 
 use super::screen::Screen;
 
-/// Writes log lines above the lines of a screen.
-pub(super) struct LogAbove(pub(super) Screen);
-
-impl Write for LogAbove {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        if is_json(&text) {
-            self.0.above(&text)?;
-        } else {
-            self.0.note(&text)?;
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        stdout().flush()
-    }
-}
-
-/// Writes log lines to the standard output: `2026-11-25T12:04:05Z  INFO working …`.
-pub(super) struct LogLines;
+/// Writes log lines above the lines of a screen, or else to the standard output:
+/// `2026-11-25T12:04:05Z  INFO working …`.
+pub(super) struct LogLines(pub(super) Option<Screen>);
 
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        if is_json(&text) {
-            stdout().write_all(line)?;
-        } else {
-            let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-            stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+        // A line of JSON has a time already.
+        match (&self.0, text.starts_with('{')) {
+            (Some(screen), true) => screen.above(&text)?,
+            (Some(screen), false) => screen.note(&text)?,
+            (None, true) => stdout().write_all(line)?,
+            (None, false) => {
+                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+                stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+            }
         }
         Ok(line.len())
     }
@@ -44,9 +30,4 @@ impl Write for LogLines {
     fn flush(&mut self) -> io::Result<()> {
         stdout().flush()
     }
-}
-
-/// Whether a line has a time already.
-fn is_json(line: &str) -> bool {
-    line.starts_with('{')
 }

@@ -258,11 +258,9 @@ impl Started {
         let left = if is_drained { None } else { view.left(&self).await };
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
-        let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
-        let lost = ending::lost(view.observer.sqs().lost_receives());
-        let doubts =
-            [ending::not_deleted(ended), ending::in_doubt(doubt), ending::cut_off(cut), lost];
-        let doubts: Vec<String> = doubts.into_iter().flatten().collect();
+        let (sqs, cut_off) = (view.observer.sqs(), view.observer.cut_off());
+        let (copies, receives) = (sqs.copies_in_doubt(), sqs.lost_receives());
+        let doubts = ending::doubts(ended.not_deleted, copies, cut_off, receives);
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode, usize::MAX);
         let causes = causes.chain(view.last_troubles(self.queue.name()));

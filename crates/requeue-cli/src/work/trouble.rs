@@ -13,7 +13,7 @@ use crate::observe::{
     DownstreamTrouble, MAY_EXIST, NOT_SENT, ReceivingTrouble, TOO_LONG, Unsettled,
 };
 use crate::silence::Silence;
-use crate::table::thousands;
+use crate::table::{cut, thousands};
 
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, or after several causes
 /// `14 calls without a response, last: connection refused`.
@@ -183,14 +183,6 @@ pub(super) fn fitting(parts: &[(u8, &str)], columns: usize) -> String {
     (0..=last).map(without).find(fits).unwrap_or_else(|| cut(&without(last), columns))
 }
 
-/// At most so many columns of a line, with `…` where its end is missing.
-pub(super) fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// `silent` is the time without a response to the running try.
 fn next(next_try: Option<Duration>, silent: Option<Duration>) -> String {
     match (next_try, silent) {
@@ -248,7 +240,7 @@ mod tests {
             cause: "connection refused".to_owned(),
             calls: 5,
             has_other_causes: false,
-            lasted: Duration::from_secs(9),
+            since: tokio::time::Instant::now(),
         };
         let receiving = |code: &str, secs| ReceivingTrouble {
             endpoint: "http://mq:1".to_owned(),

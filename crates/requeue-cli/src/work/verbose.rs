@@ -6,9 +6,8 @@ use requeue::Mode;
 
 use super::line::brief;
 use super::screen::{Screen, columns};
-use super::trouble::cut;
 use crate::observe::{Event, Events, Kind, Reader, short_id};
-use crate::table::clock_time;
+use crate::table::{clock_time, cut};
 
 /// The lines of the messages.
 pub(super) struct Lines {

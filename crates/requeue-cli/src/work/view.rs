@@ -15,17 +15,17 @@ use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, HoldFigure, Rate, seconds};
 use super::live::on_page;
-use super::log::{LogAbove, LogLines};
+use super::log::LogLines;
 use super::screen::{self, Screen};
 use super::trouble;
-use super::trouble_log::{CredentialsLog, SilenceLog, TargetLog};
+use super::trouble_log::TroubleLog;
 use super::verbose::Lines;
 use crate::observe::{
     Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines, WorkerEvents,
 };
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
-use crate::table::wrapped;
+use crate::table::{counted, cut, wrapped};
 use crate::ui::{LiveCounts, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
@@ -52,14 +52,13 @@ impl View {
         let events = (is_verbose || has_page).then(Events::new);
         let sqs = Sqs::default();
         let causes = Causes::default();
-        let trouble = if let Some(screen) = screen.clone() {
-            // The lines of the screen say the rest.
-            init_logging_to(tracing::Level::WARN, move || LogAbove(screen.clone()));
-            TroubleLines::Hidden
-        } else {
-            init_logging_to(tracing::Level::INFO, || LogLines);
-            TroubleLines::Rare
+        // The lines of the screen say the rest.
+        let (trouble, level) = match screen {
+            Some(_) => (TroubleLines::Hidden, tracing::Level::WARN),
+            None => (TroubleLines::Rare, tracing::Level::INFO),
         };
+        let above = screen.clone();
+        init_logging_to(level, move || LogLines(above.clone()));
         let heard = WorkerEvents::new(events.clone(), sqs.clone(), causes.clone(), trouble);
         let observers = Observers::only(heard);
         let observer = Observer::new(events.clone(), sqs, trouble);
@@ -101,7 +100,7 @@ impl View {
             match &self.screen {
                 Some(screen) => {
                     let line = format!("waiting {text}");
-                    screen.draw(vec![trouble::cut(&line, screen::columns())]);
+                    screen.draw(vec![cut(&line, screen::columns())]);
                 }
                 None if !is_shown => tracing::info!("waiting {text}"),
                 None => {}
@@ -204,8 +203,7 @@ impl View {
 
     async fn show_state(&self, started: &Started, stop: &Stop) {
         let mut rate = Rate::default();
-        let (mut log, mut silence_log) = (TargetLog::default(), SilenceLog::default());
-        let mut credentials_log = CredentialsLog::default();
+        let mut log = TroubleLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
         let mut ticks = interval(LOOK);
@@ -227,9 +225,8 @@ impl View {
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
-                log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
-                silence_log.note(self.observer.sqs());
-                credentials_log.note(self.observer.sqs().trouble().as_ref());
+                log.note_target(&started.target, trouble.as_ref(), self.next_try(&holds));
+                log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
                 let ending =
@@ -366,7 +363,6 @@ fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopeHold])
 fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
         *progress;
-    let s = if received == 1 { "" } else { "s" };
     let not_deleted = if not_deleted == 0 {
         String::new()
     } else {
@@ -382,5 +378,6 @@ fn closing(progress: &Progress, mode: Mode) -> String {
             format!("{requeued} to retry, {dead_lettered} given up, {waiting} deferred or released")
         }
     };
-    format!("{received} receive{s}: {completed} done, {others}{not_settled}{not_deleted}")
+    let received = counted(received, "receive");
+    format!("{received}: {completed} done, {others}{not_settled}{not_deleted}")
 }

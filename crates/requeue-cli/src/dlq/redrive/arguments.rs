@@ -1,5 +1,7 @@
 //! The options of `requeue dlq redrive`.
 
+use serde::Deserialize;
+
 use crate::dlq::letter::Filter;
 use crate::dlq::queue::QueueArguments;
 use crate::queue_argument::QueueName;
@@ -81,7 +83,8 @@ pub(crate) struct Arguments {
 }
 
 /// The options of copies that a person chooses on the local page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct CopyOptions {
     pub(crate) rate: Option<u16>,
     pub(crate) fresh_budget: bool,

@@ -1,6 +1,7 @@
 //! `requeue dlq redrive`: redrives messages, by SQS's move task or by copies.
 
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
 
 mod arguments;
 mod route;
@@ -17,7 +18,7 @@ use copy::copy_all;
 use moving::MoveEnd;
 use plan::Plan;
 pub(crate) use plan::{ChosenPlan, plan};
-use result::{RedriveResult, id_options};
+use result::RedriveResult;
 use route::RedriveRoute;
 
 use super::outcome::JobEnd;
@@ -52,7 +53,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     dead_letters.warn();
     if arguments.dry_run || !arguments.yes {
         if !arguments.dry_run {
-            require_terminal(&format!("messages of {name} would be redriven to {route}"))?;
+            let words = arguments.filter.words();
+            let what = format!("messages{words} would be redriven from {name} to {route}");
+            require_terminal(&what)?;
         }
         let plan = Plan::make(arguments, &dead_letters, &route, &stop, &asking).await?;
         drop(asking);
@@ -77,12 +80,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     let Some(task) = moving::running(dead_letters).await? else { return Ok(()) };
-    let since = task.started.and_then(moment).unwrap_or_default();
+    let started = u64::try_from(task.started_timestamp()).unwrap_or_default();
+    let since = SystemTime::UNIX_EPOCH + Duration::from_millis(started);
+    let since = moment(since).unwrap_or_default();
     Err(format!(
         "a move task of {} has been running since {since} and has moved {} so far; follow it to \
          its end with --follow",
         dead_letters.name(),
-        task.moved
+        moving::moved(&task)
     )
     .into())
 }
@@ -106,7 +111,8 @@ async fn carry_out(
     let mut copies = route.filter(|route| !route.by_move_task);
     if copies.is_none() {
         let (handle, before) = if let Some(task) = running {
-            (task.handle.unwrap_or_default(), task.moved)
+            let moved = moving::moved(&task);
+            (task.task_handle.unwrap_or_default(), moved)
         } else {
             let to = route.and_then(RedriveRoute::moves_to);
             (moving::start(dead_letters, to, arguments.rate).await?, 0)
@@ -196,22 +202,11 @@ pub(crate) async fn redrive(
     result.outcomes.error = ended.err();
     let count = result.copied();
     let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);
-    let not_deleted = std::mem::take(&mut result.not_deleted);
-    let is_complete = result.outcomes.error.is_none() && left == 0 && not_deleted.is_empty();
+    let is_complete = result.outcomes.error.is_none() && left == 0 && result.not_deleted.is_empty();
     // The messages that were not chosen are known to the page.
     result.not_chosen = 0;
     let text = result.text(dead_letters.name(), arguments);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if !not_deleted.is_empty() {
-        lines.push(format!(
-            "{} copied, but SQS did not confirm the deletes; if they are still here, another redrive \
-             of this page only deletes them. Once this command has ended, a redrive copies them \
-             twice: discard them first, on the page or with `requeue dlq discard FILE --queue {} {}`",
-            messages(not_deleted.len()),
-            dead_letters.name(),
-            id_options(&not_deleted)
-        ));
-    }
     if left > 0 {
         let are_told = result.left.count() > 0 || !result.failed.is_empty();
         let above = if are_told { ", those above included" } else { "" };

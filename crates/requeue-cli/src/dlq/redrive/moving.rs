@@ -39,7 +39,16 @@ pub(crate) enum MoveEnd {
 pub(crate) async fn running(
     DeadLetters { sqs, queue, .. }: &DeadLetters,
 ) -> Result<Option<MoveTask>, Error> {
-    Ok(sqs.latest_move(&queue.arn).await?.filter(MoveTask::is_running))
+    Ok(sqs.latest_move(&queue.arn).await?.filter(is_running))
+}
+
+fn is_running(task: &MoveTask) -> bool {
+    matches!(task.status(), Some("RUNNING" | "CANCELLING"))
+}
+
+/// The messages that a task has moved so far.
+pub(crate) fn moved(task: &MoveTask) -> u64 {
+    u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default()
 }
 
 /// Starts a task and returns its handle. A request without a response may have started one, so it
@@ -49,13 +58,15 @@ pub(crate) async fn start(
     to: Option<&QueueArn>,
     rate: Option<u16>,
 ) -> Result<String, Error> {
-    let before = sqs.latest_move(queue).await?.and_then(|task| task.started);
+    let before = sqs.latest_move(queue).await?.map(|task| task.started_timestamp());
     let error = match sqs.start_move(queue, to, rate).await {
         Ok(handle) => return Ok(handle),
         Err(error) => error,
     };
     match sqs.latest_move(queue).await {
-        Ok(Some(task)) if task.started > before => Ok(task.handle.unwrap_or_default()),
+        Ok(Some(task)) if Some(task.started_timestamp()) > before => {
+            Ok(task.task_handle.unwrap_or_default())
+        }
         Ok(_) => Err(error),
         Err(_) => {
             Err(format!("{error}; a move task may have started: follow it with --follow").into())
@@ -72,10 +83,10 @@ pub(crate) async fn follow(
 ) -> Result<Moved, Error> {
     progress.step(format!("moving from {}", queue.name()));
     let mut is_cancelled = false;
-    let mut moved = None;
+    let mut so_far = None;
     loop {
         let task = sqs.latest_move(queue).await;
-        let task = task.map_err(|error| goes_on(&error, moved))?;
+        let task = task.map_err(|error| goes_on(&error, so_far))?;
         let Some(task) = task else {
             return Err(format!(
                 "SQS no longer lists the move task of {}; see the queue's message counts",
@@ -83,12 +94,13 @@ pub(crate) async fn follow(
             )
             .into());
         };
-        if !task.is_running() {
-            return Ok(Moved { messages: task.moved, end: end(&task) });
+        if !is_running(&task) {
+            return Ok(Moved { messages: moved(&task), end: end(&task) });
         }
-        progress.count("messages", task.to_move);
-        progress.done(task.moved);
-        moved = Some(task.moved);
+        let to_move = task.approximate_number_of_messages_to_move();
+        progress.count("messages", to_move.and_then(|count| u64::try_from(count).ok()));
+        progress.done(moved(&task));
+        so_far = Some(moved(&task));
         if is_cancelled {
             // The cancelled task takes a moment to end.
             sleep(LOOK).await;
@@ -104,10 +116,10 @@ pub(crate) async fn follow(
                     Err(error) => error,
                 };
                 match sqs.latest_move(queue).await {
-                    Ok(Some(task)) if task.is_running() => {
-                        return Err(goes_on(&error, Some(task.moved)).into());
+                    Ok(Some(task)) if is_running(&task) => {
+                        return Err(goes_on(&error, Some(moved(&task))).into());
                     }
-                    Err(_) => return Err(goes_on(&error, moved).into()),
+                    Err(_) => return Err(goes_on(&error, so_far).into()),
                     // The task has ended in the meantime.
                     Ok(_) => {}
                 }
@@ -123,7 +135,7 @@ fn goes_on(error: &Error, moved: Option<u64>) -> String {
 }
 
 fn end(task: &MoveTask) -> MoveEnd {
-    match (task.status.as_str(), task.failure.as_deref().unwrap_or_default()) {
+    match (task.status().unwrap_or_default(), task.failure_reason().unwrap_or_default()) {
         ("COMPLETED", _) => MoveEnd::Completed,
         ("CANCELLED", _) => MoveEnd::Cancelled,
         (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,

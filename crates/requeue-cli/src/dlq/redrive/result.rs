@@ -112,9 +112,9 @@ impl RedriveResult {
     /// What to do with messages that are in both queues, which these options choose.
     fn not_deleted_line(&self, queue: &str, ids: &str) -> String {
         format!(
-            "{} copied, but SQS did not confirm the deletes; before another redrive, which copies \
-             twice what is still here, delete it as soon as it is visible, with `requeue dlq discard \
-             FILE --queue {queue} {ids}`",
+            "{} copied, but SQS did not confirm the deletes; before another command redrives, which \
+             copies twice what is still here, delete it as soon as it is visible, with `requeue dlq \
+             discard FILE --queue {queue} {ids}`",
             messages(self.not_deleted.len())
         )
     }
@@ -163,7 +163,8 @@ impl RedriveResult {
         }
         if !self.not_deleted.is_empty() {
             // A later command cannot name them.
-            line(self.not_deleted_line(queue, &id_options(&self.not_deleted)));
+            let ids: Vec<_> = self.not_deleted.iter().map(|id| format!("--id {id}")).collect();
+            line(self.not_deleted_line(queue, &ids.join(" ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
@@ -182,9 +183,4 @@ impl RedriveResult {
         self.left.lines("left here").into_iter().for_each(&mut line);
         text
     }
-}
-
-/// The options that choose the messages with these ids: `--id A --id B`.
-pub(super) fn id_options(ids: &[String]) -> String {
-    ids.iter().map(|id| format!("--id {id}")).collect::<Vec<_>>().join(" ")
 }

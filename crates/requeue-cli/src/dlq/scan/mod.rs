@@ -167,8 +167,15 @@ impl<'a> Scan<'a> {
     ) -> Result<(ScanEnd, Unseen), Error> {
         let (mut comparison, mut is_drained) = (Comparison::default(), false);
         loop {
-            if let Some(end) = self.has_to_end() {
-                return self.ended(end).await;
+            if self.stop.is_told() {
+                return Ok((ScanEnd::Interrupted, Unseen::default()));
+            }
+            if let Some((cause, comparison)) = self.bound() {
+                let (sqs, queue, seen) = (self.sqs, self.queue, self.seen());
+                let unseen = comparison.settled(sqs, queue, seen, self.stop).await?;
+                return Ok(unseen.map_or((ScanEnd::Interrupted, Unseen::default()), |unseen| {
+                    (ScanEnd::Done, unseen.because(cause))
+                }));
             }
             let letters = self.receive().await?;
             let is_empty = letters.is_empty();
@@ -187,40 +194,20 @@ impl<'a> Scan<'a> {
             if is_empty || is_overdue {
                 self.progress.step("comparing the messages with SQS's counts");
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                    return Ok((ScanEnd::Empty, unseen));
+                    return Ok((ScanEnd::Done, unseen));
                 }
                 pause(self.stop).await;
             }
         }
     }
 
-    /// The reason to receive no more, even if there are messages.
-    fn has_to_end(&self) -> Option<ScanEnd> {
-        if self.stop.is_told() {
-            return Some(ScanEnd::Interrupted);
-        }
+    /// The bound that ends the scan, even if there are more messages.
+    fn bound(&self) -> Option<(Cause, Comparison)> {
         if self.seen.len() >= self.max_messages {
-            return Some(ScanEnd::MaxMessages);
+            return Some((Cause::MaxMessages, Comparison::asking_once()));
         }
-        self.held
-            .since
-            .is_some_and(|since| since.elapsed() + RESERVE > self.visibility)
-            .then_some(ScanEnd::TimeUp)
-    }
-
-    /// The end, with the messages that were not reached.
-    async fn ended(&mut self, end: ScanEnd) -> Result<(ScanEnd, Unseen), Error> {
-        let (cause, comparison) = match end {
-            ScanEnd::MaxMessages => (Cause::MaxMessages, Comparison::asking_once()),
-            ScanEnd::TimeUp => (Cause::TimeUp, Comparison::at_once()),
-            ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted | ScanEnd::Error => {
-                return Ok((end, Unseen::default()));
-            }
-        };
-        let settled = comparison.settled(self.sqs, self.queue, self.seen(), self.stop).await?;
-        Ok(settled.map_or((ScanEnd::Interrupted, Unseen::default()), |unseen| {
-            (end, unseen.because(cause))
-        }))
+        let is_over = |since: Instant| since.elapsed() + RESERVE > self.visibility;
+        self.held.since.is_some_and(is_over).then(|| (Cause::TimeUp, Comparison::at_once()))
     }
 
     /// The new messages, up to the bound. A receive of a FIFO queue may bring other messages than

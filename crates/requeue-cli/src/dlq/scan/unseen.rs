@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::dlq::sqs::{Described, Sqs};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::{messages, thousands};
+use crate::table::messages;
 use crate::{Error, output};
 
 /// The interval between two reads of the counts.
@@ -28,14 +28,10 @@ const SETTLES: Duration = Duration::from_mins(1);
 /// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
-    /// There were no more messages.
-    Empty,
+    /// There were no more messages, or a bound was reached.
+    Done,
     /// The caller had seen enough.
     Enough,
-    /// `--max-messages`.
-    MaxMessages,
-    /// The first messages were about to become visible.
-    TimeUp,
     Interrupted,
     /// An error of the scan or of its caller.
     Error,
@@ -64,8 +60,8 @@ impl ScanResult {
     pub(crate) fn is_complete(&self) -> bool {
         match self.end {
             ScanEnd::Enough => true,
-            ScanEnd::Empty | ScanEnd::MaxMessages => self.unseen.is_empty(),
-            ScanEnd::TimeUp | ScanEnd::Interrupted | ScanEnd::Error => false,
+            ScanEnd::Done => self.unseen.is_empty(),
+            ScanEnd::Interrupted | ScanEnd::Error => false,
         }
     }
 
@@ -79,28 +75,14 @@ impl ScanResult {
         if !progress.tells_notes() {
             return;
         }
-        let (seen, queue) = (messages(self.looked_at), queue.name());
-        let more = |cause| thousands(self.unseen.of(cause));
-        match self.end {
-            ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => {
-                output::remark(&format!(
-                    "partial: {seen} looked at, about {} more in {queue}; raise --max-messages",
-                    more(Cause::MaxMessages)
-                ));
-            }
-            ScanEnd::TimeUp => output::remark(&format!(
-                "partial: {seen} looked at, about {} more; run it again for the rest",
-                more(Cause::TimeUp)
-            )),
-            ScanEnd::Interrupted => {
-                // Another note tells of those that stay hidden.
-                let visible =
-                    if self.is_released() { "; those in the queue are visible again" } else { "" };
-                output::remark(&format!("interrupted: {seen} looked at{visible}"));
-            }
-            ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Error => {}
+        if self.end == ScanEnd::Interrupted {
+            // Another note tells of those that stay hidden.
+            let visible =
+                if self.is_released() { "; those in the queue are visible again" } else { "" };
+            let seen = messages(self.looked_at);
+            output::remark(&format!("interrupted: {seen} looked at{visible}"));
         }
-        self.unseen.tell(queue);
+        self.unseen.tell(queue.name());
     }
 }
 
@@ -158,6 +140,7 @@ impl Unseen {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn of(&self, cause: Cause) -> u64 {
         self.by_cause.get(&cause).copied().unwrap_or_default()
     }
@@ -190,7 +173,11 @@ impl Cause {
                 "SQS counts more messages than it handed out, and its counts are approximate; run \
                  this again in a minute"
             }
-            Self::MaxMessages | Self::TimeUp | Self::BrokenOff => return None,
+            Self::MaxMessages => "--max-messages is too small; raise it",
+            Self::TimeUp => {
+                "the first messages were about to become visible again; run this again for the rest"
+            }
+            Self::BrokenOff => return None,
         })
     }
 }

@@ -55,16 +55,6 @@ pub(super) struct Screen {
     pub(super) may_redrive: bool,
     pub(super) job: JobPlace,
     state: Mutex<ScreenState>,
-    earlier: Mutex<Earlier>,
-}
-
-/// The ids of messages of earlier redrives that may be in both queues.
-#[derive(Default)]
-struct Earlier {
-    /// They were copied, and perhaps not deleted.
-    copied: HashSet<String>,
-    /// SQS did not confirm their copies.
-    in_doubt: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -72,6 +62,10 @@ pub(super) struct ScreenState {
     looks: u64,
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) selection: Option<Selection>,
+    /// The ids of messages that earlier redrives copied, and perhaps did not delete.
+    copied: HashSet<String>,
+    /// Those whose copies SQS did not confirm.
+    in_doubt: HashSet<String>,
 }
 
 /// Messages that the user has chosen.
@@ -85,17 +79,13 @@ pub(super) struct Selection {
 
 impl Screen {
     pub(super) fn new(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) -> Self {
-        Self { queue, may_redrive, job, state: Mutex::default(), earlier: Mutex::default() }
-    }
-
-    fn earlier(&self) -> MutexGuard<'_, Earlier> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { queue, may_redrive, job, state: Mutex::default() }
     }
 
     /// These messages without those that were copied before, and the ids of those.
     fn apart(&self, snapshot: &Snapshot, messages: &[usize]) -> (Vec<usize>, HashSet<String>) {
-        let earlier = self.earlier();
-        let is_copied = |at: &&usize| earlier.copied.contains(&snapshot.letters[**at].id);
+        let state = self.state();
+        let is_copied = |at: &&usize| state.copied.contains(&snapshot.letters[**at].id);
         let (copied, others): (Vec<usize>, Vec<usize>) = messages.iter().partition(is_copied);
         (others, ids(snapshot, &copied))
     }
@@ -161,21 +151,15 @@ impl Screen {
             }
         };
         let mut outcomes = discard::delete(&now, &ids, stop, progress).await;
-        let (deleted, gone) = (outcomes.done(), outcomes.gone());
+        let gone = outcomes.gone();
         let kept_gone = discard::keep_gone(kept, &ids, &gone);
         outcomes.error = outcomes.error.or(kept_gone.err());
-        let mut lines = vec![format!("{} deleted", messages(deleted))];
-        if !gone.is_empty() {
-            lines.push(format!("the messages are in {}", kept.display()));
-        }
-        let (doubts, left) = (gone.len() - deleted, ids.len() - gone.len());
-        if doubts > 0 {
-            lines.push(format!("{} in doubt: they may be deleted", messages(doubts)));
-        }
+        let mut lines = discard::lines(&outcomes, kept);
+        let left = ids.len() - gone.len();
         if left > 0 {
             lines.push(format!("{} not deleted", messages(left)));
         }
-        let end = JobEnd { lines, is_complete: left + doubts == 0, outcomes };
+        let end = JobEnd { lines, is_complete: outcomes.done() == ids.len(), outcomes };
         Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
 
@@ -235,7 +219,7 @@ impl Screen {
                 messages(copied.len())
             ));
         }
-        let in_doubt = &self.earlier().in_doubt;
+        let in_doubt = &self.state().in_doubt;
         let doubts =
             others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
         if doubts > 0 {
@@ -269,19 +253,19 @@ impl Screen {
         if !others.is_empty() {
             let arguments = arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
-            let mut earlier = self.earlier();
+            let mut state = self.state();
             for (id, outcome) in &end.outcomes.by_id {
                 if outcome.is_copy {
-                    earlier.copied.insert(id.clone());
+                    state.copied.insert(id.clone());
                 } else if outcome.is_in_doubt {
-                    earlier.in_doubt.insert(id.clone());
+                    state.in_doubt.insert(id.clone());
                 }
             }
         }
         if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
             let deleted = discard::delete(&now, &copied, stop, progress).await;
             let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
-            self.earlier().copied.retain(|id| !is_gone(id));
+            self.state().copied.retain(|id| !is_gone(id));
             let count = messages(deleted.done());
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
             end.is_complete &= deleted.gone().len() == copied.len() && deleted.error.is_none();
