@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ mod line;
 mod terminal;
 
 use line::Pace;
+use parking_lot::Mutex;
 
 use crate::output;
 use crate::silence::Requests;
@@ -182,7 +183,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     let bar = ProgressBar::with_draw_target(None, terminal);
     bar.set_style(style());
     {
-        let mut drawn = drawn();
+        let mut drawn = DRAWN.lock();
         if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;
@@ -194,7 +195,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         {
-            let drawn = drawn();
+            let drawn = DRAWN.lock();
             if drawn.is_none() {
                 return;
             }
@@ -206,7 +207,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         }
     }
     bar.finish_and_clear();
-    drawn().take();
+    DRAWN.lock().take();
 }
 
 fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
@@ -294,7 +295,7 @@ static GAVE_WAY: AtomicBool = AtomicBool::new(false);
 /// Removes the line for good, before another program writes to the terminal.
 pub(crate) fn give_way() {
     GAVE_WAY.store(true, Ordering::Relaxed);
-    if let Some(bar) = drawn().take() {
+    if let Some(bar) = DRAWN.lock().take() {
         bar.finish_and_clear();
     }
 }
@@ -302,13 +303,9 @@ pub(crate) fn give_way() {
 /// The line on the terminal. A process has one terminal, so this is global.
 static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-fn drawn() -> MutexGuard<'static, Option<ProgressBar>> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Writes other text to the terminal: above the line, which then appears again.
 pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let bar = drawn().clone();
+    let bar = DRAWN.lock().clone();
     match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
@@ -320,7 +317,7 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
 pub(crate) fn leave(left_behind: Option<String>) {
     let (leaving, left) = mpsc::channel::<()>();
     thread::spawn(move || {
-        let bar = drawn().take();
+        let bar = DRAWN.lock().take();
         if let Some(bar) = &bar {
             bar.finish_and_clear();
         }

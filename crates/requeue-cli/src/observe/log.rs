@@ -1,9 +1,9 @@
 //! What the library tells of a message: by its events in this process, and by the log lines of a
 //! function in JSON.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use requeue::{FailureClass, LogLines, Observer, Outcome};
 use serde::Deserialize;
 use serde_json::Value;
@@ -240,7 +240,7 @@ impl WorkerEvents {
 
     /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
-        self.lines == TroubleLines::Rare && lock(lines).is_due()
+        self.lines == TroubleLines::Rare && lines.lock().is_due()
     }
 }
 
@@ -264,7 +264,7 @@ impl Observer for WorkerEvents {
             }
             Heard::ReceivingWorks { .. } => {
                 self.sqs.works();
-                lock(&self.receiving).end()
+                self.receiving.lock().end()
             }
             Heard::NotExtended { code, messages } => {
                 self.sqs.not_settled(Some(code), None, number(messages));
@@ -280,10 +280,6 @@ impl Observer for WorkerEvents {
             LogLines.observe(event);
         }
     }
-}
-
-fn lock(lines: &Mutex<RareLines>) -> MutexGuard<'_, RareLines> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

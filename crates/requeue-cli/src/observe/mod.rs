@@ -3,10 +3,11 @@
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use requeue::{Clock, DeadLetter};
 
 mod causes;
@@ -134,7 +135,7 @@ impl Observer {
     }
 
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {
-        self.0.downstream.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.downstream.lock()
     }
 
     pub(crate) fn sqs(&self) -> &Sqs {
@@ -156,7 +157,7 @@ impl Observer {
 
     /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
-        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.0.due.lock();
         let now = epoch_millis(Clock::system().now()) / 1_000;
         while due.first().is_some_and(|first| *first < now) {
             due.pop_first();

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write as _, stderr};
 use std::mem;
-use std::sync::{Mutex, PoisonError};
 
 use indicatif::TermLike;
+use parking_lot::Mutex;
 
 /// Columns that stay free, so that an echoed `^C` is on the same line and disappears with it.
 const FREE: usize = 3;
@@ -23,7 +23,7 @@ pub(super) struct Stderr(Mutex<String>);
 
 impl Stderr {
     fn push(&self, text: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        self.0.lock().push_str(text);
     }
 }
 
@@ -69,7 +69,7 @@ impl TermLike for Stderr {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let text = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let text = mem::take(&mut *self.0.lock());
         stderr().write_all(text.as_bytes())
     }
 }

@@ -2,11 +2,12 @@
 //! above them.
 
 use std::io::{self, Write, stderr, stdout};
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use requeue::Clock;
 
 use crate::environment;
@@ -27,7 +28,7 @@ impl Screen {
     /// Draws these lines instead of the earlier ones, in one write, since the log shares the
     /// terminal.
     pub(super) fn draw(&self, lines: Vec<String>) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.0.lock();
         let cleared = cleared(&drawn, width());
         *drawn = lines;
         say(&format!("{cleared}{}", drawn.join("\n")));
@@ -35,7 +36,7 @@ impl Screen {
 
     /// Writes a text above the lines, which then appear again.
     pub(super) fn above(&self, text: &str) -> io::Result<()> {
-        let drawn = self.drawn();
+        let drawn = self.0.lock();
         stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
         stdout().flush()?;
         say(&drawn.join("\n"));
@@ -46,10 +47,6 @@ impl Screen {
     pub(super) fn note(&self, text: &str) -> io::Result<()> {
         let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
-    }
-
-    fn drawn(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

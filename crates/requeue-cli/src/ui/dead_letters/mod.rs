@@ -69,7 +69,7 @@ type Responded = Result<Response, FailedRequest>;
 async fn show(State(screen): Shared) -> Response {
     let dead_letters = &screen.queue.dead_letters;
     let DeadLetters { queue, source, .. } = dead_letters;
-    let snapshot = screen.state().snapshot.clone();
+    let snapshot = screen.state.lock().snapshot.clone();
     server::json(&json!({
         "queue": queue.arn.to_string(),
         "source": source.as_ref().map(ToString::to_string),
@@ -118,7 +118,7 @@ async fn choose(State(screen): Shared, body: Bytes) -> Responded {
     let snapshot = screen.snapshot(chosen.snapshot)?;
     let messages = snapshot.chosen(&chosen.groups, &chosen.messages);
     let count = messages.len();
-    let mut state = screen.state();
+    let mut state = screen.state.lock();
     let number = state.selection.as_ref().map_or(1, |before| before.number + 1);
     state.selection = Some(Selection { number, snapshot, messages, planned: None });
     Ok(server::json(&json!({ "selection": number, "count": count })))
@@ -159,7 +159,7 @@ async fn plan(State(screen): Shared, Path(selection): Path<u64>, body: Bytes) ->
 /// Redrives as planned.
 async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
-    let planned = screen.state().selection.as_ref().and_then(|of| of.planned);
+    let planned = screen.state.lock().selection.as_ref().and_then(|of| of.planned);
     let options = planned.ok_or_else(outdated)?;
     let runtime = Handle::current();
     let job = screen.job.clone();

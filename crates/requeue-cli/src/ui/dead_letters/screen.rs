@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use requeue::Clock;
 use serde_json::Value;
 
@@ -54,7 +55,7 @@ pub(super) struct Screen {
     pub(super) queue: DeadLetterScreen,
     pub(super) may_redrive: bool,
     pub(super) job: JobPlace,
-    state: Mutex<ScreenState>,
+    pub(super) state: Mutex<ScreenState>,
 }
 
 #[derive(Default)]
@@ -84,18 +85,14 @@ impl Screen {
 
     /// These messages without those that were copied before, and the ids of those.
     fn apart(&self, snapshot: &Snapshot, messages: &[usize]) -> (Vec<usize>, HashSet<String>) {
-        let state = self.state();
+        let state = self.state.lock();
         let is_copied = |at: &&usize| state.copied.contains(&snapshot.letters[**at].id);
         let (copied, others): (Vec<usize>, Vec<usize>) = messages.iter().partition(is_copied);
         (others, ids(snapshot, &copied))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, ScreenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn snapshot(&self, number: u64) -> Result<Arc<Snapshot>, FailedRequest> {
-        let snapshot = self.state().snapshot.clone();
+        let snapshot = self.state.lock().snapshot.clone();
         snapshot.filter(|snapshot| snapshot.number == number).ok_or_else(outdated)
     }
 
@@ -103,21 +100,21 @@ impl Screen {
         &self,
         number: u64,
     ) -> Result<(Arc<Snapshot>, Vec<usize>), FailedRequest> {
-        let state = self.state();
+        let state = self.state.lock();
         let selection = state.selection.as_ref().filter(|of| of.number == number);
         let Selection { snapshot, messages, .. } = selection.ok_or_else(outdated)?;
         Ok((Arc::clone(snapshot), messages.clone()))
     }
 
     pub(super) fn note_plan(&self, number: u64, options: CopyOptions) {
-        if let Some(of) = self.state().selection.as_mut().filter(|of| of.number == number) {
+        if let Some(of) = self.state.lock().selection.as_mut().filter(|of| of.number == number) {
             of.planned = Some(options);
         }
     }
 
     /// Forgets the list, because the queue has changed.
     pub(super) fn forget(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.snapshot, state.selection) = (None, None);
     }
 
@@ -187,7 +184,7 @@ impl Screen {
             Ok(if beyond > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         let looked = looked.await.into_result()?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.looks += 1;
         let taken = Clock::system().now();
         let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
@@ -219,7 +216,7 @@ impl Screen {
                 messages(copied.len())
             ));
         }
-        let in_doubt = &self.state().in_doubt;
+        let in_doubt = &self.state.lock().in_doubt;
         let doubts =
             others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
         if doubts > 0 {
@@ -253,7 +250,7 @@ impl Screen {
         if !others.is_empty() {
             let arguments = arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
-            let mut state = self.state();
+            let mut state = self.state.lock();
             for (id, outcome) in &end.outcomes.by_id {
                 if outcome.is_copy {
                     state.copied.insert(id.clone());
@@ -265,7 +262,7 @@ impl Screen {
         if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
             let deleted = discard::delete(&now, &copied, stop, progress).await;
             let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
-            self.state().copied.retain(|id| !is_gone(id));
+            self.state.lock().copied.retain(|id| !is_gone(id));
             let count = messages(deleted.done());
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
             end.is_complete &= deleted.gone().len() == copied.len() && deleted.error.is_none();
