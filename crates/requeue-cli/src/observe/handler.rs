@@ -86,7 +86,8 @@ impl Call {
             match ended {
                 Ok(()) => event,
                 Err(failure) => {
-                    Event { class: Some(failure.class()), ..event }.reason(Some(failure.reason()))
+                    let class = Some(failure.class().as_str());
+                    Event { class, ..event }.reason(Some(failure.reason()))
                 }
             }
         });

@@ -140,8 +140,9 @@ impl LogLine {
             }
             None => (kind, reason),
         };
+        let class = self.class.as_deref().and_then(FailureClass::from_name);
         let mut event = Event {
-            class: self.class.as_deref().and_then(FailureClass::from_name),
+            class: class.map(FailureClass::as_str),
             delay: self.delay_seconds.filter(|_| undone.is_none()),
             attempt: self.retry_count.map(|retries| retries.saturating_add(1)),
             receive_count: self.receive_count,
@@ -294,7 +295,7 @@ mod tests {
         for line in [message, &inside] {
             let event = LogLine::read(line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!((event.kind, event.ids), (Kind::Requeued, Ids::new("c", "m")));
-            assert_eq!((event.class, event.delay), (Some(FailureClass::RateLimit), Some(9)));
+            assert_eq!((event.class, event.delay), (Some("rate-limit"), Some(9)));
             assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
             assert_eq!(event.reason.as_deref(), Some("status 429"));
         }

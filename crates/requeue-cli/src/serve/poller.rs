@@ -23,7 +23,7 @@ use super::function::Function;
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
 use super::show::{self, FinishedBatch};
-use super::{rebuild, show::line, watched};
+use super::{Arguments, ServedSqs, rebuild, show::line, watched};
 use crate::Error;
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
@@ -36,18 +36,13 @@ const OUTPUT: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The mapping's and the function's settings.
-pub(super) struct MappingSettings {
-    pub(super) batch_size: usize,
-    pub(super) maximum_concurrency: usize,
-    pub(super) timeout: Duration,
-}
-
 /// The changing state of the poller; one task owns it.
 pub(super) struct Poller {
     mapping: EventSourceMapping,
     queue: QueueArn,
-    settings: MappingSettings,
+    maximum_concurrency: usize,
+    /// That of an invocation.
+    timeout: Duration,
     function: Arc<Function>,
     groups: ProcessGroups,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
@@ -101,19 +96,20 @@ enum Arrival {
 
 impl Poller {
     pub(super) fn new(
-        sqs: &EmbeddedSqs,
-        queue: &QueueArn,
-        dead_letters: &QueueArn,
+        ServedSqs { embedded, queue, dead_letters, .. }: &ServedSqs,
+        arguments: &Arguments,
         function: Function,
-        settings: MappingSettings,
         groups: ProcessGroups,
     ) -> Self {
+        let batch_size = arguments.batch_size.into();
+        let events = function.events.clone();
         Self {
-            mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), settings.batch_size),
+            mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
             queue: queue.clone(),
-            settings,
+            maximum_concurrency: arguments.maximum_concurrency.into(),
+            timeout: arguments.timeout,
             builds: rebuild::watch(function.file.clone()),
-            arrivals: arrivals(sqs, queue.clone(), dead_letters.clone(), function.events.clone()),
+            arrivals: arrivals(embedded, queue.clone(), dead_letters.clone(), events),
             function: Arc::new(function),
             groups,
             idle: Vec::new(),
@@ -132,7 +128,7 @@ impl Poller {
     /// mistake in the command line. `send` is the command that sends a message to the function.
     pub(super) async fn run(&mut self, stop: &Stop, send: &str) -> Result<(), Error> {
         loop {
-            let is_free = self.turns.len() < self.settings.maximum_concurrency;
+            let is_free = self.turns.len() < self.maximum_concurrency;
             let must_start = !self.starts && self.idle.is_empty() && self.turns.is_empty();
             tokio::select! {
                 biased;
@@ -186,7 +182,7 @@ impl Poller {
         self.environments += u64::from(idle.is_none());
         let (function, environment) = (Arc::clone(&self.function), self.environments);
         let (groups, build, number) = (self.groups.clone(), self.build, self.batches);
-        let (limit, builds) = (self.settings.timeout, self.builds.clone());
+        let (limit, builds) = (self.timeout, self.builds.clone());
         let event = batch.event(&self.queue);
         let events = function.events.as_ref();
         let ids = events.map(|events| watched::received(events, &event)).unwrap_or_default();

@@ -16,7 +16,6 @@ mod function;
 mod guard;
 mod job;
 mod live;
-mod place;
 mod policy;
 mod server;
 mod snapshot;
