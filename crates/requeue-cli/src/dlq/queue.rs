@@ -53,7 +53,6 @@ const MAX_IN_FLIGHT: i64 = 120_000;
 /// A dead-letter queue.
 #[derive(Clone)]
 pub(crate) struct DeadLetters {
-    pub(super) sdk: SdkConfig,
     pub(crate) sqs: Sqs,
     pub(crate) queue: Described,
     /// Most messages to look at.
@@ -99,7 +98,7 @@ impl QueueArguments {
         let max_messages = usize::try_from(self.max_messages).unwrap_or(usize::MAX);
         if self.source_queue.is_none() {
             let (source, doubt) = (None, check(&sqs, &described, purpose, self.any_queue).await?);
-            return Ok(DeadLetters { sdk, sqs, queue: described, max_messages, source, doubt });
+            return Ok(DeadLetters { sqs, queue: described, max_messages, source, doubt });
         }
         let Some((dead_letters, _)) = &described.redrive else {
             let name = described.arn.name();
@@ -110,7 +109,7 @@ impl QueueArguments {
             .into());
         };
         let (queue, source) = (sqs.describe(dead_letters).await?, Some(described.arn));
-        Ok(DeadLetters { sdk, sqs, queue, max_messages, source, doubt: None })
+        Ok(DeadLetters { sqs, queue, max_messages, source, doubt: None })
     }
 
     pub(crate) fn is_given(&self) -> bool {
@@ -141,9 +140,8 @@ impl DeadLetters {
         queue: &QueueArn,
         source: Option<&QueueArn>,
     ) -> Result<Self, Error> {
-        let (sdk, source) = (SdkConfig::builder().build(), source.cloned());
         let (queue, max_messages) = (sqs.describe(queue).await?, MAX_MESSAGES as usize);
-        Ok(Self { sdk, sqs, queue, max_messages, source, doubt: None })
+        Ok(Self { sqs, queue, max_messages, source: source.cloned(), doubt: None })
     }
 
     /// With the counts of now.

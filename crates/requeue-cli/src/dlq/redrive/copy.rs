@@ -52,7 +52,8 @@ pub(super) async fn copy_all(
     let Arguments { filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let scan = dead_letters.scan(stop, progress);
-    let scan = scan.one_by_one(*rate, filter.is_set()).after(result.moved);
+    let mut scan = scan.one_by_one(*rate, filter.is_set());
+    scan.gone = result.moved;
     let to_copy = result.planned.map(|all| all.saturating_sub(result.moved)).or(filter.limit);
     let counts_copies = to_copy.is_some() || !filter.is_set();
     if to_copy.is_some() {

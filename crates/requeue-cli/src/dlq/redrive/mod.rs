@@ -119,10 +119,10 @@ async fn carry_out(
         };
         redrive.moves_to = Some(route.map(|route| format!(" to {route}")).unwrap_or_default());
         stop.leaves(moving::GOES_ON);
-        let moved = moving::follow(dead_letters, &handle, stop, &progress).await?;
+        let (moved, end) = moving::follow(dead_letters, &handle, stop, &progress).await?;
         stop.leaves(HOLDS_MESSAGES);
-        redrive.moved = moved.messages;
-        match moved.end {
+        redrive.moved = moved;
+        match end {
             MoveEnd::Completed => {
                 failure = moved_all(dead_letters, before, stop, &mut redrive).await.err();
             }

@@ -21,12 +21,6 @@ pub(crate) const GOES_ON: &str =
     "SQS goes on with the move task; follow it, or cancel it, with --follow";
 
 /// The end of a task.
-pub(crate) struct Moved {
-    pub(crate) messages: u64,
-    pub(crate) end: MoveEnd,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MoveEnd {
     Completed,
     Cancelled,
@@ -74,13 +68,14 @@ pub(crate) async fn start(
     }
 }
 
-/// Follows the latest task of the queue to its end; a signal cancels it.
+/// Follows the latest task of the queue to its end, with the messages that it has moved; a signal
+/// cancels it.
 pub(crate) async fn follow(
     DeadLetters { sqs, queue: Described { arn: queue, .. }, .. }: &DeadLetters,
     handle: &str,
     stop: &Stop,
     progress: &CommandProgress,
-) -> Result<Moved, Error> {
+) -> Result<(u64, MoveEnd), Error> {
     progress.step(format!("moving from {}", queue.name()));
     let mut is_cancelled = false;
     let mut so_far = None;
@@ -95,7 +90,7 @@ pub(crate) async fn follow(
             .into());
         };
         if !is_running(&task) {
-            return Ok(Moved { messages: moved(&task), end: end(&task) });
+            return Ok((moved(&task), end(&task)));
         }
         let to_move = task.approximate_number_of_messages_to_move();
         progress.count("messages", to_move.and_then(|count| u64::try_from(count).ok()));
@@ -112,7 +107,7 @@ pub(crate) async fn follow(
                 is_cancelled = true;
                 progress.step("cancelling the move task");
                 let error = match sqs.cancel_move(queue, handle).await {
-                    Ok(messages) => return Ok(Moved { messages, end: MoveEnd::Cancelled }),
+                    Ok(messages) => return Ok((messages, MoveEnd::Cancelled)),
                     Err(error) => error,
                 };
                 match sqs.latest_move(queue).await {

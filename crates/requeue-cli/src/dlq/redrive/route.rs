@@ -108,8 +108,8 @@ impl RedriveRoute {
         let DeadLetters { sqs, queue, source, .. } = dead_letters;
         let to = match &arguments.to {
             Some(name) => {
-                let region = arguments.place.region();
-                let found = named(name, "--to", region, &dead_letters.sdk).await?;
+                let sdk = crate::sdk::config().await;
+                let found = named(name, "--to", arguments.place.region(), &sdk).await?;
                 Some(sqs.describe(&found.arn).await?.arn)
             }
             None => None,

@@ -54,7 +54,7 @@ pub(crate) struct Scan<'a> {
     per_visit: usize,
     first_alone: bool,
     /// Messages of the count that left the queue before the scan.
-    gone: u64,
+    pub(crate) gone: u64,
     seen: HashSet<String>,
     /// The messages that the caller was given. After a signal it is given no more.
     looked_at: usize,
@@ -116,12 +116,6 @@ impl<'a> Scan<'a> {
         if rate.is_some() || is_fifo {
             self.at_once = 1;
         }
-        self
-    }
-
-    /// For a scan that starts after this many of the counted messages have left the queue.
-    pub(crate) fn after(mut self, gone: u64) -> Self {
-        self.gone = gone;
         self
     }
 
