@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.json {
         output::json(&json!({
             "queue": queue.arn.to_string(),
-            "approximateNumberOfMessages": queue.visible,
+            "approximateNumberOfMessages": dead_letters.visible(),
             "approximateNumberOfMessagesNotVisible": queue.in_flight,
             "lookedAt": seen,
             "complete": looked.is_complete(),

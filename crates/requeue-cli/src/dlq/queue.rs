@@ -5,13 +5,13 @@ use std::io::{IsTerminal, stdin};
 use std::thread;
 
 use requeue::aws::SdkConfig;
-use requeue::queue::QueueArn;
+use requeue::queue::{Description, QueueArn};
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::scan::Scan;
-use super::sqs::{Described, Sqs};
+use super::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::stop::Stop;
@@ -54,7 +54,7 @@ const MAX_IN_FLIGHT: i64 = 120_000;
 #[derive(Clone)]
 pub(crate) struct DeadLetters {
     pub(crate) sqs: Sqs,
-    pub(crate) queue: Described,
+    pub(crate) queue: Description,
     /// Most messages to look at.
     pub(crate) max_messages: usize,
     /// The source queue whose redrive policy named it.
@@ -100,7 +100,7 @@ impl QueueArguments {
             let (source, doubt) = (None, check(&sqs, &described, purpose, self.any_queue).await?);
             return Ok(DeadLetters { sqs, queue: described, max_messages, source, doubt });
         }
-        let Some((dead_letters, _)) = &described.redrive else {
+        let Some(dead_letters) = &described.dead_letter_queue else {
             let name = described.arn.name();
             return Err(format!(
                 "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
@@ -134,6 +134,11 @@ impl DeadLetters {
         self.queue.arn.name()
     }
 
+    /// The messages that can be received, by SQS's approximate counts.
+    pub(super) fn visible(&self) -> u64 {
+        self.queue.messages.saturating_sub(self.queue.in_flight + self.queue.delayed)
+    }
+
     /// The dead-letter queue of this source queue.
     pub(crate) async fn of(
         sqs: Sqs,
@@ -156,13 +161,14 @@ impl DeadLetters {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let Description { dead_letter_queue: next, max_receive_count, .. } = &self.queue;
         let mut warnings: Vec<String> = self.doubt.iter().cloned().collect();
-        if let Some((next, receives)) = &self.queue.redrive {
+        if let Some((next, receives)) = next.as_ref().zip(*max_receive_count) {
             warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
                  after {} SQS moves it to {}",
                 self.name(),
-                counted(*receives, "receive"),
+                counted(receives, "receive"),
                 next.name(),
             ));
         }
@@ -177,8 +183,8 @@ impl DeadLetters {
 
     pub(crate) fn scan<'a>(&'a self, stop: &'a Stop, progress: &'a CommandProgress) -> Scan<'a> {
         progress.step(format!("looking at {}", self.name()));
-        progress.count("messages", Some(self.queue.visible));
-        Scan::new(self, stop, progress)
+        progress.count("messages", Some(self.visible()));
+        Scan::new(&self.sqs, &self.queue, self.max_messages, stop, progress)
     }
 
     /// A result as JSON, with the queue that it is about.
@@ -197,7 +203,7 @@ impl DeadLetters {
 /// the doubt if the command may go on.
 async fn check(
     sqs: &Sqs,
-    queue: &Described,
+    queue: &Description,
     purpose: Purpose,
     takes_any: bool,
 ) -> Result<Option<String>, Error> {
@@ -206,7 +212,7 @@ async fn check(
         return Ok(None);
     }
     let name = queue.arn.name();
-    let own = queue.redrive.as_ref().map(|(own, _)| own.name());
+    let own = queue.dead_letter_queue.as_ref().map(QueueArn::name);
     let doubt = match (&sources, own) {
         (Err(error), _) => format!("it is unknown whether {name} is a dead-letter queue: {error}"),
         (Ok(_), Some(own)) => format!("{name} is not a dead-letter queue, and has one: {own}"),

@@ -44,7 +44,7 @@ pub(crate) struct Sqs(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    failing: Option<Failing>,
+    failing: Option<ReceivingTrouble>,
     /// By action and code, the latest last.
     unsettled: Vec<Unsettled>,
     copies_in_doubt: u64,
@@ -87,16 +87,6 @@ struct FailedRequest {
     written: Instant,
 }
 
-/// Receives that failed in a row.
-struct Failing {
-    endpoint: String,
-    code: String,
-    failures: u32,
-    /// When the last one failed.
-    last: Instant,
-    next_try: Instant,
-}
-
 /// SQS that does not give messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivingTrouble {
@@ -104,8 +94,10 @@ pub(crate) struct ReceivingTrouble {
     pub(crate) code: String,
     /// The receives in a row that failed, of all receivers.
     pub(crate) failures: u32,
-    /// The time until the last receiver that failed tries again; `None` if none does.
-    pub(crate) next_try: Option<Duration>,
+    /// When the last one failed.
+    pub(crate) last: Instant,
+    /// When the last receiver that failed tries again; `None` if none does.
+    pub(crate) next_try: Option<Instant>,
 }
 
 impl Sqs {
@@ -143,12 +135,12 @@ impl Sqs {
         let failing = &mut state.failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
         let last = Instant::now();
-        *failing = Some(Failing {
+        *failing = Some(ReceivingTrouble {
             endpoint: endpoint.to_owned(),
             code: code.to_owned(),
             failures,
             last,
-            next_try: last + pause,
+            next_try: Some(last + pause),
         });
     }
 
@@ -242,24 +234,16 @@ impl Sqs {
     /// they had no response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.0.lock();
-        let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
-        let is_back = match code.as_str() {
+        let trouble = state.failing.as_ref()?;
+        let is_back = match trouble.code.as_str() {
             NO_CONNECTION | CONNECTION_LOST => {
-                state.requests.has_responded_since(*last)
+                state.requests.has_responded_since(trouble.last)
                     && state.requests.has_waited(RECEIVE, CONNECTED)
             }
-            TIMED_OUT => state.requests.has_recovered_since(*last),
+            TIMED_OUT => state.requests.has_recovered_since(trouble.last),
             _ => false,
         };
-        if is_back {
-            return None;
-        }
-        Some(ReceivingTrouble {
-            endpoint: endpoint.clone(),
-            code: code.clone(),
-            failures: *failures,
-            next_try: Some(next_try.saturating_duration_since(Instant::now())),
-        })
+        (!is_back).then(|| trouble.clone())
     }
 }
 

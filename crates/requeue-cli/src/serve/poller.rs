@@ -237,8 +237,6 @@ impl Poller {
                 line(format_args!("function started; send it a message: {send}"));
             }
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
-            // A new build ended it, so this is no failure of the function.
-            Some(Err(StartError::BuiltAnew)) => {}
             Some(Err(StartError::Refused(why) | StartError::Failed(why)))
                 if turn.build == self.build =>
             {
@@ -249,6 +247,7 @@ impl Poller {
                 self.next_start = Instant::now() + pause;
                 line(format_args!("{why}; next start in {} s", pause.as_secs()));
             }
+            // What an earlier build did, or a new build ended, is no failure of the function.
             None | Some(_) => {}
         }
         if let Some(invoked) = turn.invocation {

@@ -231,8 +231,8 @@ mod tests {
         place.start("look", noted).expect("no other job runs");
         place.ended().await;
         let latest = &results()[0];
-        let notes = latest["progress"]["notes"].as_array().map(Vec::len);
-        assert_eq!((latest["number"].as_u64(), notes), (Some(51), Some(1)));
+        let count = latest["progress"]["notes"].as_array().map(Vec::len);
+        assert_eq!((latest["number"].as_u64(), count), (Some(51), Some(1)));
     }
 
     #[tokio::test]

@@ -125,7 +125,7 @@ impl View {
         let asking = async {
             if self.shows_depth() {
                 let held = || started.worker.progress().not_settled();
-                let done = || self.observer.succeeded();
+                let done = || self.observer.calls().succeeded;
                 self.depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
         };
@@ -153,16 +153,16 @@ impl View {
     /// The messages that the worker leaves in the queue, by the last count of SQS. The log has none.
     pub(super) async fn left(&self, started: &Started) -> Option<u64> {
         if !self.shows_depth() && self.observer.sqs().silence().is_none() {
-            let done = self.observer.succeeded();
+            let done = self.observer.calls().succeeded;
             self.depth.ask_at_end(&started.sqs, &started.queue, done).await;
         }
-        self.depth.waiting(0, self.observer.succeeded()).filter(|left| *left > 0)
+        self.depth.waiting(0, self.observer.calls().succeeded).filter(|left| *left > 0)
     }
 
     /// The last counts. Messages whose handler succeeded are done, though their batch did not end in
     /// time.
     pub(super) fn last(&self, mut progress: Progress) -> Progress {
-        let unsettled = self.observer.succeeded().saturating_sub(progress.completed);
+        let unsettled = self.observer.calls().succeeded.saturating_sub(progress.completed);
         let unsettled = unsettled.min(progress.not_settled());
         progress.completed += unsettled;
         progress.not_deleted += unsettled;
@@ -216,7 +216,7 @@ impl View {
                     self.observer.ends();
                 }
             }
-            let rate = rate.note(self.observer.calls());
+            let rate = rate.note(self.observer.calls().ended);
             let holds = started.worker.holds();
             let figures = self.figures(started, rate, &holds);
             if let Some(screen) = &self.screen {
@@ -265,7 +265,7 @@ impl View {
     }
 
     fn in_hand(&self, started: &Started) -> InHand {
-        let running = self.observer.running();
+        let running = self.observer.calls().running;
         let unsettled = started.worker.progress().not_settled().saturating_sub(running);
         InHand { running, unsettled }
     }
@@ -274,7 +274,7 @@ impl View {
         let mut progress = started.worker.progress();
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
-        progress.completed = progress.completed.max(self.observer.succeeded());
+        progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
         let figure = |hold: &ScopeHold| HoldFigure {
@@ -285,15 +285,15 @@ impl View {
         };
         Figures {
             queue: started.queue.name().to_owned(),
-            waiting: self.depth.waiting(in_hand, self.observer.succeeded()),
+            waiting: self.depth.waiting(in_hand, self.observer.calls().succeeded),
             hidden: self.depth.hidden(),
             rate,
             progress,
             copies_in_doubt: self.observer.sqs().copies_in_doubt(),
             lost_receives: self.observer.sqs().lost_receives(),
             mode: started.mode,
-            running: self.observer.running(),
-            are_suspects: self.observer.runs_suspects(),
+            running: self.observer.calls().running,
+            are_suspects: self.observer.calls().suspects > 0,
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
             holds: holds.iter().map(figure).collect(),
@@ -304,7 +304,7 @@ impl View {
     fn troubles(&self, started: &Started, holds: &[ScopeHold], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
         let next_try = self.next_try(holds);
-        let is_trying = self.observer.running() > 0;
+        let is_trying = self.observer.calls().running > 0;
         let target = target
             .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
         let sqs = self.observer.sqs();
@@ -340,7 +340,7 @@ impl View {
     /// The time until a message calls the target again: the end of the first hold, and if that is
     /// over, the next retry. Zero while messages call.
     fn next_try(&self, holds: &[ScopeHold]) -> Option<Duration> {
-        if self.observer.running() > 0 {
+        if self.observer.calls().running > 0 {
             return Some(Duration::ZERO);
         }
         let held = holds.first().map(|hold| hold.rest);

@@ -239,7 +239,7 @@ fn tell(
         (waiting, "left, not sent yet"),
     ] {
         if count > 0 {
-            text += &format!("{} {words}\n", messages(count));
+            text.extend([&*messages(count), " ", words, "\n"]);
         }
     }
     output::result(&text, json.as_ref())

@@ -50,7 +50,9 @@ pub(super) async fn copy_all(
 ) -> Result<(), Error> {
     stop.leaves(COPIES_IN_HAND);
     let Arguments { filter, rate, .. } = arguments;
-    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
+    // SQS's time, to the second.
+    let now = dead_letters.refreshed().await?.queue.date;
+    let began = now.unwrap_or_else(|| Clock::system().now());
     let scan = dead_letters.scan(stop, progress);
     let mut scan = scan.one_by_one(*rate, filter.is_set());
     scan.gone = result.moved;

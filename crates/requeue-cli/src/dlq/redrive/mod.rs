@@ -108,8 +108,8 @@ async fn carry_out(
     stop.defer_end();
     let progress = CommandProgress::shown(format!("redriving {}", dead_letters.name()));
     let (mut failure, mut is_cut) = (None, false);
-    let mut copies = route.filter(|route| !route.by_move_task);
-    if copies.is_none() {
+    let mut copy_along = route.filter(|route| !route.by_move_task);
+    if copy_along.is_none() {
         let (handle, before) = if let Some(task) = running {
             let moved = moving::moved(&task);
             (task.task_handle.unwrap_or_default(), moved)
@@ -136,7 +136,7 @@ async fn carry_out(
                     "SQS stopped at a message that was sent here, since it does not know its source; \
                      copying the rest",
                 );
-                copies = route;
+                copy_along = route;
             }
             MoveEnd::SourceUnknown => {
                 failure = Some(
@@ -148,14 +148,14 @@ async fn carry_out(
             MoveEnd::Failed(why) => failure = Some(format!("SQS's move task failed: {why}").into()),
         }
     }
-    if let Some(route) = copies {
+    if let Some(route) = copy_along {
         let copied = copy_all(arguments, dead_letters, route, stop, &progress, &mut redrive).await;
         failure = copied.err();
     }
     redrive.is_complete &= !stop.is_told();
     if is_cut || stop.is_told() {
         let now = dead_letters.refreshed().await;
-        redrive.cut_off(now.ok().map(|now| now.queue.count()));
+        redrive.cut_off(now.ok().map(|now| now.queue.messages));
     }
     drop(progress);
     let told = redrive.tell(arguments, dead_letters);

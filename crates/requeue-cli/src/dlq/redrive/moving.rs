@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use requeue::printable;
-use requeue::queue::QueueArn;
+use requeue::queue::{Description, QueueArn};
 use tokio::time::sleep;
 
 use crate::Error;
 use crate::dlq::queue::DeadLetters;
-use crate::dlq::sqs::{Described, MoveTask};
+use crate::dlq::sqs::MoveTask;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::messages;
@@ -48,7 +48,7 @@ pub(crate) fn moved(task: &MoveTask) -> u64 {
 /// Starts a task and returns its handle. A request without a response may have started one, so it
 /// is not sent again: a second task would find and report nothing. Instead, SQS lists its tasks.
 pub(crate) async fn start(
-    DeadLetters { sqs, queue: Described { arn: queue, .. }, .. }: &DeadLetters,
+    DeadLetters { sqs, queue: Description { arn: queue, .. }, .. }: &DeadLetters,
     to: Option<&QueueArn>,
     rate: Option<u16>,
 ) -> Result<String, Error> {
@@ -71,7 +71,7 @@ pub(crate) async fn start(
 /// Follows the latest task of the queue to its end, with the messages that it has moved; a signal
 /// cancels it.
 pub(crate) async fn follow(
-    DeadLetters { sqs, queue: Described { arn: queue, .. }, .. }: &DeadLetters,
+    DeadLetters { sqs, queue: Description { arn: queue, .. }, .. }: &DeadLetters,
     handle: &str,
     stop: &Stop,
     progress: &CommandProgress,

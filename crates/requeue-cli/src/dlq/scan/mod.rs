@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::DeadLetter;
-use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
+use requeue::queue::{Description, MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
 use tokio::time::Instant;
 
 mod held;
@@ -20,8 +20,7 @@ pub(crate) use unseen::{Cause, Comparison, ScanEnd, ScanResult, Seen, Unseen};
 use self::held::CutGroups;
 use self::unseen::pause;
 use super::letter::{Filter, Letter};
-use super::queue::DeadLetters;
-use super::sqs::{Described, Sqs};
+use super::sqs::Sqs;
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -45,7 +44,7 @@ pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 pub(crate) struct Scan<'a> {
     sqs: &'a Sqs,
-    queue: &'a Described,
+    queue: &'a Description,
     stop: &'a Stop,
     max_messages: usize,
     visibility: Duration,
@@ -71,7 +70,9 @@ pub(crate) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub(super) fn new(
-        DeadLetters { sqs, queue, max_messages, .. }: &'a DeadLetters,
+        sqs: &'a Sqs,
+        queue: &'a Description,
+        max_messages: usize,
         stop: &'a Stop,
         progress: &'a CommandProgress,
     ) -> Self {
@@ -79,8 +80,8 @@ impl<'a> Scan<'a> {
             sqs,
             queue,
             stop,
-            max_messages: *max_messages,
-            visibility: visibility(*max_messages, None),
+            max_messages,
+            visibility: visibility(max_messages, None),
             at_once: AT_ONCE,
             per_receive: MAX_BATCH_ENTRIES,
             per_visit: usize::MAX,
@@ -314,7 +315,7 @@ impl<'a> Scan<'a> {
 
     /// The counted messages that were not seen.
     fn not_seen(&self) -> u64 {
-        self.queue.count().saturating_sub(self.seen().all)
+        self.queue.messages.saturating_sub(self.seen().all)
     }
 
     /// The time for which a received message is surely hidden.

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use requeue::queue::QueueArn;
+use requeue::queue::{Description, QueueArn};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::dlq::sqs::{Described, Sqs};
+use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::messages;
@@ -225,8 +225,8 @@ impl Comparison {
 
     /// Whether the counts have settled since the scan had seen as many messages as there were at
     /// the start. A steady arrival of messages must not prolong the scan.
-    pub(crate) fn is_overdue(&mut self, before: &Described, seen: Seen) -> bool {
-        seen.all >= before.count()
+    pub(crate) fn is_overdue(&mut self, before: &Description, seen: Seen) -> bool {
+        seen.all >= before.messages
             && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
@@ -234,7 +234,7 @@ impl Comparison {
     pub(crate) async fn ask(
         &mut self,
         sqs: &Sqs,
-        before: &Described,
+        before: &Description,
         seen: Seen,
     ) -> Result<Option<Unseen>, Error> {
         Ok(self.judge(before, &sqs.describe(&before.arn).await?, seen))
@@ -244,7 +244,7 @@ impl Comparison {
     pub(crate) async fn settled(
         mut self,
         sqs: &Sqs,
-        before: &Described,
+        before: &Description,
         seen: Seen,
         stop: &Stop,
     ) -> Result<Option<Unseen>, Error> {
@@ -257,12 +257,12 @@ impl Comparison {
         Ok(None)
     }
 
-    fn judge(&mut self, before: &Described, now: &Described, seen: Seen) -> Option<Unseen> {
-        let more = now.count().saturating_sub(seen.here);
+    fn judge(&mut self, before: &Description, now: &Description, seen: Seen) -> Option<Unseen> {
+        let more = now.messages.saturating_sub(seen.here);
         if more == 0 {
             return Some(Unseen::default());
         }
-        let expected = before.count().saturating_sub(seen.all);
+        let expected = before.messages.saturating_sub(seen.all);
         let is_settled = if expected > 0 {
             self.asks += 1;
             self.asks_in_all += 1;
@@ -283,7 +283,7 @@ pub(super) async fn pause(stop: &Stop) {
     }
 }
 
-fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
+fn unseen(now: &Description, seen: Seen, more: u64) -> Unseen {
     let others = now.in_flight.saturating_sub(seen.held).min(more);
     let delayed = now.delayed.min(more - others);
     let is_fifo = now.arn.is_fifo();
@@ -304,9 +304,12 @@ fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
 mod tests {
     use super::*;
 
-    fn counts(name: &str, [visible, in_flight, delayed]: [u64; 3]) -> Described {
+    fn counts(name: &str, [visible, in_flight, delayed]: [u64; 3]) -> Description {
         let arn = format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().expect("an ARN");
-        Described { arn, visible, in_flight, delayed, redrive: None }
+        let mut counts = Description::new(arn, Duration::ZERO);
+        (counts.in_flight, counts.delayed) = (in_flight, delayed);
+        counts.messages = visible + in_flight + delayed;
+        counts
     }
 
     #[test]

@@ -170,7 +170,7 @@ impl Screen {
         // Two lists would need twice the memory.
         self.forget();
         let scan = now.scan(stop, progress);
-        progress.count("messages", Some(now.queue.count()));
+        progress.count("messages", Some(now.queue.messages));
         let (mut seen, mut bytes, mut beyond) = (Vec::new(), 0, 0);
         let looked = scan.run(async |letters, _| {
             for letter in letters {
