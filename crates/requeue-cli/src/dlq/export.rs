@@ -1,6 +1,6 @@
 //! `requeue dlq export`: writes messages as JSON Lines. The file appears only when it is complete.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use requeue::printable;
-use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
@@ -37,15 +36,6 @@ pub(crate) struct Arguments {
     /// that it leads to, and the link stays.
     #[arg(long)]
     force: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExportLine<'a> {
-    #[serde(flatten)]
-    known: DeadLetterJson<'a>,
-    message_attributes: BTreeMap<&'a str, AttributeJson>,
-    body: &'a str,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -119,11 +109,9 @@ pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
     let attributes = attributes.map(|(name, value)| (name.as_str(), AttributeJson::of(value)));
-    let line = ExportLine {
-        known: DeadLetterJson::of(letter, &dead),
-        message_attributes: attributes.collect(),
-        body: if unwrap { dead.payload() } else { &letter.body },
-    };
+    let mut line = DeadLetterJson::of(letter, &dead);
+    line.message_attributes = Some(attributes.collect());
+    line.body = Some(if unwrap { dead.payload() } else { &letter.body });
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 

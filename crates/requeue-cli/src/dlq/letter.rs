@@ -276,6 +276,12 @@ pub(crate) struct DeadLetterJson<'a> {
     claimed_source: Option<&'a str>,
     group_id: Option<&'a str>,
     size_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) attribute_names: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message_attributes: Option<BTreeMap<&'a str, AttributeJson>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<&'a str>,
 }
 
 impl<'a> DeadLetterJson<'a> {
@@ -297,6 +303,9 @@ impl<'a> DeadLetterJson<'a> {
             claimed_source: claimed_source(letter, dead),
             group_id: letter.record.group_id.as_deref(),
             size_bytes: letter.size(),
+            attribute_names: None,
+            message_attributes: None,
+            body: None,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use requeue::{DeadLetter, printable};
-use serde::Serialize;
 
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason};
 use super::queue::{Purpose, QueueArguments, progress};
@@ -29,16 +28,6 @@ pub(crate) struct Arguments {
     /// Print a JSON object for each message, one in a line.
     #[arg(long, help_heading = "Output")]
     json: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PeekLine<'a> {
-    #[serde(flatten)]
-    known: DeadLetterJson<'a>,
-    attribute_names: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<&'a str>,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -74,11 +63,9 @@ impl Arguments {
             letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if self.json {
             let body = self.bodies.then(|| dead.payload());
-            return output::json_line(&PeekLine {
-                known: DeadLetterJson::of(letter, dead),
-                attribute_names: names,
-                body,
-            });
+            let mut line = DeadLetterJson::of(letter, dead);
+            (line.attribute_names, line.body) = (Some(names), body);
+            return output::json_line(&line);
         }
         output::text(&self.text(letter, dead, &names))
     }
