@@ -1,13 +1,15 @@
 //! The screen "Live": the events of the worker or the function that runs in this process, and its
 //! state.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::{Stream, stream};
 use http::Uri;
-use requeue::{Mode, Progress};
-use serde::Serialize;
+use requeue::{Deferral, Mode, Progress, Scope};
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -75,14 +77,23 @@ impl LiveCounts {
 }
 
 /// A pause or an open circuit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiveHold {
-    pub(crate) scope: String,
-    pub(crate) why: &'static str,
-    /// Milliseconds until messages probe.
-    pub(crate) rest_ms: u64,
+    pub(crate) scope: Scope,
+    pub(crate) why: Deferral,
+    /// The time until messages probe.
+    pub(crate) rest: Duration,
+    /// The failure that caused it.
     pub(crate) reason: Option<String>,
+}
+
+impl Serialize for LiveHold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (scope, why) = (self.scope.to_string(), self.why.as_str());
+        let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);
+        json!({ "scope": scope, "why": why, "restMs": rest, "reason": self.reason })
+            .serialize(serializer)
+    }
 }
 
 /// The routes below `/api/live`.

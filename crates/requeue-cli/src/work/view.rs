@@ -13,7 +13,7 @@ use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
-use super::line::{Figures, HoldFigure, Rate, seconds};
+use super::line::{Figures, Rate, seconds};
 use super::live::on_page;
 use super::log::LogLines;
 use super::screen::{self, Screen};
@@ -26,7 +26,7 @@ use crate::observe::{
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::{counted, cut, wrapped};
-use crate::ui::{LiveCounts, LiveState, live_routes};
+use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(500);
@@ -277,7 +277,7 @@ impl View {
         progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
-        let figure = |hold: &ScopeHold| HoldFigure {
+        let figure = |hold: &ScopeHold| LiveHold {
             scope: hold.scope,
             why: hold.why,
             rest: hold.rest,
