@@ -248,7 +248,16 @@ fn credentials_code(error: &(dyn std::error::Error + 'static)) -> &'static str {
     }
 }
 
-impl FailedCall<'_> {
+impl<'a> FailedCall<'a> {
+    pub(crate) fn of_sqs(
+        operation: &'a str,
+        resource: &'a str,
+        endpoint: &'a str,
+        error: &'a CallError,
+    ) -> Self {
+        Self { service: "SQS", operation, resource, endpoint, error }
+    }
+
     fn no_response(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 mod line;
 
 use line::Pace;
+use parking_lot::Mutex;
 
 use crate::output;
 use crate::silence::Requests;
@@ -179,7 +180,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         return;
     }
     {
-        let mut drawn = drawn();
+        let mut drawn = DRAWN.lock();
         if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;

@@ -140,11 +140,7 @@ impl FoundQueue {
             _ => return error.into(),
         };
         let queue = self.arn.to_string();
-        let endpoint = &self.endpoint;
-        let operation = "GetQueueAttributes";
-        FailedCall { service: "SQS", operation, resource: &queue, endpoint, error: &error }
-            .to_string()
-            .into()
+        FailedCall::of_sqs("GetQueueAttributes", &queue, &self.endpoint, &error).to_string().into()
     }
 }
 
@@ -156,14 +152,7 @@ async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue
     let asked = asked.map_err(|error| {
         let error = call_error(&error);
         let queue = format!("arn:aws:sqs:{region}:*:{name}");
-        FailedCall {
-            service: "SQS",
-            operation: "GetQueueUrl",
-            resource: &queue,
-            endpoint: &endpoint,
-            error: &error,
-        }
-        .to_string()
+        FailedCall::of_sqs("GetQueueUrl", &queue, &endpoint, &error).to_string()
     })?;
     let url = asked.queue_url().unwrap_or_default();
     let url: QueueUrl = url.parse().map_err(|error| {

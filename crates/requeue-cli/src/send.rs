@@ -155,9 +155,8 @@ impl Destination {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        let (resource, endpoint) = (&self.queue, &self.endpoint);
         let call = call_error(error);
-        let failed = FailedCall { service: "SQS", operation, resource, endpoint, error: &call };
+        let failed = FailedCall::of_sqs(operation, &self.queue, &self.endpoint, &call);
         let words = error.as_service_error().and_then(ProvideErrorMetadata::message);
         match words.filter(|_| failed.is_about_the_request()) {
             Some(words) => format!("{failed}: {}", printable::line(words)),

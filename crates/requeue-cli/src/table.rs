@@ -315,10 +315,24 @@ pub(crate) fn thousands(count: impl TryInto<u64>) -> String {
 
 /// `1 message`, `2,000 messages`.
 pub(crate) fn messages(count: impl TryInto<u64>) -> String {
-    match count.try_into().unwrap_or(u64::MAX) {
-        1 => "1 message".to_owned(),
-        count => format!("{} messages", thousands(count)),
+    counted(count, "message")
+}
+
+/// `1 copy`, `2,000 copies`.
+pub(crate) fn counted(count: impl TryInto<u64>, thing: &str) -> String {
+    match (count.try_into().unwrap_or(u64::MAX), thing.strip_suffix('y')) {
+        (1, _) => format!("1 {thing}"),
+        (count, Some(stem)) => format!("{} {stem}ies", thousands(count)),
+        (count, None) => format!("{} {thing}s", thousands(count)),
     }
+}
+
+/// At most so many columns of a line, with `…` where its end is missing.
+pub(crate) fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// `12,000.5`, with so many digits behind the point.

@@ -2,11 +2,12 @@
 //! or the lines of a worker with the log above them.
 
 use std::io::{self, Write, stderr, stdout};
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use requeue::Clock;
 
 use crate::environment;
@@ -46,10 +47,6 @@ impl Screen {
     pub(crate) fn note(&self, text: &str) -> io::Result<()> {
         let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
-    }
-
-    fn drawn(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -126,6 +126,8 @@ pub struct Description {
     /// Of those, the messages that were received and that SQS hides until their visibility timeout
     /// ends.
     pub in_flight: u64,
+    /// Those whose delay has not ended.
+    pub delayed: u64,
     /// The time by the clock of the service, if it says so.
     pub date: Option<SystemTime>,
     /// The endpoint that was asked, if the adapter knows it.
@@ -143,6 +145,7 @@ impl Description {
             max_receive_count: None,
             messages: 0,
             in_flight: 0,
+            delayed: 0,
             date: None,
             endpoint: None,
         }
@@ -156,8 +159,8 @@ impl Description {
         date: Option<SystemTime>,
     ) -> Option<Self> {
         const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
-        const COUNTS: [&str; 3] =
-            ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed", IN_FLIGHT];
+        const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
+        const COUNTS: [&str; 3] = ["ApproximateNumberOfMessages", DELAYED, IN_FLIGHT];
         let number = |name| attribute(name)?.parse::<u64>().ok();
         let visibility = Duration::from_secs(number("VisibilityTimeout")?);
         let redrive = attribute("RedrivePolicy").map(redrive_policy).unwrap_or_default();
@@ -166,6 +169,7 @@ impl Description {
             max_receive_count: redrive.1,
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
             in_flight: number(IN_FLIGHT).unwrap_or_default(),
+            delayed: number(DELAYED).unwrap_or_default(),
             date,
             ..Self::new(attribute("QueueArn")?.parse().ok()?, visibility)
         })

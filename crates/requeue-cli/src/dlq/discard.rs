@@ -2,7 +2,6 @@
 //! export it deletes nothing.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::ops::ControlFlow;
@@ -12,9 +11,8 @@ use std::process::ExitCode;
 use requeue::queue::MAX_BATCH_ENTRIES;
 use serde_json::{Value, json};
 
-use super::export::{Target, line};
+use super::export::{Exported, Target, export};
 use super::letter::{Filter, Letter};
-use super::list::DeadLetterGroups;
 use super::outcome::{self, Outcomes};
 use super::queue::{DeadLetters, Purpose, QueueArguments, agreed, progress, require_terminal};
 use super::scan::ScanEnd;
@@ -43,13 +41,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The messages in the file.
-#[derive(Default)]
-struct Exported {
-    ids: HashSet<String>,
-    groups: DeadLetterGroups,
-}
-
 /// What a second signal leaves while the command deletes.
 pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, also those that are still \
                                        in the queue, so an import of it would double them; \
@@ -65,7 +56,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     dead_letters.warn();
     stop.defer_end();
-    let Some(exported) = export(arguments, &dead_letters, &stop, &looking).await? else {
+    let Some(exported) = keep(arguments, &dead_letters, &stop, &looking).await? else {
         output::remark("no file was written, and nothing was deleted");
         return Ok(stop.status(false));
     };
@@ -77,15 +68,23 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tell(arguments, &dead_letters, &exported, &Outcomes::default(), false)?;
         return Ok(status);
     }
-    if !arguments.yes && !ask(arguments, name, &exported, &stop).await? {
+    let question = format!(
+        "{name}: {} ({}) are in {} and will be deleted from the queue",
+        messages(count),
+        exported.groups.by_class(),
+        arguments.file.display()
+    );
+    if !arguments.yes {
+        output::note(format_args!("{}\n", exported.groups.text()));
+    }
+    if !arguments.yes && !agreed(&question, &stop).await? {
         keep_gone(&arguments.file, &exported.ids, &HashSet::new())?;
         output::remark("nothing was deleted, and no file stays");
         return Ok(stop.status(false));
     }
     stop.leaves(FILE_HAS_ALL);
     let deleting = progress();
-    let mut deleted =
-        delete(&arguments.place, &dead_letters, &exported.ids, &stop, &deleting).await;
+    let mut deleted = delete(&dead_letters, &exported.ids, &stop, &deleting).await;
     drop(deleting);
     let kept = keep_gone(&arguments.file, &exported.ids, &deleted.gone()).map_err(|error| {
         let file = arguments.file.display();
@@ -106,24 +105,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-async fn ask(
-    arguments: &Arguments,
-    queue: &str,
-    exported: &Exported,
-    stop: &Stop,
-) -> Result<bool, Error> {
-    output::note(format_args!("{}\n", exported.groups.text()));
-    let question = format!(
-        "{queue}: {} ({}) are in {} and will be deleted from the queue",
-        messages(exported.ids.len()),
-        exported.groups.by_class(),
-        arguments.file.display()
-    );
-    agreed(&question, stop).await
-}
-
 /// Writes the chosen messages to the file; `None` after a signal.
-async fn export(
+async fn keep(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     stop: &Stop,
@@ -141,28 +124,16 @@ async fn export(
     if let Some(file) = &file {
         file.tell(stop);
     }
-    let (mut exported, mut unreadable) = (Exported::default(), 0);
-    let limit = arguments.filter.limit.and_then(|limit| usize::try_from(limit).ok());
-    let scan = dead_letters.scan(&arguments.place, stop, progress);
-    let looked = scan.each(&arguments.filter, |letter, dead| {
-        if let Some(file) = &mut file {
-            file.write(&line(letter, false)?)?;
-        }
-        unreadable += u64::from(letter.record.attributes.is_none());
-        exported.groups.add(letter, dead);
-        exported.ids.insert(letter.id.clone());
-        let has_all = limit.is_some_and(|limit| exported.ids.len() == limit);
-        Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    });
-    let looked = looked.await?;
+    let scan = dead_letters.scan(stop, progress);
+    let (exported, looked) = export(scan, &arguments.filter, file.as_mut(), false).await?;
     if looked.end == ScanEnd::Interrupted {
         return Ok(None);
     }
-    if unreadable > 0 {
+    if exported.unreadable > 0 {
         return Err(format!(
             "the attributes of {} cannot be read, so no export of them is complete; nothing was \
              deleted; choose other messages",
-            messages(unreadable)
+            messages(exported.unreadable)
         )
         .into());
     }
@@ -194,14 +165,12 @@ async fn export(
 /// Deletes the exported messages in a scan of its own, because the answer to the question may have
 /// come after their visibility timeout.
 pub(crate) async fn delete(
-    place: &QueueArguments,
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,
     stop: &Stop,
     progress: &CommandProgress,
 ) -> Outcomes {
-    let scan = dead_letters.scan(place, stop, progress);
-    let scan = scan.one_by_one(None, true).without_count();
+    let scan = dead_letters.scan(stop, progress).one_by_one(None, true);
     progress.step(format!("deleting from {}", dead_letters.name()));
     progress.count("messages", u64::try_from(exported.len()).ok());
     progress.done(0_u64);
@@ -258,6 +227,20 @@ pub(crate) fn keep_gone(
     kept.finish()
 }
 
+/// The result for the terminal and for the page, without the messages that stay.
+pub(crate) fn lines(outcomes: &Outcomes, file: &Path) -> Vec<String> {
+    let (deleted, gone, file) = (outcomes.done(), outcomes.gone().len(), file.display());
+    let mut lines = vec![match (deleted, gone) {
+        (0, 0) => "no message deleted".to_owned(),
+        (0, _) => "no message confirmed as deleted".to_owned(),
+        _ => format!("{} deleted and kept in {file}", messages(deleted)),
+    }];
+    if gone > deleted {
+        lines.push(format!("{} may be deleted, kept in {file} too", messages(gone - deleted)));
+    }
+    lines
+}
+
 fn tell(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -265,34 +248,27 @@ fn tell(
     outcomes: &Outcomes,
     is_interrupted: bool,
 ) -> Result<(), Error> {
-    let (deleted, gone, count) = (outcomes.done(), outcomes.gone().len(), exported.ids.len());
-    let (left, doubts) = (count - gone, gone - deleted);
-    let file = arguments.file.display().to_string();
+    let (gone, count) = (outcomes.gone().len(), exported.ids.len());
+    let left = count - gone;
     let json = arguments.json.then(|| {
         json!({
             "queue": dead_letters.queue.arn.to_string(),
             "dryRun": arguments.dry_run,
-            "file": (gone > 0).then_some(&file),
+            "file": (gone > 0).then(|| arguments.file.display().to_string()),
             "exported": gone,
             "chosen": count,
-            "deleted": deleted,
+            "deleted": outcomes.done(),
             "left": left,
             "groups": exported.groups,
         })
     });
-    let mut text = match count {
-        0 => "no message deleted\n".to_owned(),
-        _ if arguments.dry_run => {
-            format!("{}\n\n{} would be deleted\n", exported.groups.text(), messages(count))
-        }
-        _ if gone == 0 => "no message deleted\n".to_owned(),
-        _ if deleted == 0 => "no message confirmed as deleted\n".to_owned(),
-        _ => format!("{} deleted and kept in {file}\n", messages(deleted)),
-    };
-    if doubts > 0 {
-        let _ = writeln!(text, "{} may be deleted, kept in {file} too", messages(doubts));
+    if arguments.dry_run && count > 0 {
+        let table = exported.groups.text();
+        let text = format!("{table}\n\n{} would be deleted\n", messages(count));
+        return output::result(&text, json.as_ref());
     }
-    if left > 0 && !arguments.dry_run {
+    let mut lines = lines(outcomes, &arguments.file);
+    if left > 0 {
         // If no message can be gone, no file stays.
         let next = if gone == 0 { "give the same command again" } else { "name a new file" };
         let why = match outcomes.error {
@@ -300,9 +276,9 @@ fn tell(
             Some(_) => "because of the error below",
             None => "refused, held by another reader, or no longer there",
         };
-        let _ = writeln!(text, "{} not deleted: {why}; to go on, {next}", messages(left));
+        lines.push(format!("{} not deleted: {why}; to go on, {next}", messages(left)));
     }
-    output::result(&text, json.as_ref())
+    output::result(&(lines.join("\n") + "\n"), json.as_ref())
 }
 
 #[cfg(test)]
@@ -310,7 +286,6 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use requeue::Clock;
-    use requeue::aws::SdkConfig;
     use requeue::embedded::EmbeddedSqs;
 
     use super::*;
@@ -330,14 +305,10 @@ mod tests {
         }
         let chosen: HashSet<String> = ids.into_iter().step_by(2).collect();
         let asked = Sqs::new(sqs.client());
-        let described = asked.describe(&queue).await.expect("it is there");
-        let sdk = SdkConfig::builder().build();
-        let (source, doubt) = (None, None);
-        let dead_letters = DeadLetters { sdk, sqs: asked, queue: described, source, doubt };
-        let place = QueueArguments::new(None, None, None, 100);
+        let dead_letters = DeadLetters::of(asked, &queue, None).await.expect("it is there");
         let stop = Stop::listen().expect("signals");
         let progress = CommandProgress::silent("discard");
-        let deleted = delete(&place, &dead_letters, &chosen, &stop, &progress).await;
+        let deleted = delete(&dead_letters, &chosen, &stop, &progress).await;
         assert_eq!((deleted.done(), sqs.message_count(&queue).expect("it is there")), (15, 15));
         let state = progress.watch().borrow().clone();
         assert_eq!((state.unit, state.done, state.total), ("messages", 15, Some(15)));

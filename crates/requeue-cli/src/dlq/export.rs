@@ -1,6 +1,6 @@
 //! `requeue dlq export`: writes messages as JSON Lines. The file appears only when it is complete.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use requeue::printable;
-use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
+use super::list::DeadLetterGroups;
 use super::queue::{Purpose, QueueArguments, progress};
+use super::scan::{Scan, ScanResult};
 use crate::stop::Stop;
 use crate::table::messages;
 use crate::{Error, output};
@@ -37,15 +38,6 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExportLine<'a> {
-    #[serde(flatten)]
-    known: DeadLetterJson<'a>,
-    message_attributes: BTreeMap<&'a str, AttributeJson<'a>>,
-    body: &'a str,
-}
-
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find(Purpose::Look).await?;
@@ -53,25 +45,18 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut target = Target::open(&arguments.file, arguments.force)?;
     stop.defer_end();
     target.tell(&stop);
-    let limit = arguments.filter.limit.unwrap_or(u64::MAX);
-    let (mut written, mut unreadable) = (0, 0);
-    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
-    let looked = scan.each(&arguments.filter, |letter, _| {
-        target.write(&line(letter, arguments.unwrap)?)?;
-        written += 1;
-        unreadable += u64::from(letter.record.attributes.is_none());
-        Ok(if written == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-    });
-    let looked = looked.await;
+    let scan = dead_letters.scan(&stop, &progress);
+    let exported = export(scan, &arguments.filter, Some(&mut target), arguments.unwrap).await;
     let is_file = matches!(target, Target::Beside { .. });
     if stop.is_told() {
-        let _ = looked.inspect_err(|error| output::remark(&error.to_string()));
+        let _ = exported.inspect_err(|error| output::remark(&error.to_string()));
         if is_file {
             output::remark("no file was written, and nothing was deleted");
         }
         return Ok(stop.status(false));
     }
-    let looked = looked?;
+    let (Exported { ids, unreadable, .. }, looked) = exported?;
+    let written = ids.len();
     let is_complete = looked.is_complete() || arguments.filter.has_found_ids();
     if written == 0 && !is_complete && is_file {
         return Err("no message was reached, so no file was written".into());
@@ -87,15 +72,46 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(stop.status(is_complete && finds_all && looked.is_released() && unreadable == 0))
 }
 
+/// The messages that were chosen and written.
+#[derive(Default)]
+pub(super) struct Exported {
+    pub(super) ids: HashSet<String>,
+    pub(super) groups: DeadLetterGroups,
+    /// Those whose attributes cannot be read.
+    pub(super) unreadable: usize,
+}
+
+/// Writes the messages that the filter chooses. A dry run has no target.
+pub(super) async fn export(
+    scan: Scan<'_>,
+    filter: &Filter,
+    mut target: Option<&mut Target>,
+    unwrap: bool,
+) -> Result<(Exported, ScanResult), Error> {
+    let mut exported = Exported::default();
+    let limit = filter.limit.and_then(|limit| usize::try_from(limit).ok());
+    let looked = scan.each(filter, |letter, dead| {
+        if let Some(target) = &mut target {
+            target.write(&line(letter, unwrap)?)?;
+        }
+        exported.unreadable += usize::from(letter.record.attributes.is_none());
+        exported.groups.add(letter, dead);
+        exported.ids.insert(letter.id.clone());
+        let has_all = Some(exported.ids.len()) == limit;
+        Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    let looked = looked.await?;
+    Ok((exported, looked))
+}
+
 /// A message as a line of the file.
 pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
-    let line = ExportLine {
-        known: DeadLetterJson::of(letter, &dead),
-        message_attributes: attributes.map(|(name, value)| (name.as_str(), value.into())).collect(),
-        body: if unwrap { dead.payload() } else { &letter.body },
-    };
+    let attributes = attributes.map(|(name, value)| (name.as_str(), AttributeJson::of(value)));
+    let mut line = DeadLetterJson::of(letter, &dead);
+    line.message_attributes = Some(attributes.collect());
+    line.body = Some(if unwrap { dead.payload() } else { &letter.body });
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 

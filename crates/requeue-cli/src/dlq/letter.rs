@@ -1,7 +1,7 @@
 //! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 use requeue::queue::{Attribute, AttributeValue, Outgoing};
 use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::table::moment;
@@ -108,7 +108,7 @@ pub(crate) struct Filter {
     chosen: Option<HashSet<String>>,
     /// Those of `id` that a message had, and whether it was its own id.
     #[arg(skip)]
-    found: Mutex<HashMap<String, bool>>,
+    found: RefCell<HashMap<String, bool>>,
 }
 
 impl Filter {
@@ -157,25 +157,21 @@ impl Filter {
     fn note_found(&self, ids: &[&str]) {
         for (at, id) in ids.iter().enumerate() {
             if self.id.iter().any(|wanted| wanted == id) {
-                *self.found().entry((*id).to_owned()).or_default() |= at == 0;
+                *self.found.borrow_mut().entry((*id).to_owned()).or_default() |= at == 0;
             }
         }
     }
 
     /// Whether each of the ids was a message's own, so that no message is missing.
     pub(crate) fn has_found_ids(&self) -> bool {
-        let found = self.found();
+        let found = self.found.borrow();
         !self.id.is_empty() && self.id.iter().all(|id| found.get(id) == Some(&true))
-    }
-
-    fn found(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
     /// ids. Returns whether a message has each of the ids, as far as no limit ended the search.
     pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
-        let found = self.found();
+        let found = self.found.borrow();
         let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
         let missing: Vec<&str> = missing.filter(|_| self.limit.is_none()).collect();
         if !has_chosen_any {
@@ -282,6 +278,12 @@ pub(crate) struct DeadLetterJson<'a> {
     claimed_source: Option<&'a str>,
     group_id: Option<&'a str>,
     size_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) attribute_names: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message_attributes: Option<BTreeMap<&'a str, AttributeJson>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<&'a str>,
 }
 
 impl<'a> DeadLetterJson<'a> {
@@ -303,28 +305,41 @@ impl<'a> DeadLetterJson<'a> {
             claimed_source: claimed_source(letter, dead),
             group_id: letter.record.group_id.as_deref(),
             size_bytes: letter.size(),
+            attribute_names: None,
+            message_attributes: None,
+            body: None,
         }
     }
 }
 
 /// A message attribute in the form of SQS's API and of the AWS CLI.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct AttributeJson<'a> {
-    data_type: &'a str,
+pub(crate) struct AttributeJson {
+    data_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    string_value: Option<&'a str>,
+    string_value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     binary_value: Option<String>,
 }
 
-impl<'a> From<&'a Attribute> for AttributeJson<'a> {
-    fn from(attribute: &'a Attribute) -> Self {
+impl AttributeJson {
+    pub(super) fn of(attribute: &Attribute) -> Self {
         let (string_value, binary_value) = match &attribute.value {
-            AttributeValue::Text(text) => (Some(text.as_str()), None),
+            AttributeValue::Text(text) => (Some(text.clone()), None),
             AttributeValue::Binary(bytes) => (None, Some(BASE64.encode(bytes))),
         };
-        Self { data_type: &attribute.data_type, string_value, binary_value }
+        Self { data_type: attribute.data_type.clone(), string_value, binary_value }
+    }
+
+    /// `None` without exactly one value.
+    pub(super) fn read(self) -> Option<Attribute> {
+        let value = match (self.string_value, self.binary_value) {
+            (Some(text), None) => AttributeValue::Text(text),
+            (None, Some(bytes)) => AttributeValue::Binary(BASE64.decode(bytes).ok()?),
+            _ => return None,
+        };
+        Some(Attribute { data_type: self.data_type, value })
     }
 }
 

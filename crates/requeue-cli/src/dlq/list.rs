@@ -8,11 +8,11 @@ use std::time::SystemTime;
 use requeue::DeadLetter;
 use requeue::queue::QueueArn;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::letter::{Filter, Letter, UNKNOWN, class, reason};
 use super::queue::{Purpose, QueueArguments, progress};
-use super::scan::{ScanEnd, ScanResult, Unseen};
-use super::sqs::Described;
+use super::scan::ScanEnd;
 use crate::stop::Stop;
 use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, messages, moment, thousands};
@@ -63,78 +63,44 @@ struct DeadLetterGroup {
     detail: Option<String>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupJson<'a> {
-    class: &'a str,
-    reason: &'a str,
-    count: u64,
-    oldest_first_sent: Option<String>,
-    example_message_id: &'a str,
-    example_detail: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Listing<'a> {
-    queue: String,
-    approximate_number_of_messages: u64,
-    approximate_number_of_messages_not_visible: u64,
-    looked_at: usize,
-    complete: bool,
-    not_reached: &'a Unseen,
-    sent_directly: u64,
-    groups: &'a DeadLetterGroups,
-}
-
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find(Purpose::Look).await?;
     dead_letters.warn();
     stop.defer_end();
-    let mut groups = DeadLetterGroups::default();
-    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
-    let visit = |letter: &Letter, dead: &DeadLetter<'_>| {
+    let (mut groups, all) = (DeadLetterGroups::default(), Filter::default());
+    let looked = dead_letters.scan(&stop, &progress).each(&all, |letter, dead| {
         groups.add(letter, dead);
         Ok(ControlFlow::Continue(()))
-    };
-    let looked = scan.each(&Filter::default(), visit).await?;
-    if looked.end != ScanEnd::Interrupted {
-        show(arguments, &groups, &dead_letters.queue, &looked)?;
+    });
+    let looked = looked.await?;
+    if looked.end == ScanEnd::Interrupted {
+        return Ok(stop.status(false));
+    }
+    let (queue, seen) = (&dead_letters.queue, looked.looked_at);
+    if arguments.json {
+        output::json(&json!({
+            "queue": queue.arn.to_string(),
+            "approximateNumberOfMessages": dead_letters.visible(),
+            "approximateNumberOfMessagesNotVisible": queue.in_flight,
+            "lookedAt": seen,
+            "complete": looked.is_complete(),
+            "notReached": looked.unseen,
+            "sentDirectly": groups.sent_here,
+            "groups": groups,
+        }))?;
+    } else {
+        let all = u64::try_from(seen).unwrap_or(u64::MAX).saturating_add(looked.unseen.count());
+        let count = match (seen, looked.is_complete()) {
+            (0, true) => "no message".to_owned(),
+            (seen, true) => messages(seen),
+            (seen, false) => format!("{} of about {}", thousands(seen), messages(all)),
+        };
+        let table = if seen == 0 { String::new() } else { format!("\n\n{}", groups.text()) };
+        output::line(format_args!("{}: {count}{table}", dead_letters.name()))?;
+        groups.tell(&queue.arn);
     }
     Ok(stop.status(looked.is_released()))
-}
-
-fn show(
-    arguments: &Arguments,
-    groups: &DeadLetterGroups,
-    queue: &Described,
-    looked: &ScanResult,
-) -> Result<(), Error> {
-    let (complete, seen) = (looked.is_complete(), looked.looked_at);
-    if arguments.json {
-        return output::json(&Listing {
-            queue: queue.arn.to_string(),
-            approximate_number_of_messages: queue.visible,
-            approximate_number_of_messages_not_visible: queue.in_flight,
-            looked_at: seen,
-            complete,
-            not_reached: &looked.unseen,
-            sent_directly: groups.sent_here,
-            groups,
-        });
-    }
-    let name = queue.arn.name();
-    let all = u64::try_from(seen).unwrap_or(u64::MAX).saturating_add(looked.unseen.count());
-    let count = match (seen, complete) {
-        (0, true) => "no message".to_owned(),
-        (seen, true) => messages(seen),
-        (seen, false) => format!("{} of about {}", thousands(seen), messages(all)),
-    };
-    let table = if seen == 0 { String::new() } else { format!("\n\n{}", groups.text()) };
-    output::line(format_args!("{name}: {count}{table}"))?;
-    groups.tell(&queue.arn);
-    Ok(())
 }
 
 impl DeadLetterGroups {
@@ -175,17 +141,12 @@ impl DeadLetterGroups {
         self.by_key.values().map(|group| group.count).sum()
     }
 
-    /// `3 quota, 1 temporary`
     pub(crate) fn by_class(&self) -> String {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         for ((class, ..), group) in &self.by_key {
             *counts.entry(class).or_default() += group.count;
         }
-        let counts: Vec<String> = counts
-            .into_iter()
-            .map(|(class, count)| format!("{} {class}", thousands(count)))
-            .collect();
-        counts.join(", ")
+        by_class(&counts)
     }
 
     /// The largest first.
@@ -254,16 +215,22 @@ impl DeadLetterGroups {
 impl Serialize for DeadLetterGroups {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.sorted().into_iter().map(|((class, reason, _), group)| {
-            GroupJson {
-                class,
-                reason,
-                count: group.count,
-                oldest_first_sent: group.oldest.and_then(moment),
-                example_message_id: &group.example,
-                example_detail: group.detail.as_deref(),
-            }
+            json!({
+                "class": class,
+                "reason": reason,
+                "count": group.count,
+                "oldestFirstSent": group.oldest.and_then(moment),
+                "exampleMessageId": group.example,
+                "exampleDetail": group.detail,
+            })
         }))
     }
+}
+
+/// `3 quota, 1 temporary`
+pub(super) fn by_class(counts: &BTreeMap<&str, u64>) -> String {
+    let counts = counts.iter().map(|(class, count)| format!("{} {class}", thousands(*count)));
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

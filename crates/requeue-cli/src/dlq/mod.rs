@@ -32,10 +32,7 @@ macro_rules! usage {
 macro_rules! help {
     (list) => {
         help!(
-            "At the end the command compares SQS's counts with the messages that it saw. A note has \
-             the number of messages not reached, the reason and the remedy. With --json they are \
-             in notReached, and complete is false. Of a FIFO group at most the first ten messages \
-             can be looked at.\n\n\
+            " With --json they are in notReached, and complete is false.\n\n\
              Requeue writes class and reason into the message with REQUEUE_DEAD_LETTER=annotate or \
              direct, on a FIFO queue only with direct. With redrive, at most the class of the last \
              retry is known. If a message was redriven and failed again, `first sent` is the time \
@@ -44,17 +41,11 @@ macro_rules! help {
         )
     };
     (peek) => {
-        help!(
-            "Of a FIFO group at most the first ten messages can be looked at. A note has the \
-             number of messages that the command did not reach.",
-            "0; 1 on an error, or if an --id is not found; 130 after Ctrl-C."
-        )
+        help!("", "0; 1 on an error, or if an --id is not found; 130 after Ctrl-C.")
     };
     (export) => {
         help!(
-            "Of a FIFO group at most the first ten messages can be looked at. If the command did \
-             not reach all messages, the export is incomplete. A note then has the number of the \
-             others, the reason and the remedy.",
+            " The export is then incomplete.",
             "0; 1 on an error, if the export is incomplete, or if an --id is not found; 130 after \
              Ctrl-C."
         )
@@ -74,11 +65,11 @@ macro_rules! help {
     };
     (discard) => {
         help!(
-            "The command looks at all messages and writes the chosen ones to the file, complete \
+            "\n\nThe command looks at all messages and writes the chosen ones to the file, complete \
              enough for `requeue dlq import`. Then it asks, and deletes the messages of the file. \
              This needs the permission sqs:DeleteMessage besides. If it did not reach all \
-             messages, it writes no file and deletes none. SQS hands out at most ten messages of \
-             a FIFO group: choose at most ten with --limit.",
+             messages, it writes no file and deletes none; of a FIFO group choose at most ten \
+             with --limit.",
             "0; 1 on an error, if you decline the question, if a message was not deleted, or if an \
              --id is not found; 130 after Ctrl-C."
         )
@@ -88,7 +79,9 @@ macro_rules! help {
             "Looking at a message receives it, and SQS hides it from other readers. At the end, \
              also after Ctrl-C, the command makes all messages visible again. If the process is \
              killed, they stay hidden until their visibility timeout ends: two minutes, and a \
-             second for each 100 of --max-messages.\n\n",
+             second for each 100 of --max-messages.\n\n\
+             Of a FIFO group at most the first ten messages can be looked at. A note has the \
+             number of messages that the command did not reach, the reason and the remedy.",
             $about,
             "\n\nPermissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
              sqs:GetQueueAttributes. With --queue also sqs:ListDeadLetterSourceQueues, which shows \

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use requeue::{DeadLetter, printable};
-use serde::Serialize;
 
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason};
 use super::queue::{Purpose, QueueArguments, progress};
@@ -31,16 +30,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PeekLine<'a> {
-    #[serde(flatten)]
-    known: DeadLetterJson<'a>,
-    attribute_names: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<&'a str>,
-}
-
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (stop, progress) = (Stop::end_at_once()?, progress());
     let dead_letters = arguments.place.find(Purpose::Look).await?;
@@ -48,7 +37,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     stop.defer_end();
     let limit = arguments.filter.limit.unwrap_or(SHOWN);
     let (mut shown, mut more) = (0, false);
-    let scan = dead_letters.scan(&arguments.place, &stop, &progress);
+    let scan = dead_letters.scan(&stop, &progress);
     let looked = scan.each(&arguments.filter, |letter, dead| {
         if shown == limit {
             more = true;
@@ -74,11 +63,9 @@ impl Arguments {
             letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if self.json {
             let body = self.bodies.then(|| dead.payload());
-            return output::json_line(&PeekLine {
-                known: DeadLetterJson::of(letter, dead),
-                attribute_names: names,
-                body,
-            });
+            let mut line = DeadLetterJson::of(letter, dead);
+            (line.attribute_names, line.body) = (Some(names), body);
+            return output::json_line(&line);
         }
         output::text(&self.text(letter, dead, &names))
     }

@@ -5,16 +5,17 @@ use std::io::{IsTerminal, stdin};
 use std::thread;
 
 use requeue::aws::SdkConfig;
-use requeue::queue::QueueArn;
+use requeue::queue::{Description, QueueArn};
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::scan::Scan;
-use super::sqs::{Described, Sqs};
+use super::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::stop::Stop;
+use crate::table::counted;
 use crate::{Error, output};
 
 /// The queue, and how many of its messages.
@@ -38,11 +39,13 @@ pub(crate) struct QueueArguments {
     #[command(flatten)]
     region: RegionArgument,
     /// Most messages to look at.
-    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = 10_000,
+    #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = MAX_MESSAGES,
           value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
-    pub(crate) max_messages: u32,
+    max_messages: u32,
 }
 
+/// Messages that a command looks at by default.
+const MAX_MESSAGES: u32 = 10_000;
 /// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
 /// quotas".
 const MAX_IN_FLIGHT: i64 = 120_000;
@@ -50,9 +53,10 @@ const MAX_IN_FLIGHT: i64 = 120_000;
 /// A dead-letter queue.
 #[derive(Clone)]
 pub(crate) struct DeadLetters {
-    pub(super) sdk: SdkConfig,
     pub(crate) sqs: Sqs,
-    pub(crate) queue: Described,
+    pub(crate) queue: Description,
+    /// Most messages to look at.
+    pub(crate) max_messages: usize,
     /// The source queue whose redrive policy named it.
     pub(crate) source: Option<QueueArn>,
     /// The reason to doubt that it is one.
@@ -70,30 +74,11 @@ pub(crate) enum Purpose {
     Redrive,
 }
 
-/// A result as JSON, with the queue that it is about.
-#[derive(Serialize)]
-pub(super) struct OfQueue<'a, T: Serialize> {
-    queue: String,
-    #[serde(flatten)]
-    result: &'a T,
-}
-
-impl<'a, T: Serialize> OfQueue<'a, T> {
-    pub(super) fn new(dead_letters: &DeadLetters, result: &'a T) -> Self {
-        Self { queue: dead_letters.queue.arn.to_string(), result }
-    }
-}
-
 impl QueueArguments {
-    /// The dead-letter queue, or that of the source queue.
-    pub(crate) fn new(
-        queue: Option<QueueName>,
-        source_queue: Option<QueueName>,
-        region: Option<&str>,
-        max_messages: u32,
-    ) -> Self {
-        let region = RegionArgument::of(region);
-        Self { queue, source_queue, region, max_messages, any_queue: false }
+    /// The dead-letter queue of this source queue.
+    pub(crate) fn of_source(source: QueueName, region: Option<&str>) -> Self {
+        let (source_queue, region) = (Some(source), RegionArgument::of(region));
+        Self { source_queue, region, max_messages: MAX_MESSAGES, ..Self::default() }
     }
 
     pub(crate) fn region(&self) -> &RegionArgument {
@@ -107,14 +92,15 @@ impl QueueArguments {
             (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
         };
         let sdk = crate::sdk::config().await;
-        let found = self.named(option, name, &sdk).await?;
+        let found = named(name, option, &self.region, &sdk).await?;
         let sqs = Sqs::of(&sdk, found.endpoint);
         let described = sqs.describe(&found.arn).await?;
+        let max_messages = usize::try_from(self.max_messages).unwrap_or(usize::MAX);
         if self.source_queue.is_none() {
-            let doubt = check(&sqs, &described, purpose, self.any_queue).await?;
-            return Ok(DeadLetters { sdk, sqs, queue: described, source: None, doubt });
+            let (source, doubt) = (None, check(&sqs, &described, purpose, self.any_queue).await?);
+            return Ok(DeadLetters { sqs, queue: described, max_messages, source, doubt });
         }
-        let Some((dead_letters, _)) = &described.redrive else {
+        let Some(dead_letters) = &described.dead_letter_queue else {
             let name = described.arn.name();
             return Err(format!(
                 "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
@@ -122,31 +108,25 @@ impl QueueArguments {
             )
             .into());
         };
-        let queue = sqs.describe(dead_letters).await?;
-        Ok(DeadLetters { sdk, sqs, queue, source: Some(described.arn), doubt: None })
-    }
-
-    /// The queue that was given as this option.
-    pub(super) async fn named(
-        &self,
-        option: &str,
-        name: &QueueName,
-        sdk: &SdkConfig,
-    ) -> Result<FoundQueue, Error> {
-        let found = name.find(option, &self.region, sdk).await?;
-        if let Some(text) = &found.note {
-            output::remark(text);
-        }
-        Ok(found)
+        let (queue, source) = (sqs.describe(dead_letters).await?, Some(described.arn));
+        Ok(DeadLetters { sqs, queue, max_messages, source, doubt: None })
     }
 
     pub(crate) fn is_given(&self) -> bool {
         self.queue.is_some() || self.source_queue.is_some()
     }
+}
 
-    fn max_messages(&self) -> usize {
-        usize::try_from(self.max_messages).unwrap_or(usize::MAX)
-    }
+/// The queue that was given as this option.
+pub(super) async fn named(
+    name: &QueueName,
+    option: &str,
+    region: &RegionArgument,
+    sdk: &SdkConfig,
+) -> Result<FoundQueue, Error> {
+    let found = name.find(option, region, sdk).await?;
+    found.note.iter().for_each(|text| output::remark(text));
+    Ok(found)
 }
 
 impl DeadLetters {
@@ -154,10 +134,19 @@ impl DeadLetters {
         self.queue.arn.name()
     }
 
+    /// The messages that can be received, by SQS's approximate counts.
+    pub(super) fn visible(&self) -> u64 {
+        self.queue.messages.saturating_sub(self.queue.in_flight + self.queue.delayed)
+    }
+
     /// The dead-letter queue of this source queue.
-    pub(crate) async fn of(sqs: Sqs, queue: &QueueArn, source: &QueueArn) -> Result<Self, Error> {
-        let (sdk, source) = (SdkConfig::builder().build(), Some(source.clone()));
-        Ok(Self { queue: sqs.describe(queue).await?, sdk, sqs, source, doubt: None })
+    pub(crate) async fn of(
+        sqs: Sqs,
+        queue: &QueueArn,
+        source: Option<&QueueArn>,
+    ) -> Result<Self, Error> {
+        let (queue, max_messages) = (sqs.describe(queue).await?, MAX_MESSAGES as usize);
+        Ok(Self { sqs, queue, max_messages, source: source.cloned(), doubt: None })
     }
 
     /// With the counts of now.
@@ -172,13 +161,14 @@ impl DeadLetters {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let Description { dead_letter_queue: next, max_receive_count, .. } = &self.queue;
         let mut warnings: Vec<String> = self.doubt.iter().cloned().collect();
-        if let Some((next, receives)) = &self.queue.redrive {
+        if let Some((next, receives)) = next.as_ref().zip(*max_receive_count) {
             warnings.push(format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
-                 after {receives} receive{} SQS moves it to {}",
+                 after {} SQS moves it to {}",
                 self.name(),
-                if *receives == 1 { "" } else { "s" },
+                counted(receives, "receive"),
                 next.name(),
             ));
         }
@@ -191,15 +181,21 @@ impl DeadLetters {
         warnings
     }
 
-    pub(super) fn scan<'a>(
-        &'a self,
-        place: &QueueArguments,
-        stop: &'a Stop,
-        progress: &'a CommandProgress,
-    ) -> Scan<'a> {
+    pub(crate) fn scan<'a>(&'a self, stop: &'a Stop, progress: &'a CommandProgress) -> Scan<'a> {
         progress.step(format!("looking at {}", self.name()));
-        progress.count("messages", Some(self.queue.visible));
-        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop, progress)
+        progress.count("messages", Some(self.visible()));
+        Scan::new(&self.sqs, &self.queue, self.max_messages, stop, progress)
+    }
+
+    /// A result as JSON, with the queue that it is about.
+    pub(super) fn json(&self, result: impl Serialize) -> impl Serialize {
+        #[derive(Serialize)]
+        struct OfQueue<T: Serialize> {
+            queue: String,
+            #[serde(flatten)]
+            result: T,
+        }
+        OfQueue { queue: self.queue.arn.to_string(), result }
     }
 }
 
@@ -207,7 +203,7 @@ impl DeadLetters {
 /// the doubt if the command may go on.
 async fn check(
     sqs: &Sqs,
-    queue: &Described,
+    queue: &Description,
     purpose: Purpose,
     takes_any: bool,
 ) -> Result<Option<String>, Error> {
@@ -216,7 +212,7 @@ async fn check(
         return Ok(None);
     }
     let name = queue.arn.name();
-    let own = queue.redrive.as_ref().map(|(own, _)| own.name());
+    let own = queue.dead_letter_queue.as_ref().map(QueueArn::name);
     let doubt = match (&sources, own) {
         (Err(error), _) => format!("it is unknown whether {name} is a dead-letter queue: {error}"),
         (Ok(_), Some(own)) => format!("{name} is not a dead-letter queue, and has one: {own}"),

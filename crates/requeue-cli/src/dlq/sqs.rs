@@ -1,27 +1,29 @@
 //! The calls to SQS: the library's port for messages, the SDK for operations of a queue's owner.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, Region};
-use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
+pub(crate) use aws_sdk_sqs::types::ListMessageMoveTasksResultEntry as MoveTask;
+use requeue::Record;
 use requeue::aws::SdkConfig;
 use requeue::queue::{
-    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
-    QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
+    CallError, CallErrorKind, Confirmation, Description, EntryError, MAX_BATCH_ENTRIES, Outgoing,
+    Queue, QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
 };
-use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failed_call::{FailedCall, call_error};
+use crate::Error;
+use crate::failed_call::{FailedCall, call_error, is_of_credentials};
 use crate::progress::SQS_REQUESTS;
-use crate::{Error, redrive_policy};
 
 /// The longest time of a call, in addition to its wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Attempts of a call.
 const MAX_ATTEMPTS: u32 = 5;
+/// The code of a call without a response in time.
+const TIMED_OUT: &str = "TimedOut";
 /// The delay before the second attempt; each further delay is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -32,49 +34,13 @@ pub(crate) struct Sqs {
     endpoint: String,
 }
 
-/// A queue, described by its attributes.
-#[derive(Clone)]
-pub(crate) struct Described {
-    pub(crate) arn: QueueArn,
-    /// SQS's approximate count.
-    pub(crate) visible: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) delayed: u64,
-    /// The queue's own dead-letter queue, and after how many receives a message goes there.
-    pub(crate) redrive: Option<(QueueArn, u64)>,
-}
-
-/// A move task of SQS.
-pub(crate) struct MoveTask {
-    /// Only while the task runs.
-    pub(crate) handle: Option<String>,
-    pub(crate) status: String,
-    pub(crate) moved: u64,
-    pub(crate) to_move: Option<u64>,
-    pub(crate) failure: Option<String>,
-    pub(crate) started: Option<SystemTime>,
-}
-
-impl Described {
-    /// The messages in all states.
-    pub(crate) fn count(&self) -> u64 {
-        self.visible.saturating_add(self.in_flight).saturating_add(self.delayed)
-    }
-}
-
-impl MoveTask {
-    pub(crate) fn is_running(&self) -> bool {
-        matches!(self.status.as_str(), "RUNNING" | "CANCELLING")
-    }
-}
-
 /// `SdkError` to the port's words.
 macro_rules! ask {
     ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
         let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let response = match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(response) => response.map_err(|error| call_error(&error)),
-            Err(_) => Err(CallError::ambiguous("TimedOut")),
+            Err(_) => Err(CallError::ambiguous(TIMED_OUT)),
         };
         running.ended(response).map_err(|error| $sqs.refusal($operation, $queue, &error))
     }};
@@ -93,10 +59,8 @@ impl Sqs {
 
     /// The error of a call.
     pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {
-        let (resource, endpoint) = (queue.to_string(), &self.endpoint);
-        FailedCall { service: "SQS", operation, resource: &resource, endpoint, error }
-            .to_string()
-            .into()
+        let queue = queue.to_string();
+        FailedCall::of_sqs(operation, &queue, &self.endpoint, error).to_string().into()
     }
 
     /// The SDK's client, with its own retries, in the queue's region.
@@ -106,32 +70,12 @@ impl Sqs {
         Client::from_conf(config.build())
     }
 
-    pub(crate) async fn describe(&self, queue: &QueueArn) -> Result<Described, Error> {
-        let request = self.client(queue).get_queue_attributes().queue_url(queue.url());
-        let request = request.attribute_names(QueueAttributeName::All);
-        let response = ask!(self, "GetQueueAttributes", queue, request)?;
-        let attributes = response.attributes.unwrap_or_default();
-        let attribute = |name: &str| attributes.get(&QueueAttributeName::from(name));
-        let count = |name| attribute(name).and_then(|count| count.parse().ok()).unwrap_or_default();
-        Ok(Described {
-            // The queue's own ARN counts, since it has the partition.
-            arn: attribute("QueueArn")
-                .and_then(|arn| arn.parse().ok())
-                .unwrap_or_else(|| queue.clone()),
-            visible: count("ApproximateNumberOfMessages"),
-            in_flight: count("ApproximateNumberOfMessagesNotVisible"),
-            delayed: count("ApproximateNumberOfMessagesDelayed"),
-            redrive: attribute("RedrivePolicy").and_then(|text| redrive(text)),
-        })
-    }
-
-    /// SQS's time, to the second.
-    pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
-        let told =
-            with_retries(is_passing, Duration::ZERO, async || self.port.describe(queue).await);
-        let told = told.await;
-        let told = told.map_err(|error| self.refusal("GetQueueAttributes", queue, &error))?;
-        Ok(told.date.unwrap_or_else(|| Clock::system().now()))
+    /// Without a response in time, another request would have none either.
+    pub(crate) async fn describe(&self, queue: &QueueArn) -> Result<Description, Error> {
+        let is_retried = |error: &CallError| is_passing(error) && error.code != TIMED_OUT;
+        let described =
+            with_retries(is_retried, Duration::ZERO, async || self.port.describe(queue).await);
+        described.await.map_err(|error| self.refusal("GetQueueAttributes", queue, &error))
     }
 
     /// The queues whose redrive policy names this one.
@@ -180,8 +124,8 @@ impl Sqs {
         let request = self.client(queue).list_message_move_tasks();
         let request = request.source_arn(queue.to_string()).max_results(10);
         let response = ask!(self, "ListMessageMoveTasks", queue, request)?;
-        let latest = response.results().iter().max_by_key(|task| task.started_timestamp());
-        Ok(latest.map(move_task))
+        let tasks = response.results.unwrap_or_default().into_iter();
+        Ok(tasks.max_by_key(MoveTask::started_timestamp))
     }
 
     /// Cancels a task, and returns the number of messages that it has moved.
@@ -212,7 +156,7 @@ impl Sqs {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let is_refused = |kind| kind == CallErrorKind::Unavailable;
+        let is_refused = |error: &CallError| error.kind == CallErrorKind::Unavailable;
         with_retries(is_refused, Duration::ZERO, async || self.port.send(queue, entries).await)
             .await
     }
@@ -240,19 +184,20 @@ impl Sqs {
 }
 
 /// Whether SQS may accept a call later that may run twice: it did nothing, or its effect is unknown.
-fn is_passing(kind: CallErrorKind) -> bool {
-    matches!(kind, CallErrorKind::Unavailable | CallErrorKind::Ambiguous)
+fn is_passing(error: &CallError) -> bool {
+    matches!(error.kind, CallErrorKind::Unavailable | CallErrorKind::Ambiguous)
+        && !is_of_credentials(&error.code)
 }
 
 async fn with_retries<T>(
-    is_retried: impl Fn(CallErrorKind) -> bool,
+    is_retried: impl Fn(&CallError) -> bool,
     wait: Duration,
     call: impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     let mut pause = PAUSE;
     for _ in 1..MAX_ATTEMPTS {
         match once(wait, &call).await {
-            Err(error) if is_retried(error.kind) => {}
+            Err(error) if is_retried(&error) => {}
             ended => return ended,
         }
         sleep(pause).await;
@@ -267,7 +212,7 @@ async fn once<T>(
 ) -> Result<T, CallError> {
     let running = SQS_REQUESTS.begin("sqs", wait);
     let response = timeout(wait + CALL_TIMEOUT, call()).await;
-    running.ended(response.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut"))))
+    running.ended(response.unwrap_or_else(|_| Err(CallError::ambiguous(TIMED_OUT))))
 }
 
 /// Calls that may take effect twice: unconfirmed entries are tried again.
@@ -300,25 +245,5 @@ fn is_settled(confirmation: &Confirmation) -> bool {
     match confirmation {
         Ok(()) => true,
         Err(error) => error.sender_fault && *error != EntryError::unconfirmed(),
-    }
-}
-
-fn redrive(text: &str) -> Option<(QueueArn, u64)> {
-    let policy = redrive_policy::read(text)?;
-    Some((policy.target.parse().ok()?, policy.max_receive_count?))
-}
-
-fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
-    MoveTask {
-        handle: task.task_handle().map(str::to_owned),
-        status: task.status().unwrap_or_default().to_owned(),
-        moved: u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default(),
-        to_move: task
-            .approximate_number_of_messages_to_move()
-            .and_then(|count| u64::try_from(count).ok()),
-        failure: task.failure_reason().map(str::to_owned),
-        started: u64::try_from(task.started_timestamp())
-            .ok()
-            .map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
     }
 }

@@ -1,7 +1,9 @@
 //! Why messages are retried, dead-lettered, and left to SQS, counted by reason.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::event::{Event, Kind};
 
@@ -23,7 +25,7 @@ pub(crate) struct Counted {
 
 impl Causes {
     pub(super) fn note(&self, event: &Event, is_undone: bool) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         let reasons = match event.kind {
             Kind::DeadLettered => &mut counted.dead_lettered,
             Kind::Requeued => &mut counted.retried,
@@ -36,6 +38,6 @@ impl Causes {
     }
 
     pub(crate) fn counted(&self) -> Counted {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }

@@ -13,30 +13,14 @@ const MAX_CAUSES: usize = 1_000;
 /// broken connection.
 const TROUBLE: u32 = 3;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Hold {
-    Pause,
-    Circuit,
-}
-
-impl Hold {
-    fn of(why: Deferral) -> Option<Self> {
-        match why {
-            Deferral::Paused => Some(Self::Pause),
-            Deferral::CircuitOpen => Some(Self::Circuit),
-            _ => None,
-        }
-    }
-}
-
 #[derive(Default)]
 pub(crate) struct Downstream {
     /// The failure that asked for the latest end of a scope's pause, and the last one that may open
     /// its circuit.
-    causes: HashMap<(Scope, Hold), Cause>,
+    causes: HashMap<(Scope, &'static str), Cause>,
     /// The longest pause of the policy.
     max_pause: Duration,
-    silent: Option<Silent>,
+    trouble: Option<DownstreamTrouble>,
 }
 
 struct Cause {
@@ -45,24 +29,16 @@ struct Cause {
     until: Instant,
 }
 
-/// Calls in a row without a response.
-struct Silent {
-    calls: u32,
-    since: Instant,
-    /// That of the last one.
-    cause: String,
-    has_other_causes: bool,
-}
-
 /// A service that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DownstreamTrouble {
+    /// That of the last call.
     pub(crate) cause: String,
     /// The calls in a row without a response.
     pub(crate) calls: u32,
     /// Whether earlier ones had another cause.
     pub(crate) has_other_causes: bool,
-    pub(crate) lasted: Duration,
+    pub(crate) since: Instant,
 }
 
 impl Downstream {
@@ -74,22 +50,24 @@ impl Downstream {
     /// Notes the end of a call.
     pub(super) fn note(&mut self, scope: Scope, ended: Result<(), &Failure>) {
         let Err(failure) = ended else {
-            self.silent = None;
+            self.trouble = None;
             return;
         };
-        if let Some(hold) = hold_of(failure) {
+        if let Some(why) = deferral_of(failure) {
+            let key = (scope, why.as_str());
             // The causes matter only while their scopes are held, so old ones may go.
-            if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&(scope, hold)) {
+            if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&key) {
                 self.causes.clear();
             }
-            let pause = failure.delay().filter(|_| hold == Hold::Pause).unwrap_or_default();
+            let is_pause = why == Deferral::Paused;
+            let pause = failure.delay().filter(|_| is_pause).unwrap_or_default();
             let until = Instant::now() + pause.min(self.max_pause);
-            if self.causes.get(&(scope, hold)).is_none_or(|before| before.until <= until) {
-                self.causes.insert((scope, hold), Cause { text: cause(failure), until });
+            if self.causes.get(&key).is_none_or(|before| before.until <= until) {
+                self.causes.insert(key, Cause { text: cause(failure), until });
             }
         }
         if is_response(failure) {
-            self.silent = None;
+            self.trouble = None;
         } else {
             self.unanswered(failure.detail());
         }
@@ -97,41 +75,35 @@ impl Downstream {
 
     /// Notes a call without a response.
     pub(super) fn unanswered(&mut self, cause: &str) {
-        let silent = self.silent.get_or_insert_with(|| Silent {
-            calls: 0,
-            since: Instant::now(),
+        let trouble = self.trouble.get_or_insert_with(|| DownstreamTrouble {
             cause: cause.to_owned(),
+            calls: 0,
             has_other_causes: false,
+            since: Instant::now(),
         });
-        silent.calls = silent.calls.saturating_add(1);
-        if silent.cause != cause {
-            silent.has_other_causes = true;
-            cause.clone_into(&mut silent.cause);
+        trouble.calls = trouble.calls.saturating_add(1);
+        if trouble.cause != cause {
+            trouble.has_other_causes = true;
+            cause.clone_into(&mut trouble.cause);
         }
     }
 
     /// The cause of a pause or an open circuit of a scope, in few words.
     pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
-        self.causes.get(&(scope, Hold::of(why)?)).map(|cause| cause.text.as_str())
+        self.causes.get(&(scope, why.as_str())).map(|cause| cause.text.as_str())
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
-        let silent = self.silent.as_ref().filter(|silent| silent.calls >= TROUBLE)?;
-        Some(DownstreamTrouble {
-            cause: silent.cause.clone(),
-            calls: silent.calls,
-            has_other_causes: silent.has_other_causes,
-            lasted: silent.since.elapsed(),
-        })
+        self.trouble.clone().filter(|trouble| trouble.calls >= TROUBLE)
     }
 }
 
-/// The hold to which the failure may lead. A rate limit or a quota without a delay leads to none.
-fn hold_of(failure: &Failure) -> Option<Hold> {
+/// Why messages are deferred after the failure: the hold to which the failure may lead. A rate limit or a quota without a delay leads to none.
+fn deferral_of(failure: &Failure) -> Option<Deferral> {
     match failure.class() {
         _ if failure.is_postponed() => None,
-        FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Hold::Pause),
-        FailureClass::Temporary => Some(Hold::Circuit),
+        FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Deferral::Paused),
+        FailureClass::Temporary => Some(Deferral::CircuitOpen),
         FailureClass::NonRetryable => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use requeue::{Clock, FailureClass, printable};
+use requeue::{Clock, printable};
 use serde::Serialize;
 
 /// Most bytes of an id. Source: SQS developer guide, "Identifiers".
@@ -19,8 +19,8 @@ pub(crate) struct Event {
     pub(crate) kind: Kind,
     #[serde(flatten)]
     pub(crate) ids: Ids,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_word")]
-    pub(crate) class: Option<FailureClass>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) class: Option<&'static str>,
     /// In seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay: Option<u64>,
@@ -38,18 +38,6 @@ pub(crate) struct Event {
     pub(crate) scope: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) elapsed_ms: Option<u64>,
-}
-
-#[expect(
-    clippy::ref_option,
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the form that serde asks for"
-)]
-fn as_word<S: serde::Serializer>(
-    class: &Option<FailureClass>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    class.map(FailureClass::as_str).serialize(serializer)
 }
 
 /// The ids of a message; both empty for an event about no single message.

@@ -78,7 +78,7 @@ impl Call {
     fn end(mut self, ended: Result<(), &Failure>) {
         self.has_ended = true;
         if ended.is_ok() {
-            self.observer.count_success();
+            self.observer.0.calls.lock().succeeded += 1;
         }
         self.observer.downstream().note(self.scope, ended);
         self.observer.tell(|| {
@@ -86,7 +86,8 @@ impl Call {
             match ended {
                 Ok(()) => event,
                 Err(failure) => {
-                    Event { class: Some(failure.class()), ..event }.reason(Some(failure.detail()))
+                    let class = Some(failure.class().as_str());
+                    Event { class, ..event }.reason(Some(failure.detail()))
                 }
             }
         });

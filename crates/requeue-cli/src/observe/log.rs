@@ -1,9 +1,9 @@
 //! What the library tells of a message: by its events in this process, and by the log lines of a
 //! function in JSON.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use requeue::{FailureClass, LogLines, Observer, Outcome};
 use serde::Deserialize;
 use serde_json::Value;
@@ -140,8 +140,9 @@ impl LogLine {
             }
             None => (kind, reason),
         };
+        let class = self.class.as_deref().and_then(FailureClass::from_name);
         let mut event = Event {
-            class: self.class.as_deref().and_then(FailureClass::from_name),
+            class: class.map(FailureClass::as_str),
             delay: self.delay_seconds.filter(|_| undone.is_none()),
             attempt: self.retry_count.map(|retries| retries.saturating_add(1)),
             receive_count: self.receive_count,
@@ -183,9 +184,10 @@ impl LogLine {
 }
 
 /// Whether log lines about trouble with SQS are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TroubleLines {
     /// Never: the terminal has a line for them.
+    #[default]
     Hidden,
     /// The first one, and then one every 30 s.
     Rare,
@@ -211,14 +213,8 @@ impl WorkerEvents {
         causes: Causes,
         lines: TroubleLines,
     ) -> Self {
-        Self {
-            events,
-            sqs,
-            causes,
-            lines,
-            receiving: Mutex::default(),
-            extending: Mutex::default(),
-        }
+        let (receiving, extending) = Default::default();
+        Self { events, sqs, causes, lines, receiving, extending }
     }
 
     /// Notes an outcome. The terminal has one line for all messages that were not settled.
@@ -245,7 +241,7 @@ impl WorkerEvents {
 
     /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
-        self.lines == TroubleLines::Rare && lock(lines).is_due()
+        self.lines == TroubleLines::Rare && lines.lock().is_due()
     }
 }
 
@@ -269,7 +265,7 @@ impl Observer for WorkerEvents {
             }
             Heard::ReceivingWorks { .. } => {
                 self.sqs.works();
-                lock(&self.receiving).end()
+                self.receiving.lock().end()
             }
             Heard::NotExtended { code, messages } => {
                 self.sqs.not_settled(Some(code), None, number(messages));
@@ -287,10 +283,6 @@ impl Observer for WorkerEvents {
     }
 }
 
-fn lock(lines: &Mutex<RareLines>) -> MutexGuard<'_, RareLines> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,7 +295,7 @@ mod tests {
         for line in [message, &inside] {
             let event = LogLine::read(line).and_then(|line| line.event(None)).expect("an event");
             assert_eq!((event.kind, event.ids), (Kind::Requeued, Ids::new("c", "m")));
-            assert_eq!((event.class, event.delay), (Some(FailureClass::RateLimit), Some(9)));
+            assert_eq!((event.class, event.delay), (Some("rate-limit"), Some(9)));
             assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
             assert_eq!(event.reason.as_deref(), Some("status 429"));
         }

@@ -3,10 +3,10 @@
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use requeue::{Clock, DeadLetter};
 
 mod causes;
@@ -36,17 +36,11 @@ const NO_RESPONSE: &str = "no response in time";
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Inner>);
 
+#[derive(Default)]
 struct Inner {
     /// `None` if nobody reads events, which then cost nothing.
     events: Option<Events>,
-    calls: AtomicU64,
-    running: AtomicU64,
-    /// Of those that run, the calls for messages that the library handles one after the other.
-    suspects: AtomicU64,
-    succeeded: AtomicU64,
-    /// Whether the worker ends.
-    is_ending: AtomicBool,
-    cut_off: AtomicU64,
+    calls: Mutex<Calls>,
     downstream: Mutex<Downstream>,
     sqs: Sqs,
     /// The seconds to come in which a message is due.
@@ -54,21 +48,25 @@ struct Inner {
     lines: TroubleLines,
 }
 
+/// The calls of the handler.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Calls {
+    pub(crate) ended: u64,
+    pub(crate) running: u64,
+    /// Of those that run, the calls for messages that were received so often that the library handles
+    /// them one after the other.
+    pub(crate) suspects: u64,
+    /// The worker counts a message only after its batch.
+    pub(crate) succeeded: u64,
+    /// The calls that the end of the worker cut off. They may have worked.
+    pub(crate) cut_off: u64,
+    /// Whether the worker ends.
+    is_ending: bool,
+}
+
 impl Observer {
     pub(crate) fn new(events: Option<Events>, sqs: Sqs, lines: TroubleLines) -> Self {
-        Self(Arc::new(Inner {
-            events,
-            calls: AtomicU64::new(0),
-            running: AtomicU64::new(0),
-            suspects: AtomicU64::new(0),
-            succeeded: AtomicU64::new(0),
-            is_ending: AtomicBool::new(false),
-            cut_off: AtomicU64::new(0),
-            downstream: Mutex::default(),
-            sqs,
-            due: Mutex::default(),
-            lines,
-        }))
+        Self(Arc::new(Inner { events, sqs, lines, ..Inner::default() }))
     }
 
     /// Whether events are read.
@@ -83,35 +81,13 @@ impl Observer {
         }
     }
 
-    /// The calls of the downstream service that have ended.
-    pub(crate) fn calls(&self) -> u64 {
-        self.0.calls.load(Ordering::Relaxed)
-    }
-
-    /// The handlers that run.
-    pub(crate) fn running(&self) -> u64 {
-        self.0.running.load(Ordering::Relaxed)
-    }
-
-    /// Whether messages run that were received so often that the library handles them one after the
-    /// other.
-    pub(crate) fn runs_suspects(&self) -> bool {
-        self.0.suspects.load(Ordering::Relaxed) > 0
-    }
-
-    /// The handlers that succeeded. The worker counts a message only after its batch.
-    pub(crate) fn succeeded(&self) -> u64 {
-        self.0.succeeded.load(Ordering::Relaxed)
+    pub(crate) fn calls(&self) -> Calls {
+        *self.0.calls.lock()
     }
 
     /// From now on a call without an end counts as cut off.
     pub(crate) fn ends(&self) {
-        self.0.is_ending.store(true, Ordering::Relaxed);
-    }
-
-    /// The calls that the end of the worker cut off. They may have worked.
-    pub(crate) fn cut_off(&self) -> u64 {
-        self.0.cut_off.load(Ordering::Relaxed)
+        self.0.calls.lock().is_ending = true;
     }
 
     /// Whether the log has lines about failed requests.
@@ -120,32 +96,33 @@ impl Observer {
     }
 
     fn begin_call(&self, is_suspect: bool) {
-        self.0.running.fetch_add(1, Ordering::Relaxed);
-        self.0.suspects.fetch_add(is_suspect.into(), Ordering::Relaxed);
+        let mut calls = self.0.calls.lock();
+        calls.running += 1;
+        calls.suspects += u64::from(is_suspect);
     }
 
     fn end_call(&self, is_suspect: bool) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.suspects.fetch_sub(is_suspect.into(), Ordering::Relaxed);
-        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let mut calls = self.0.calls.lock();
+        calls.running -= 1;
+        calls.suspects -= u64::from(is_suspect);
+        calls.ended += 1;
     }
 
     /// A call was dropped: its time was over, or the worker ends. Returns the reason.
     fn drop_call(&self) -> &'static str {
-        if self.0.is_ending.load(Ordering::Relaxed) {
-            self.0.cut_off.fetch_add(1, Ordering::Relaxed);
+        let mut calls = self.0.calls.lock();
+        if calls.is_ending {
+            calls.cut_off += 1;
             return "cut off by the end of the worker";
         }
+        // A view takes the locks in the other order.
+        drop(calls);
         self.downstream().unanswered(NO_RESPONSE);
         NO_RESPONSE
     }
 
-    fn count_success(&self) {
-        self.0.succeeded.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {
-        self.0.downstream.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.downstream.lock()
     }
 
     pub(crate) fn sqs(&self) -> &Sqs {
@@ -167,7 +144,7 @@ impl Observer {
 
     /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
-        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.0.due.lock();
         let now = epoch_millis(Clock::system().now()) / 1_000;
         while due.first().is_some_and(|first| *first < now) {
             due.pop_first();

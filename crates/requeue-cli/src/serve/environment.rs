@@ -44,28 +44,18 @@ pub(super) struct Environment {
 pub(super) enum StartError {
     /// The process could not be started.
     Refused(String),
-    /// The process ended before it asked for an invocation.
-    Exited(ExitStatus),
-    /// The process reported that it cannot be initialised.
-    InitError(String),
-    /// The process did not ask for an invocation in time.
-    TimedOut(Duration),
+    /// The process did not ask for an invocation.
+    Failed(String),
     /// The function was rebuilt during the start.
     BuiltAnew,
 }
 
-/// The end of an invocation.
-pub(super) enum InvocationEnd {
-    Response(Bytes),
-    /// The function reported an error.
-    Error(String),
-    /// The process ended.
-    Exited(ExitStatus),
-    /// The process asked for the next invocation without a response to this one: another process
-    /// has replaced it.
-    Abandoned,
-    /// The process was killed.
-    TimedOut,
+/// The reason for the failure of an invocation.
+pub(super) enum InvocationError {
+    /// The function reported an error, or another process has replaced it.
+    Failed(String),
+    /// The process has ended.
+    Ended(String),
 }
 
 impl Environment {
@@ -102,7 +92,7 @@ impl Environment {
                 biased;
                 request = environment.api.request() => request,
                 status = exited_and_read(&environment.exit) => {
-                    return Err(StartError::Exited(status));
+                    return Err(StartError::Failed(show::exited_at_start(status)));
                 }
                 () = &mut hint => continue,
             };
@@ -111,7 +101,10 @@ impl Environment {
                     environment.next = Some(next);
                     return Ok(environment);
                 }
-                RuntimeRequest::InitError { error } => return Err(StartError::InitError(error)),
+                RuntimeRequest::InitError { error } => {
+                    let why = format!("function failed at its start: {error}");
+                    return Err(StartError::Failed(why));
+                }
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
             }
         }
@@ -148,15 +141,16 @@ impl Environment {
         &mut self,
         invocation: Invocation,
         limit: Duration,
-    ) -> InvocationEnd {
-        let Ok(end) = timeout(limit, self.end_of(invocation)).await else {
+    ) -> Result<Bytes, InvocationError> {
+        timeout(limit, self.end_of(invocation)).await.unwrap_or_else(|_| {
             self.groups.kill(self.pid);
-            return InvocationEnd::TimedOut;
-        };
-        end
+            let why = format!("timed out after {} s and was killed", limit.as_secs());
+            Err(InvocationError::Ended(why))
+        })
     }
 
-    async fn end_of(&mut self, invocation: Invocation) -> InvocationEnd {
+    async fn end_of(&mut self, invocation: Invocation) -> Result<Bytes, InvocationError> {
+        let failed = |error| InvocationError::Failed(format!("function error: {error}"));
         let mut given = false;
         loop {
             if let Some(next) = self.next.take() {
@@ -166,22 +160,25 @@ impl Environment {
             let request = tokio::select! {
                 biased;
                 request = self.api.request() => request,
-                status = exited_and_read(&self.exit) => return InvocationEnd::Exited(status),
+                status = exited_and_read(&self.exit) => {
+                    return Err(InvocationError::Ended(show::exited(status)));
+                }
             };
             match request {
                 RuntimeRequest::Next(next) => {
                     self.next = Some(next);
                     if given {
-                        return InvocationEnd::Abandoned;
+                        let why = "function restarted without a response".to_owned();
+                        return Err(InvocationError::Failed(why));
                     }
                 }
                 RuntimeRequest::Response { id, body } if id == invocation.request_id => {
-                    return InvocationEnd::Response(body);
+                    return Ok(body);
                 }
                 RuntimeRequest::Error { id, error } if id == invocation.request_id => {
-                    return InvocationEnd::Error(error);
+                    return Err(failed(error));
                 }
-                RuntimeRequest::InitError { error } => return InvocationEnd::Error(error),
+                RuntimeRequest::InitError { error } => return Err(failed(error)),
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
             }
         }

@@ -51,33 +51,24 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// A program by its path.
-    pub(super) fn at(path: &Path, arguments: &[OsString], sqs_url: &str) -> Result<Self, Error> {
-        check(path)?;
-        let path = std::path::absolute(path)?;
-        Ok(Self {
-            program: path.clone().into(),
-            arguments: arguments.to_vec(),
-            name: function_name(&path),
-            file: Some(path),
-            sqs_url: sqs_url.to_owned(),
-            events: None,
-        })
-    }
-
-    /// A command that runs the function, such as `cargo run`.
-    pub(super) fn by(command: &[OsString], sqs_url: &str) -> Result<Self, Error> {
-        let (program, arguments) = command
-            .split_first()
-            .ok_or("no command follows --; add one, as in `requeue serve -- cargo run`")?;
-        Ok(Self {
-            program: program.clone(),
-            arguments: arguments.to_vec(),
-            name: "function".to_owned(),
-            file: None,
-            sqs_url: sqs_url.to_owned(),
-            events: None,
-        })
+    /// A program with its arguments, or else a command that runs the function, such as `cargo run`.
+    pub(super) fn new(
+        function: &[OsString],
+        command: &[OsString],
+        sqs_url: String,
+        events: Option<Events>,
+    ) -> Result<Self, Error> {
+        let words = if function.is_empty() { command } else { function };
+        let (program, arguments) = words.split_first().expect("one of them is given");
+        let (arguments, mut program) = (arguments.to_vec(), program.clone());
+        let (mut name, mut file) = ("function".to_owned(), None);
+        if !function.is_empty() {
+            check(Path::new(&program))?;
+            let path = std::path::absolute(&program)?;
+            (name, program) = (function_name(&path), path.clone().into());
+            file = Some(path);
+        }
+        Ok(Self { program, arguments, name, file, sqs_url, events })
     }
 
     /// Whether the page reads the log of the function, and the user did not choose its format.

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::future::ready;
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ mod watched;
 
 use environment::SHUTDOWN_GRACE;
 use function::Function;
-use poller::{MappingSettings, Poller};
+use poller::Poller;
 use process_group::ProcessGroups;
 use watched::Watched;
 
@@ -161,8 +160,9 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let watched = arguments.page.is_on().then(Watched::new);
-    let mut function = arguments.function(&sqs.server.url())?;
-    function.events = watched.as_ref().map(|watched| watched.events.clone());
+    let events = watched.as_ref().map(|watched| watched.events.clone());
+    let Arguments { function, command, .. } = arguments;
+    let function = Function::new(function, command, sqs.server.url(), events)?;
     let endpoint = match arguments.port {
         Some(port) => Some(listen(port).await?),
         None => None,
@@ -184,13 +184,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));
     }
-    let settings = MappingSettings {
-        batch_size: arguments.batch_size.into(),
-        maximum_concurrency: arguments.maximum_concurrency.into(),
-        timeout: arguments.timeout,
-    };
-    let ServedSqs { embedded, queue, dead_letters, .. } = &sqs;
-    let mut poller = Poller::new(embedded, queue, dead_letters, function, settings, groups.clone());
+    let mut poller = Poller::new(&sqs, arguments, function, groups.clone());
     let ended = poller.run(&stop, &arguments.send_command(&sqs.server)).await;
     groups.end_all(SHUTDOWN_GRACE).await;
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
@@ -240,9 +234,8 @@ impl ServedSqs {
 
     /// The page's view of the queue.
     async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
-        let dead_letters =
-            DeadLetters::of(Sqs::new(self.embedded.client()), &self.dead_letters, &self.queue)
-                .await?;
+        let sqs = Sqs::new(self.embedded.client());
+        let dead_letters = DeadLetters::of(sqs, &self.dead_letters, Some(&self.queue)).await?;
         let dead_letters = Some(DeadLetterScreen::of(dead_letters));
         Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }
@@ -319,13 +312,6 @@ impl Arguments {
         };
         let group = if self.queue.strip_suffix(".fifo").is_some() { " --group ID" } else { "" };
         format!("requeue send BODY{group}{port}")
-    }
-
-    fn function(&self, sqs_url: &str) -> Result<Function, Error> {
-        match self.function.split_first() {
-            Some((path, arguments)) => Function::at(Path::new(path), arguments, sqs_url),
-            None => Function::by(&self.command, sqs_url),
-        }
     }
 
     fn show_function(&self) -> Result<(), Error> {

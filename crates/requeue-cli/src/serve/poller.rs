@@ -18,12 +18,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
-use super::environment::{Environment, INIT_TIMEOUT, InvocationEnd, StartError};
+use super::environment::{Environment, INIT_TIMEOUT, InvocationError, StartError};
 use super::function::Function;
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
 use super::show::{self, FinishedBatch};
-use super::{rebuild, show::line, watched};
+use super::{Arguments, ServedSqs, rebuild, show::line, watched};
 use crate::Error;
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
@@ -36,18 +36,13 @@ const OUTPUT: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The mapping's and the function's settings.
-pub(super) struct MappingSettings {
-    pub(super) batch_size: usize,
-    pub(super) maximum_concurrency: usize,
-    pub(super) timeout: Duration,
-}
-
 /// The changing state of the poller; one task owns it.
 pub(super) struct Poller {
     mapping: EventSourceMapping,
     queue: QueueArn,
-    settings: MappingSettings,
+    maximum_concurrency: usize,
+    /// That of an invocation.
+    timeout: Duration,
     function: Arc<Function>,
     groups: ProcessGroups,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
@@ -101,19 +96,20 @@ enum Arrival {
 
 impl Poller {
     pub(super) fn new(
-        sqs: &EmbeddedSqs,
-        queue: &QueueArn,
-        dead_letters: &QueueArn,
+        ServedSqs { embedded, queue, dead_letters, .. }: &ServedSqs,
+        arguments: &Arguments,
         function: Function,
-        settings: MappingSettings,
         groups: ProcessGroups,
     ) -> Self {
+        let batch_size = arguments.batch_size.into();
+        let events = function.events.clone();
         Self {
-            mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), settings.batch_size),
+            mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
             queue: queue.clone(),
-            settings,
+            maximum_concurrency: arguments.maximum_concurrency.into(),
+            timeout: arguments.timeout,
             builds: rebuild::watch(function.file.clone()),
-            arrivals: arrivals(sqs, queue.clone(), dead_letters.clone(), function.events.clone()),
+            arrivals: arrivals(embedded, queue.clone(), dead_letters.clone(), events),
             function: Arc::new(function),
             groups,
             idle: Vec::new(),
@@ -132,7 +128,7 @@ impl Poller {
     /// mistake in the command line. `send` is the command that sends a message to the function.
     pub(super) async fn run(&mut self, stop: &Stop, send: &str) -> Result<(), Error> {
         loop {
-            let is_free = self.turns.len() < self.settings.maximum_concurrency;
+            let is_free = self.turns.len() < self.maximum_concurrency;
             let must_start = !self.starts && self.idle.is_empty() && self.turns.is_empty();
             tokio::select! {
                 biased;
@@ -186,7 +182,7 @@ impl Poller {
         self.environments += u64::from(idle.is_none());
         let (function, environment) = (Arc::clone(&self.function), self.environments);
         let (groups, build, number) = (self.groups.clone(), self.build, self.batches);
-        let (limit, builds) = (self.settings.timeout, self.builds.clone());
+        let (limit, builds) = (self.timeout, self.builds.clone());
         let event = batch.event(&self.queue);
         let events = function.events.as_ref();
         let ids = events.map(|events| watched::received(events, &event)).unwrap_or_default();
@@ -201,8 +197,11 @@ impl Poller {
                 let limit = INIT_TIMEOUT.max(limit);
                 let starting = Environment::start(&function, environment, &groups);
                 let started = timeout(limit, unless_built_anew(starting, builds)).await;
-                let (environment, start) =
-                    split(started.unwrap_or(Err(StartError::TimedOut(limit))));
+                let (environment, start) = split(started.unwrap_or_else(|_| {
+                    let limit = limit.as_secs();
+                    let why = format!("function did not ask for an invocation within {limit} s");
+                    Err(StartError::Failed(why))
+                }));
                 (environment, Some(start))
             };
             let mut result = InvocationResult::FunctionError;
@@ -210,16 +209,17 @@ impl Poller {
                 None => Some("the function did not start".to_owned()),
                 Some(used) => {
                     let invocation = invocation(&function, trace.clone(), event, limit);
-                    let end = used.invoke(invocation, limit).await;
-                    let error = show::failure(&end, limit);
-                    match end {
-                        InvocationEnd::Response(body) => {
+                    match used.invoke(invocation, limit).await {
+                        Ok(body) => {
                             result = InvocationResult::Response(body.to_vec());
+                            None
                         }
-                        InvocationEnd::Error(_) | InvocationEnd::Abandoned => {}
-                        InvocationEnd::Exited(_) | InvocationEnd::TimedOut => environment = None,
+                        Err(InvocationError::Failed(why)) => Some(why),
+                        Err(InvocationError::Ended(why)) => {
+                            environment = None;
+                            Some(why)
+                        }
                     }
-                    error
                 }
             };
             let took = begun.elapsed();
@@ -237,17 +237,17 @@ impl Poller {
                 line(format_args!("function started; send it a message: {send}"));
             }
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
-            // A new build ended it, so this is no failure of the function.
-            Some(Err(StartError::BuiltAnew)) => {}
-            Some(Err(error)) if turn.build == self.build => {
+            Some(Err(StartError::Refused(why) | StartError::Failed(why)))
+                if turn.build == self.build =>
+            {
                 let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16)))
                     .min(LONGEST_PAUSE);
                 self.failed_starts += 1;
                 self.starts = false;
                 self.next_start = Instant::now() + pause;
-                let why = show::start_failure(&error);
                 line(format_args!("{why}; next start in {} s", pause.as_secs()));
             }
+            // What an earlier build did, or a new build ended, is no failure of the function.
             None | Some(_) => {}
         }
         if let Some(invoked) = turn.invocation {
@@ -290,7 +290,7 @@ impl Poller {
 async fn first_exit(idle: &[Environment]) -> usize {
     let exits = idle.iter().map(|environment| Box::pin(environment.exited()));
     let (status, at, _) = select_all(exits).await;
-    show::exited_while_idle(status);
+    line(format_args!("{} between invocations", show::exited(status)));
     at
 }
 

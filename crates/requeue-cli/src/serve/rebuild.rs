@@ -11,24 +11,10 @@ use tokio::time::sleep;
 /// The interval of checks. A file counts as complete if two checks find the same.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Identifies a build.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    /// `None` while the file is missing, as during linking.
-    fn of(path: &Path) -> Option<Self> {
-        let file = fs::metadata(path).ok()?;
-        Some(Self {
-            inode: file.ino(),
-            bytes: file.size(),
-            modified: (file.mtime(), file.mtime_nsec()),
-        })
-    }
+/// Identifies a build. `None` while the file is missing, as during linking.
+fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
 }
 
 /// A counter of new builds of this file. Without a file it never changes.
@@ -39,11 +25,11 @@ pub(super) fn watch(file: Option<PathBuf>) -> watch::Receiver<()> {
             // Keeps the sender alive, so that the receiver sees no end.
             return sender.closed().await;
         };
-        let mut running = Stamp::of(&path);
+        let mut running = stamp(&path);
         let mut last = running;
         while !sender.is_closed() {
             sleep(LOOK).await;
-            let found = Stamp::of(&path);
+            let found = stamp(&path);
             if found.is_some() && found != running && found == last {
                 running = found;
                 sender.send_replace(());

@@ -8,9 +8,9 @@ use std::time::Duration;
 use requeue::embedded::MessageView;
 use requeue::{Clock, DeadLetter, printable};
 
-use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
+use super::environment::INIT_TIMEOUT;
 use crate::output;
-use crate::table::{clock_time, cut};
+use crate::table::{clock_time, counted, cut};
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
@@ -38,7 +38,7 @@ pub(super) fn line(line: impl fmt::Display) {
 impl fmt::Display for FinishedBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, messages, kept, took, .. } = self;
-        write!(f, "#{number} {}: ", count(*messages, "message"))?;
+        write!(f, "#{number} {}: ", counted(*messages, "message"))?;
         if let Some(error) = self.error {
             write!(f, "all kept, {error}, ")?;
         } else {
@@ -51,16 +51,11 @@ impl fmt::Display for FinishedBatch<'_> {
             }
         }
         if !self.sent.is_empty() {
-            let copies = if self.sent.len() == 1 { "copy" } else { "copies" };
-            write!(f, "{} {copies} in {} s, ", self.sent.len(), delays(&self.sent))?;
+            let copies = counted(self.sent.len(), "copy");
+            write!(f, "{copies} in {} s, ", delays(&self.sent))?;
         }
         write!(f, "{} ms", took.as_millis())
     }
-}
-
-/// `1 message`, `2 messages`
-fn count(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// `2, 6, 18`; of more than three different ones the least and the greatest: `2 to 60`.
@@ -74,41 +69,17 @@ fn delays(delays: &[u64]) -> String {
     }
 }
 
-/// The failure of a whole invocation; `None` if there is a response.
-pub(super) fn failure(end: &InvocationEnd, limit: Duration) -> Option<String> {
-    match end {
-        InvocationEnd::Response(_) => None,
-        InvocationEnd::Error(error) => Some(format!("function error: {error}")),
-        InvocationEnd::Exited(status) => Some(format!("function exited ({})", brief(*status))),
-        InvocationEnd::Abandoned => Some("function restarted without a response".to_owned()),
-        InvocationEnd::TimedOut => {
-            Some(format!("timed out after {} s and was killed", limit.as_secs()))
-        }
-    }
+pub(super) fn exited(status: ExitStatus) -> String {
+    format!("function exited ({})", brief(status))
 }
 
-/// The reason for which no environment started.
-pub(super) fn start_failure(error: &StartError) -> String {
-    match error {
-        StartError::Refused(why) => why.clone(),
-        StartError::Exited(status) if status.success() => {
-            "function exited (status 0) before it asked for an invocation: it must call \
-             requeue::run or lambda_runtime::run"
-                .to_owned()
-        }
-        StartError::Exited(status) => {
-            format!("function exited at its start ({})", brief(*status))
-        }
-        StartError::InitError(error) => format!("function failed at its start: {error}"),
-        StartError::TimedOut(limit) => {
-            format!("function did not ask for an invocation within {} s", limit.as_secs())
-        }
-        StartError::BuiltAnew => "function was rebuilt during its start".to_owned(),
+pub(super) fn exited_at_start(status: ExitStatus) -> String {
+    if status.success() {
+        return "function exited (status 0) before it asked for an invocation: it must call \
+                requeue::run or lambda_runtime::run"
+            .to_owned();
     }
-}
-
-pub(super) fn exited_while_idle(status: ExitStatus) {
-    line(format_args!("function exited ({}) between invocations", brief(status)));
+    format!("function exited at its start ({})", brief(status))
 }
 
 /// Its command may still build the function, as `cargo run` does.
@@ -127,7 +98,7 @@ pub(super) fn dead_letter(message: &MessageView) {
     let why = match (dead.reason(), dead.detail()) {
         (Some(reason), Some(detail)) if detail != reason => format!("{reason} ({detail})"),
         (Some(reason), _) => reason.to_owned(),
-        (None, _) => format!("after {}", count(message.receive_count as usize, "receive")),
+        (None, _) => format!("after {}", counted(message.receive_count, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
     line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));

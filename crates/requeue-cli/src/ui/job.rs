@@ -1,14 +1,14 @@
 //! Long work of the page: one at a time in each place, with its progress, a stop and a result.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use axum::response::Response;
 use http::StatusCode;
+use parking_lot::Mutex;
 use requeue::Clock;
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -52,41 +52,10 @@ struct End {
     result: Result<Value, String>,
 }
 
-/// A job for the page.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JobJson {
-    number: u64,
-    name: &'static str,
-    progress: ProgressState,
-    is_running: bool,
-    is_stopping: bool,
-    /// The time without a response of SQS, if it is long.
-    sqs_silent_ms: Option<u64>,
-    /// What stays if the process ends at once now; `None` after the end of the job.
-    if_killed: Option<String>,
-    started: Option<String>,
-    ended: Option<String>,
-    result: Option<Value>,
-    error: Option<String>,
-}
-
-/// The jobs of a place for the page.
-#[derive(Serialize)]
-pub(super) struct JobsJson {
-    latest: Option<JobJson>,
-    /// The latest results, the newest first.
-    results: Vec<JobJson>,
-}
-
 impl JobPlace {
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on a running job has a line on the terminal.
     pub(super) fn show_line(&self) {
-        self.jobs().has_line = true;
+        self.0.lock().has_line = true;
     }
 
     /// Starts the work on a thread of its own. Refuses it while another job runs here.
@@ -95,7 +64,7 @@ impl JobPlace {
         name: &'static str,
         work: impl FnOnce(CommandProgress, Stop) -> Result<Value, String> + Send + 'static,
     ) -> Result<Response, FailedRequest> {
-        let mut jobs = self.jobs();
+        let mut jobs = self.0.lock();
         if let Some(job) = jobs.latest.as_ref().filter(|job| job.is_running()) {
             let error = format!("{} is running; wait for its end, or stop it", job.name);
             return Err(FailedRequest::new(StatusCode::CONFLICT, &error));
@@ -120,25 +89,27 @@ impl JobPlace {
         Ok(server::json(&state))
     }
 
-    pub(super) fn json(&self) -> Option<JobJson> {
-        self.jobs().latest.as_ref().map(Job::json)
+    /// The latest job for the page.
+    pub(super) fn json(&self) -> Value {
+        json!(self.0.lock().latest.as_ref().map(Job::json))
     }
 
-    pub(super) fn all_json(&self) -> JobsJson {
-        let jobs = self.jobs();
-        let results = jobs.with_results().map(Job::json).collect();
-        JobsJson { latest: jobs.latest.as_ref().map(Job::json), results }
+    /// The same, with the latest results, the newest first.
+    pub(super) fn all_json(&self) -> Value {
+        let jobs = self.0.lock();
+        let results: Value = jobs.with_results().map(Job::json).collect();
+        json!({ "latest": jobs.latest.as_ref().map(Job::json), "results": results })
     }
 
     pub(super) fn stop(&self) -> Response {
-        if let Some(job) = self.jobs().latest.as_ref() {
+        if let Some(job) = self.0.lock().latest.as_ref() {
             job.told.send_replace(Some(0));
         }
         server::json(&self.json())
     }
 
     async fn ended(&self) {
-        while self.jobs().latest.as_ref().is_some_and(Job::is_running) {
+        while self.0.lock().latest.as_ref().is_some_and(Job::is_running) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -146,10 +117,10 @@ impl JobPlace {
     /// Stops the job and waits for its end, as a command of the terminal does after Ctrl-C. Returns a
     /// line for each result, the newest last.
     pub(super) async fn end(&self) -> Vec<String> {
-        self.jobs().is_closed = true;
+        self.0.lock().is_closed = true;
         let _ = self.stop();
         self.ended().await;
-        let jobs = self.jobs();
+        let jobs = self.0.lock();
         let mut lines: Vec<String> = jobs.with_results().filter_map(Job::summary).collect();
         lines.reverse();
         lines
@@ -198,22 +169,24 @@ impl Job {
         self.end.get().is_none()
     }
 
-    fn json(&self) -> JobJson {
+    fn json(&self) -> Value {
         let end = self.end.get();
         let silence = SQS_REQUESTS.silence().filter(|_| end.is_none());
-        JobJson {
-            number: self.number,
-            name: self.name,
-            progress: self.progress.borrow().clone(),
-            is_running: end.is_none(),
-            is_stopping: end.is_none() && self.told.borrow().is_some(),
-            sqs_silent_ms: silence.and_then(|time| u64::try_from(time.since.as_millis()).ok()),
-            if_killed: end.is_none().then(|| self.stop.left_behind()),
-            started: moment(self.started),
-            ended: end.and_then(|end| moment(end.at)),
-            result: end.and_then(|end| end.result.as_ref().ok()).cloned(),
-            error: end.and_then(|end| end.result.as_ref().err()).cloned(),
-        }
+        json!({
+            "number": self.number,
+            "name": self.name,
+            "progress": *self.progress.borrow(),
+            "isRunning": end.is_none(),
+            "isStopping": end.is_none() && self.told.borrow().is_some(),
+            // The time without a response of SQS, if it is long.
+            "sqsSilentMs": silence.and_then(|time| u64::try_from(time.since.as_millis()).ok()),
+            // What stays if the process ends at once now.
+            "ifKilled": end.is_none().then(|| self.stop.left_behind()),
+            "started": moment(self.started),
+            "ended": end.and_then(|end| moment(end.at)),
+            "result": end.and_then(|end| end.result.as_ref().ok()),
+            "error": end.and_then(|end| end.result.as_ref().err()),
+        })
     }
 }
 
@@ -235,8 +208,6 @@ fn by_class(result: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[tokio::test]
@@ -247,20 +218,21 @@ mod tests {
             place.start("redrive", move |_, _| Ok(result)).expect("no other job runs");
             place.ended().await;
         }
-        let numbers: Vec<u64> = place.all_json().results.iter().map(|job| job.number).collect();
+        let results = || place.all_json()["results"].as_array().cloned().expect("results");
+        let numbers: Vec<Value> = results().into_iter().map(|job| job["number"].clone()).collect();
         let expected: Vec<u64> = (1..=50).rev().filter(|number| number % 2 == 1).collect();
         assert_eq!(numbers, expected[..MAX_RESULTS]);
-        let ended =
-            place.all_json().results.into_iter().all(|job| job.ended.is_some() && !job.is_running);
-        assert!(ended, "each with its end");
+        let has_ended = |job: &Value| job["ended"].is_string() && job["isRunning"] == false;
+        assert!(results().iter().all(has_ended), "each with its end");
         let noted = |progress: CommandProgress, _| {
             progress.note("hidden until 12:00:00 UTC".to_owned());
             Ok(Value::Null)
         };
         place.start("look", noted).expect("no other job runs");
         place.ended().await;
-        let latest = place.all_json().results.into_iter().next();
-        assert_eq!(latest.map(|job| (job.number, job.progress.notes.len())), Some((51, 1)));
+        let latest = &results()[0];
+        let count = latest["progress"]["notes"].as_array().map(Vec::len);
+        assert_eq!((latest["number"].as_u64(), count), (Some(51), Some(1)));
     }
 
     #[tokio::test]
@@ -287,7 +259,7 @@ mod tests {
         ];
         for (result, words) in results {
             let place = JobPlace::default();
-            assert_eq!(place.all_json().results.len(), 0);
+            assert_eq!(place.all_json()["results"], json!([]));
             let (told, is_told) = std::sync::mpsc::channel::<()>();
             let work =
                 move |_, _| is_told.recv().map_or(result, |()| unreachable!("nothing is sent"));

@@ -1,13 +1,15 @@
 //! The screen "Live": the events of the worker or the function that runs in this process, and its
 //! state.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::{Stream, stream};
 use http::Uri;
-use requeue::{Mode, Progress};
-use serde::Serialize;
+use requeue::{Deferral, Mode, Progress, Scope};
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -75,14 +77,23 @@ impl LiveCounts {
 }
 
 /// A pause or an open circuit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LiveHold {
-    pub(crate) scope: String,
-    pub(crate) why: &'static str,
-    /// Milliseconds until messages probe.
-    pub(crate) rest_ms: u64,
+    pub(crate) scope: Scope,
+    pub(crate) why: Deferral,
+    /// The time until messages probe.
+    pub(crate) rest: Duration,
+    /// The failure that caused it.
     pub(crate) reason: Option<String>,
+}
+
+impl Serialize for LiveHold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (scope, why) = (self.scope.to_string(), self.why.as_str());
+        let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);
+        json!({ "scope": scope, "why": why, "restMs": rest, "reason": self.reason })
+            .serialize(serializer)
+    }
 }
 
 /// The routes below `/api/live`.
@@ -90,27 +101,19 @@ pub(crate) fn live_routes(events: Events, state: watch::Receiver<LiveState>) -> 
     // The numbers of events begin anew with each start.
     let run = Uuid::new_v4().simple().to_string();
     let follow = get(async move |uri: Uri| -> Response {
-        let after = Position::of(&uri).filter(|position| position.run == run);
-        let reader = events.read_from(after.map_or(0, |position| position.next));
+        let after = position(&uri).filter(|(of, _)| *of == run);
+        let reader = events.read_from(after.map_or(0, |(_, next)| next));
         server::events(follow(reader, state, run))
     });
     Router::new().route("/events", follow)
 }
 
-/// The place from which a page goes on after a break.
-struct Position<'a> {
-    run: &'a str,
-    next: u64,
-}
-
-impl<'a> Position<'a> {
-    /// Of `?run=…&next=…`.
-    fn of(uri: &'a Uri) -> Option<Self> {
-        let pairs =
-            || uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-        let value = |wanted| pairs().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        Some(Self { run: value("run")?, next: value("next")?.parse().ok()? })
-    }
+/// The place from which a page goes on after a break, of `?run=…&next=…`.
+fn position(uri: &Uri) -> Option<(&str, u64)> {
+    let pairs =
+        || uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let value = |wanted| pairs().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    Some((value("run")?, value("next")?.parse().ok()?))
 }
 
 /// The state and the events: first those that are there, and then each change.
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_page_goes_on_where_it_was_only_in_the_same_run() {
-        for (query, position) in [
+        for (query, expected) in [
             ("/events?run=a&next=7", Some(("a", 7))),
             ("/events?next=7&run=a", Some(("a", 7))),
             ("/events?run=a&next=-1", None),
@@ -149,8 +152,7 @@ mod tests {
             ("/events", None),
         ] {
             let uri: Uri = query.parse().expect("a URI");
-            let of = Position::of(&uri).map(|position| (position.run, position.next));
-            assert_eq!(of, position, "{query}");
+            assert_eq!(position(&uri), expected, "{query}");
         }
     }
 }

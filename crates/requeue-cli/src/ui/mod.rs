@@ -8,7 +8,7 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::future::join_all;
-use serde::Serialize;
+use serde_json::json;
 
 mod assets;
 mod dead_letters;
@@ -16,7 +16,6 @@ mod function;
 mod guard;
 mod job;
 mod live;
-mod place;
 mod policy;
 mod server;
 mod snapshot;
@@ -36,8 +35,6 @@ use crate::{Error, output};
 
 /// The port beside that of `requeue serve`.
 const PORT: u16 = 9326;
-/// Messages of a dead-letter queue that the page looks at.
-const MAX_MESSAGES: u32 = 10_000;
 
 #[derive(clap::Args)]
 #[command(
@@ -90,16 +87,6 @@ pub(crate) struct Site {
     pub(crate) dead_letters: Option<DeadLetterScreen>,
     /// Whether the page may change a queue.
     pub(crate) may_redrive: bool,
-}
-
-/// The facts that each screen knows.
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SiteJson {
-    version: &'static str,
-    live: bool,
-    dead_letters: bool,
-    may_redrive: bool,
 }
 
 /// A page whose port is open.
@@ -155,8 +142,7 @@ impl Arguments {
         let purpose = if self.allow_redrive { Purpose::Delete } else { Purpose::Look };
         let (dead_letters, scope) = (self.place.find(purpose).await?, self.scope.clone());
         dead_letters.warn();
-        let max_messages = self.place.max_messages;
-        Ok(Some(DeadLetterScreen { dead_letters, max_messages, scope }))
+        Ok(Some(DeadLetterScreen { dead_letters, scope }))
     }
 }
 
@@ -221,12 +207,13 @@ pub(crate) async fn run_if_any(
 }
 
 fn routes(site: Site, [of_queue, of_policy]: &[JobPlace; 2]) -> Router {
-    let facts = SiteJson {
-        version: env!("CARGO_PKG_VERSION"),
-        live: site.live.is_some(),
-        dead_letters: site.dead_letters.is_some(),
-        may_redrive: site.may_redrive,
-    };
+    // Each screen knows these facts.
+    let facts = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "live": site.live.is_some(),
+        "deadLetters": site.dead_letters.is_some(),
+        "mayRedrive": site.may_redrive,
+    });
     let page = get(async move || -> Response { server::json(&facts) });
     let mut api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
     api = api.nest("/policy", policy::routes(of_policy.clone()));

@@ -11,11 +11,10 @@ use bytes::Bytes;
 use clap::error::{ContextKind, ContextValue};
 use http::StatusCode;
 use requeue::policy::RetryPolicy;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::job::JobPlace;
-use super::place::{Position, position};
 use super::server::{self, FailedRequest};
 use crate::schedule::{self, Schedule, chart};
 use crate::{Error, check, document, outage, rate};
@@ -56,31 +55,6 @@ struct Asked {
     beside: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ProblemJson {
-    text: String,
-    #[serde(flatten)]
-    position: Option<Position>,
-}
-
-#[derive(Default, Serialize)]
-struct ScheduleJson {
-    problems: Vec<ProblemJson>,
-    report: String,
-    schedule: Value,
-    chart: String,
-}
-
-impl ScheduleJson {
-    fn of_problems(asked: &Asked, problems: &[String]) -> Self {
-        let problem = |text: &String| ProblemJson {
-            position: position(&asked.policy, text),
-            text: text.clone(),
-        };
-        Self { problems: problems.iter().map(problem).collect(), ..Self::default() }
-    }
-}
-
 /// The routes below `/api/policy`.
 pub(super) fn routes(job: JobPlace) -> Router {
     Router::new()
@@ -97,30 +71,41 @@ async fn schedule(body: Bytes) -> Result<Response, FailedRequest> {
     Ok(server::json(&schedule))
 }
 
-fn scheduled(asked: &Asked) -> Result<ScheduleJson, Error> {
+fn scheduled(asked: &Asked) -> Result<Value, Error> {
+    let problem = |text: &String| {
+        let mut problem = json!({ "text": text });
+        if let Some((line, column)) = position(&asked.policy, text) {
+            (problem["line"], problem["column"]) = (line.into(), column.into());
+        }
+        problem
+    };
+    let refused = |problems: &[String]| {
+        let problems: Value = problems.iter().map(problem).collect();
+        json!({ "problems": problems, "report": "", "schedule": null, "chart": "" })
+    };
     let options = match arguments::<schedule::Arguments>(&asked.options, SCHEDULE) {
         Ok(options) => options,
-        Err(error) => return Ok(ScheduleJson::of_problems(asked, &[error.to_string()])),
+        Err(error) => return Ok(refused(&[error.to_string()])),
     };
     if asked.policy.trim().is_empty() {
         let problem = r#"the document is empty; write a policy such as {"preset": "standard"}"#;
-        return Ok(ScheduleJson::of_problems(asked, &[problem.to_owned()]));
+        return Ok(refused(&[problem.to_owned()]));
     }
     let document = match document::parse_text(&asked.policy) {
         Ok(document) => document,
-        Err(invalid) => return Ok(ScheduleJson::of_problems(asked, invalid.problems())),
+        Err(invalid) => return Ok(refused(invalid.problems())),
     };
     let report = check::report(&document, &asked.policy);
     let of =
         |(policy, _, queue)| Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
     let beside = asked.beside.as_deref().and_then(|text| document::parse_text(text).ok()).map(of);
     let schedule = of(document);
-    Ok(ScheduleJson {
-        problems: Vec::new(),
-        report,
-        schedule: schedule::json::of(&schedule),
-        chart: chart::svg(&schedule, beside.as_ref())?,
-    })
+    Ok(json!({
+        "problems": [],
+        "report": report,
+        "schedule": schedule::json::of(&schedule),
+        "chart": chart::svg(&schedule, beside.as_ref())?,
+    }))
 }
 
 async fn simulate_outage(
@@ -188,6 +173,36 @@ fn first_line(error: &clap::Error) -> String {
     line.replace(&format!("'{option}'"), name)
 }
 
+/// The line and the column that a problem names, counted from 1, or that of the key with which it begins: `a.b[1].c is …`.
+fn position(document: &str, problem: &str) -> Option<(usize, usize)> {
+    named(problem).or_else(|| of_key(document, problem.split(' ').next()?))
+}
+
+/// `… at line 2 column 13`, as for a document that is not JSON. A document that ends too early may
+/// have the column 0, behind the last line feed.
+fn named(problem: &str) -> Option<(usize, usize)> {
+    let (line, column) = problem.rsplit_once(" at line ")?.1.split_once(" column ")?;
+    Some((line.parse().ok()?, column.parse().ok().filter(|column| *column > 0)?))
+}
+
+/// The position of the last key of a path. Each key is searched behind the one before it, which
+/// finds it unless an earlier value has the same name.
+fn of_key(document: &str, path: &str) -> Option<(usize, usize)> {
+    let mut at = None;
+    let mut from = 0;
+    let is_number = |key: &str| key.bytes().all(|byte| byte.is_ascii_digit());
+    for key in path.split(['.', '[', ']']).filter(|key| !is_number(key)) {
+        let quoted = format!("\"{key}\"");
+        let Some(found) = document[from..].find(&quoted) else { break };
+        at = Some(from + found);
+        from += found + quoted.len();
+    }
+    let before = &document[..at?];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Some((line, column))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,8 +211,9 @@ mod tests {
     fn marks(policy: &str, beside: Option<&str>) -> Vec<String> {
         let (policy, beside) = (policy.to_owned(), beside.map(str::to_owned));
         let asked = Asked { policy, options: BTreeMap::new(), beside };
-        let chart = scheduled(&asked).expect("a chart").chart;
-        let chart = roxmltree::Document::parse(&chart).expect("XML");
+        let scheduled = scheduled(&asked).expect("a chart");
+        let chart = scheduled["chart"].as_str().expect("a chart");
+        let chart = roxmltree::Document::parse(chart).expect("XML");
         let texts = chart.descendants().filter(|node| node.has_tag_name("text"));
         let texts = texts.filter_map(|node| node.text()).map(|text| text.trim().to_owned());
         texts.filter(|text| text.len() <= 6).collect()
@@ -242,6 +258,21 @@ mod tests {
             [(SCHEDULE, "svg"), (SCHEDULE, "file"), (RATE, "svg"), (RATE, "policy")]
         {
             assert!(!allowed.iter().any(|(name, _)| *name == forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn a_problem_is_found_at_its_key_or_at_the_line_that_it_names() {
+        let document = "{\n  \"preset\": \"x\",\n  \"errorConfigs\": [ { \"retryCount\": -1 } ]\n}";
+        for (problem, position) in [
+            ("preset is `\"x\"`: must be standard", Some((2, 3))),
+            ("errorConfigs[0].retryCount is -1: must be 0", Some((3, 23))),
+            ("errorConfigs[0].class is missing", Some((3, 3))),
+            ("is not JSON: key must be a string at line 2 column 13", Some((2, 13))),
+            ("is not JSON: EOF while parsing a value at line 1 column 0", None),
+            ("rules is missing", None),
+        ] {
+            assert_eq!(super::position(document, problem), position, "{problem}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use requeue::queue::AttributeValue;
 use requeue::{DeadLetter, FailureClass, JsonPointer};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::server;
 use crate::dlq::letter::{DeadLetterJson, Letter};
@@ -48,63 +48,6 @@ struct Group {
     members: Vec<usize>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SnapshotJson<'a> {
-    number: u64,
-    taken: Option<String>,
-    count: usize,
-    is_complete: bool,
-    is_stopped: bool,
-    is_released: bool,
-    not_reached: &'a Unseen,
-    groups: Vec<GroupJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct GroupJson<'a> {
-    class: &'static str,
-    reason: &'a str,
-    code: Option<&'a str>,
-    tenant: Option<&'a str>,
-    oldest: Option<String>,
-    count: usize,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RowJson<'a> {
-    at: usize,
-    message_id: &'a str,
-    first_sent: Option<String>,
-    retry_count: Option<u32>,
-    receive_count: Option<u32>,
-    size_bytes: usize,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct MessageJson<'a> {
-    #[serde(flatten)]
-    known: DeadLetterJson<'a>,
-    attribute_names: Vec<&'a str>,
-    retries: Vec<(&'static str, u32)>,
-    first_received: Option<String>,
-    last_delay_seconds: Option<u64>,
-    deferrals: u32,
-    is_of_later_version: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct BodyJson<'a> {
-    text: &'a str,
-    bytes: usize,
-    is_cut: bool,
-    /// Whether names such as `[U+202E]` stand for control characters.
-    has_hidden: bool,
-}
-
 /// How the page finds the tenant of a message: by a message attribute or by a JSON pointer into the
 /// body, as `REQUEUE_SCOPE` does, or else by its message group.
 pub(super) fn tenant(
@@ -119,10 +62,8 @@ pub(super) fn tenant(
             return None;
         }
         return match serde_json::from_str(found).ok()? {
-            serde_json::Value::String(text) => Some(text),
-            value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_)) => {
-                Some(value.to_string())
-            }
+            Value::String(text) => Some(text),
+            value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
             _ => None,
         };
     }
@@ -174,25 +115,27 @@ impl Snapshot {
         }
     }
 
-    pub(super) fn json(&self) -> SnapshotJson<'_> {
-        let groups = self.groups.iter().map(|group| GroupJson {
-            class: group.class,
-            reason: &group.reason,
-            code: group.code.as_deref(),
-            tenant: group.tenant.as_deref(),
-            oldest: group.oldest.and_then(moment),
-            count: group.members.len(),
-        });
-        SnapshotJson {
-            number: self.number,
-            taken: moment(self.taken),
-            count: self.letters.len(),
-            is_complete: self.is_complete,
-            is_stopped: self.is_stopped,
-            is_released: self.is_released,
-            not_reached: &self.not_reached,
-            groups: groups.collect(),
-        }
+    pub(super) fn json(&self) -> Value {
+        let group = |group: &Group| {
+            json!({
+                "class": group.class,
+                "reason": group.reason,
+                "code": group.code,
+                "tenant": group.tenant,
+                "oldest": group.oldest.and_then(moment),
+                "count": group.members.len(),
+            })
+        };
+        json!({
+            "number": self.number,
+            "taken": moment(self.taken),
+            "count": self.letters.len(),
+            "isComplete": self.is_complete,
+            "isStopped": self.is_stopped,
+            "isReleased": self.is_released,
+            "notReached": self.not_reached,
+            "groups": self.groups.iter().map(group).collect::<Value>(),
+        })
     }
 
     /// The class and the failure of a message.
@@ -202,22 +145,21 @@ impl Snapshot {
     }
 
     /// The messages of a group, from this position on.
-    pub(super) fn rows(&self, group: usize, from: usize) -> Option<Vec<RowJson<'_>>> {
+    pub(super) fn rows(&self, group: usize, from: usize) -> Option<Value> {
         let members = self.groups.get(group)?.members.iter().skip(from).take(PER_RESPONSE);
-        Some(members.map(|at| self.row(*at)).collect())
-    }
-
-    fn row(&self, at: usize) -> RowJson<'_> {
-        let letter = &self.letters[at];
-        let dead = letter.read();
-        RowJson {
-            at,
-            message_id: &letter.id,
-            first_sent: letter.first_sent(&dead).and_then(moment),
-            retry_count: dead.retry_count(),
-            receive_count: letter.record.receive_count,
-            size_bytes: letter.size(),
-        }
+        let row = |at: &usize| {
+            let letter = &self.letters[*at];
+            let dead = letter.read();
+            json!({
+                "at": at,
+                "messageId": letter.id,
+                "firstSent": letter.first_sent(&dead).and_then(moment),
+                "retryCount": dead.retry_count(),
+                "receiveCount": letter.record.receive_count,
+                "sizeBytes": letter.size(),
+            })
+        };
+        Some(members.map(row).collect())
     }
 
     /// The messages of whole groups and single ones, in their order and each once.
@@ -227,28 +169,31 @@ impl Snapshot {
     }
 }
 
-impl<'a> MessageJson<'a> {
-    pub(super) fn of(letter: &'a Letter, dead: &'a DeadLetter<'_>) -> Self {
-        let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str());
-        let retries = FailureClass::ALL.map(|class| (class.as_str(), dead.retries_of(class)));
-        Self {
-            known: DeadLetterJson::of(letter, dead),
-            attribute_names: names.collect(),
-            retries: retries.into_iter().filter(|(_, count)| *count > 0).collect(),
-            first_received: dead.first_received().and_then(moment),
-            last_delay_seconds: dead.last_delay().map(|delay| delay.as_secs()),
-            deferrals: dead.deferrals(),
-            is_of_later_version: dead.is_of_later_version(),
-        }
-    }
+/// The known facts of a message.
+pub(super) fn message(letter: &Letter) -> Value {
+    let dead = letter.read();
+    let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str());
+    let retries = FailureClass::ALL.map(|class| (class.as_str(), dead.retries_of(class)));
+    let retries = retries.into_iter().filter(|(_, count)| *count > 0);
+    let mut message = json!(DeadLetterJson::of(letter, &dead));
+    message["attributeNames"] = names.collect();
+    message["retries"] = json!(retries.collect::<Vec<_>>());
+    message["firstReceived"] = json!(dead.first_received().and_then(moment));
+    message["lastDelaySeconds"] = json!(dead.last_delay().map(|delay| delay.as_secs()));
+    message["deferrals"] = json!(dead.deferrals());
+    message["isOfLaterVersion"] = json!(dead.is_of_later_version());
+    message
 }
 
-impl<'a> BodyJson<'a> {
-    /// The body as first delivered.
-    pub(super) fn of(dead: &'a DeadLetter<'_>) -> Self {
-        let whole = dead.payload();
-        let text = &whole[..whole.floor_char_boundary(MAX_SHOWN_BYTES)];
-        let has_hidden = server::visible(text) != text;
-        Self { text, bytes: whole.len(), is_cut: text.len() < whole.len(), has_hidden }
-    }
+/// The body as first delivered. `hasHidden`: names such as `[U+202E]` stand for control characters.
+pub(super) fn body(letter: &Letter) -> Value {
+    let dead = letter.read();
+    let whole = dead.payload();
+    let text = &whole[..whole.floor_char_boundary(MAX_SHOWN_BYTES)];
+    json!({
+        "text": text,
+        "bytes": whole.len(),
+        "isCut": text.len() < whole.len(),
+        "hasHidden": server::visible(text) != text,
+    })
 }

@@ -9,6 +9,7 @@ use requeue_lambda::TargetUrl;
 
 use crate::document::{RETRIED_CLASSES, retries};
 use crate::output;
+use crate::table::counted;
 
 /// The effective settings.
 pub(super) struct Banner {
@@ -29,11 +30,8 @@ impl Banner {
         settings: &Settings,
     ) -> Self {
         let Settings { policy, limits, dead_letter, shared_table, mode, .. } = settings;
-        let receivers = receivers
-            .map(|receivers| {
-                format!(", {receivers} receiver{}", if receivers == 1 { "" } else { "s" })
-            })
-            .unwrap_or_default();
+        let receivers = receivers.map(|count| format!(", {}", counted(count, "receiver")));
+        let receivers = receivers.unwrap_or_default();
         Self {
             queue: queue.to_string(),
             target: target.to_string(),

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use requeue::Progress;
 use tokio::time::Instant;
 
 use super::line::seconds;
 use super::trouble::fitting;
-use crate::table::{messages, thousands};
+use crate::table::{counted, messages};
 
 /// The messages that a worker has received and not yet settled.
 #[derive(Clone, Copy)]
@@ -78,51 +77,45 @@ impl fmt::Display for InHand {
     }
 }
 
-/// Done and copied messages may be handled again.
-pub(super) fn not_deleted(progress: Progress) -> Option<String> {
-    (progress.not_deleted > 0).then(|| {
-        format!(
-            "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver again, or \
-             move to the dead-letter queue; so they may be handled, or dead-lettered, twice",
-            messages(progress.not_deleted)
-        )
-    })
-}
-
-/// Messages whose copy SQS may have stored are in the queue twice.
-pub(super) fn in_doubt(copies: u64) -> Option<String> {
-    (copies > 0).then(|| {
-        let copies =
-            if copies == 1 { "1 copy".to_owned() } else { format!("{} copies", thousands(copies)) };
-        format!(
-            "note: SQS did not confirm {copies}; those that it stored are handled too, so a message \
-             may be handled, and dead-lettered, several times"
-        )
-    })
-}
-
-/// Each receive that SQS carried out counts, though its response was lost.
-pub(super) fn lost(receives: u64) -> Option<String> {
-    (receives > 0).then(|| {
-        let s = if receives == 1 { "" } else { "s" };
-        format!(
-            "note: {} receive{s} without a response: if SQS carried them out, it counted them for their \
-             messages, which become dead letters after maxReceiveCount receives",
-            thousands(receives)
-        )
-    })
-}
-
-/// Calls without an end may have worked.
-pub(super) fn cut_off(calls: u64) -> Option<String> {
-    let (calls, were) = match calls {
-        0 => return None,
-        1 => ("1 call".to_owned(), "was"),
-        calls => (format!("{} calls", thousands(calls)), "were"),
-    };
-    Some(format!(
-        "note: {calls} {were} cut off at the end and may have worked; SQS delivers the messages again"
-    ))
+/// The notes about messages that may be handled several times: those that are not confirmed as deleted,
+/// copies that SQS did not confirm, calls that the end cut off, and receives without a response.
+pub(super) fn doubts(not_deleted: u64, copies: u64, cut_off: u64, receives: u64) -> Vec<String> {
+    let were = if cut_off == 1 { "was" } else { "were" };
+    let notes = [
+        (
+            not_deleted,
+            format!(
+                "note: done or copied, but not confirmed as deleted: {}, which SQS may deliver \
+                 again, or move to the dead-letter queue; so they may be handled, or dead-lettered, twice",
+                messages(not_deleted)
+            ),
+        ),
+        (
+            copies,
+            format!(
+                "note: SQS did not confirm {}; those that it stored are handled too, so a message \
+                 may be handled, and dead-lettered, several times",
+                counted(copies, "copy")
+            ),
+        ),
+        (
+            cut_off,
+            format!(
+                "note: {} {were} cut off at the end and may have worked; SQS delivers the messages \
+                 again",
+                counted(cut_off, "call")
+            ),
+        ),
+        (
+            receives,
+            format!(
+                "note: {} without a response: if SQS carried them out, it counted them for their \
+                 messages, which become dead letters after maxReceiveCount receives",
+                counted(receives, "receive")
+            ),
+        ),
+    ];
+    notes.into_iter().filter(|(count, _)| *count > 0).map(|(_, note)| note).collect()
 }
 
 #[cfg(test)]

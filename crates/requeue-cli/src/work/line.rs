@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use requeue::{Deferral, Mode, Progress, Scope};
+use requeue::{Deferral, Mode, Progress};
 
 use crate::progress::Growth;
-use crate::table::{cut, duration, thousands};
+use crate::table::{counted, cut, duration, thousands};
+use crate::ui::LiveHold;
 
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -35,16 +36,7 @@ pub(super) struct Figures {
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,
-    pub(super) holds: Vec<HoldFigure>,
-}
-
-/// A pause or an open circuit.
-pub(super) struct HoldFigure {
-    pub(super) scope: Scope,
-    pub(super) why: Deferral,
-    pub(super) rest: Duration,
-    /// The failure that caused it.
-    pub(super) reason: Option<String>,
+    pub(super) holds: Vec<LiveHold>,
 }
 
 impl Figures {
@@ -111,20 +103,16 @@ impl Figures {
             Mode::Report => format!("{} failures left to SQS", thousands(waiting)),
             _ => format!("{} retried", thousands(requeued)),
         };
-        let counted = [
-            (not_deleted, ["delete", "deletes"]),
-            (self.copies_in_doubt, ["copy", "copies"]),
-            (self.lost_receives, ["receive", "receives"]),
+        let unconfirmed = [
+            (not_deleted, "delete"),
+            (self.copies_in_doubt, "copy"),
+            (self.lost_receives, "receive"),
         ];
-        let counted =
-            counted.into_iter().filter(|(count, _)| *count > 0).map(|(count, [one, several])| {
-                format!("{} {}", thousands(count), if count == 1 { one } else { several })
-            });
-        let counted: Vec<String> = counted.collect();
-        let unconfirmed = if counted.is_empty() {
-            String::new()
-        } else {
-            format!(" ({} unconfirmed)", counted.join(", "))
+        let unconfirmed = unconfirmed.into_iter().filter(|(count, _)| *count > 0);
+        let unconfirmed: Vec<_> = unconfirmed.map(|(count, what)| counted(count, what)).collect();
+        let unconfirmed = match unconfirmed.join(", ") {
+            none if none.is_empty() => none,
+            some => format!(" ({some} unconfirmed)"),
         };
         let (done, dead) = (thousands(completed), thousands(dead_lettered));
         format!("{done} done {others} {dead} dead{unconfirmed}")
@@ -132,7 +120,7 @@ impl Figures {
 
     /// `circuit open 21 s`. At its end a message probes, once there is one to receive: `circuit open,
     /// probing`, or `circuit open, next due in 12 s`.
-    fn held(&self, hold: &HoldFigure) -> String {
+    fn held(&self, hold: &LiveHold) -> String {
         let what = if hold.why == Deferral::Paused { "paused" } else { "circuit open" };
         match self.next_due {
             _ if !hold.rest.is_zero() => format!("{what} {}", seconds(hold.rest)),
@@ -168,12 +156,11 @@ impl Figures {
         match (self.holds.as_slice(), open, paused) {
             ([], ..) => None,
             ([hold], ..) => Some((self.held(hold), hold.reason.as_deref().map(brief))),
-            (_, 0, _) => Some((format!("{paused} pauses"), None)),
-            (_, _, 0) => Some((format!("{open} circuits open"), None)),
+            (_, 0, _) => Some((counted(paused, "pause"), None)),
+            (_, _, 0) => Some((format!("{} open", counted(open, "circuit")), None)),
             _ => {
-                let plural = |count: usize| if count == 1 { "" } else { "s" };
-                let (s, ses) = (plural(open), plural(paused));
-                Some((format!("{open} circuit{s} open, {paused} pause{ses}"), None))
+                let (open, paused) = (counted(open, "circuit"), counted(paused, "pause"));
+                Some((format!("{open} open, {paused}"), None))
             }
         }
     }
@@ -212,11 +199,13 @@ pub(super) fn seconds(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use requeue::Scope;
+
     use super::*;
 
-    fn open(secs: u64, reason: &str) -> HoldFigure {
+    fn open(secs: u64, reason: &str) -> LiveHold {
         let (why, rest) = (Deferral::CircuitOpen, Duration::from_secs(secs));
-        HoldFigure { scope: Scope::default(), why, rest, reason: Some(reason.to_owned()) }
+        LiveHold { scope: Scope::default(), why, rest, reason: Some(reason.to_owned()) }
     }
 
     fn figures() -> Figures {
@@ -309,7 +298,7 @@ mod tests {
     fn parts_without_a_value_are_left_out_and_several_holds_are_counted() {
         let counts = "0 done 0 retried 0 dead";
         let with = |holds| Figures { queue: "q".to_owned(), holds, ..Figures::default() }.lines(80);
-        let pause = |secs| HoldFigure { why: Deferral::Paused, ..open(secs, "status 429") };
+        let pause = |secs| LiveHold { why: Deferral::Paused, ..open(secs, "status 429") };
         for (holds, line) in [
             (vec![], format!("q │ {counts}")),
             (vec![pause(90)], format!("q │ {counts} │ paused 90 s: 429")),

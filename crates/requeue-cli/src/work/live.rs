@@ -3,9 +3,9 @@
 use requeue::{DeadLetterMode, Mode};
 
 use super::Started;
-use super::line::{Figures, HoldFigure};
+use super::line::Figures;
 use crate::stop::Stop;
-use crate::ui::{LiveCounts, LiveHold, LiveState};
+use crate::ui::{LiveCounts, LiveState};
 
 /// Most pauses and circuits on the page.
 const MAX_HOLDS: usize = 50;
@@ -36,12 +36,6 @@ pub(super) fn on_page(
     stop: &Stop,
 ) -> LiveState {
     let dead_lettered = dead_lettered(&started.dead_letter, &figures);
-    let hold = |hold: HoldFigure| LiveHold {
-        scope: hold.scope.to_string(),
-        why: hold.why.as_str(),
-        rest_ms: u64::try_from(hold.rest.as_millis()).unwrap_or(u64::MAX),
-        reason: hold.reason,
-    };
     LiveState {
         source: "worker",
         queue: figures.queue,
@@ -50,7 +44,7 @@ pub(super) fn on_page(
         rate: figures.rate,
         counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
         dead_lettered,
-        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).map(hold).collect()),
+        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).collect()),
         troubles,
         is_ending: stop.is_told(),
         ..LiveState::default()

@@ -14,11 +14,12 @@ pub(super) struct LogLines(pub(super) Option<Screen>);
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        match &self.0 {
-            Some(screen) if is_json(&text) => screen.above(&text)?,
-            Some(screen) => screen.note(&text)?,
-            None if is_json(&text) => stdout().write_all(line)?,
-            None => {
+        // A line of JSON has a time already.
+        match (&self.0, text.starts_with('{')) {
+            (Some(screen), true) => screen.above(&text)?,
+            (Some(screen), false) => screen.note(&text)?,
+            (None, true) => stdout().write_all(line)?,
+            (None, false) => {
                 let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
                 stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
             }
@@ -29,9 +30,4 @@ impl Write for LogLines {
     fn flush(&mut self) -> io::Result<()> {
         stdout().flush()
     }
-}
-
-/// Whether a line has a time already.
-fn is_json(line: &str) -> bool {
-    line.starts_with('{')
 }

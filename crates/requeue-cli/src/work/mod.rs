@@ -256,11 +256,9 @@ impl Started {
         let left = if is_drained { None } else { view.left(&self).await };
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
-        let (doubt, cut) = (view.observer.sqs().copies_in_doubt(), view.observer.cut_off());
-        let lost = ending::lost(view.observer.sqs().lost_receives());
-        let doubts =
-            [ending::not_deleted(ended), ending::in_doubt(doubt), ending::cut_off(cut), lost];
-        let doubts: Vec<String> = doubts.into_iter().flatten().collect();
+        let (sqs, cut_off) = (view.observer.sqs(), view.observer.calls().cut_off);
+        let (copies, receives) = (sqs.copies_in_doubt(), sqs.lost_receives());
+        let doubts = ending::doubts(ended.not_deleted, copies, cut_off, receives);
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode, usize::MAX);
         let causes = causes.chain(view.last_troubles(self.queue.name()));
@@ -308,8 +306,7 @@ impl Arguments {
     /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
     /// for it, the page has no screen for it.
     async fn site(&self, view: &View) -> Site {
-        let source = Some(self.queue.clone());
-        let place = QueueArguments::new(None, source, self.region.given(), 1);
+        let place = QueueArguments::of_source(self.queue.clone(), self.region.given());
         let found = place.find(Purpose::Look).await.ok();
         let dead_letters = found.map(DeadLetterScreen::of);
         Site { dead_letters, live: view.live(), ..Site::default() }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use requeue::aws::NO_CREDENTIALS;
 use requeue::printable;
+use tokio::time::Instant;
 
 use super::line::{brief, seconds};
 use crate::failed_call::{is_denied, is_of_credentials};
@@ -47,8 +48,9 @@ pub(super) fn of_receiving(
     silent: Option<Duration>,
     columns: usize,
 ) -> String {
-    let ReceivingTrouble { endpoint, code, failures, next_try } = trouble;
-    let (next, count) = (next(*next_try, silent), format!(" ×{}", thousands(*failures)));
+    let ReceivingTrouble { endpoint, code, failures, next_try, .. } = trouble;
+    let next_try = next_try.map(|at| at.saturating_duration_since(Instant::now()));
+    let (next, count) = (next(next_try, silent), format!(" ×{}", thousands(*failures)));
     let (code, endpoint) = (format!(": {code}"), format!(" {endpoint}"));
     if is_denied(&trouble.code) {
         let queue = format!(" on {queue}");
@@ -240,13 +242,14 @@ mod tests {
             cause: "connection refused".to_owned(),
             calls: 5,
             has_other_causes: false,
-            lasted: Duration::from_secs(9),
+            since: Instant::now(),
         };
         let receiving = |code: &str, secs| ReceivingTrouble {
             endpoint: "http://mq:1".to_owned(),
             code: code.to_owned(),
             failures: 3,
-            next_try: Some(Duration::from_secs(secs)),
+            last: Instant::now(),
+            next_try: Some(Instant::now() + Duration::from_secs(secs)),
         };
         let mixed = DownstreamTrouble { has_other_causes: true, ..refused.clone() };
         let mixed = of_target("http://a/", &mixed, None, false, 80);

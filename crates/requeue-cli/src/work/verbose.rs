@@ -104,8 +104,6 @@ fn line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use requeue::FailureClass;
-
     use super::*;
     use crate::observe::Ids;
 
@@ -124,7 +122,7 @@ mod tests {
             line(&Event { at: 43_445_000, ..event.reason(reason) }, Mode::Requeue, columns)
         };
         let of = |kind, class, reason, delay| of_width(kind, class, reason, delay, 79);
-        let temporary = Some(FailureClass::Temporary);
+        let temporary = Some("temporary");
         for (line, said) in [
             (of(Kind::Ended, None, None, None), Some("done")),
             (of(Kind::Ended, temporary, Some("status 503"), None), None),
@@ -148,7 +146,7 @@ mod tests {
             (
                 of(
                     Kind::DeadLettered,
-                    Some(FailureClass::NonRetryable),
+                    Some("non-retryable"),
                     Some("non-retryable: status 400"),
                     None,
                 ),

@@ -13,20 +13,20 @@ use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
-use super::line::{Figures, HoldFigure, Rate, seconds};
+use super::line::{Figures, Rate, seconds};
 use super::live::on_page;
 use super::log::LogLines;
 use super::trouble;
-use super::trouble_log::{CredentialsLog, SilenceLog, TargetLog};
+use super::trouble_log::TroubleLog;
 use super::verbose::Lines;
 use crate::observe::{
     Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines, WorkerEvents,
 };
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
-use crate::table::{cut, wrapped};
+use crate::table::{counted, cut, wrapped};
 use crate::terminal::{self, Screen};
-use crate::ui::{LiveCounts, LiveState, live_routes};
+use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(500);
@@ -53,9 +53,9 @@ impl View {
         let sqs = Sqs::default();
         let causes = Causes::default();
         // The lines of the screen say the rest.
-        let (level, trouble) = match screen {
-            Some(_) => (tracing::Level::WARN, TroubleLines::Hidden),
-            None => (tracing::Level::INFO, TroubleLines::Rare),
+        let (trouble, level) = match screen {
+            Some(_) => (TroubleLines::Hidden, tracing::Level::WARN),
+            None => (TroubleLines::Rare, tracing::Level::INFO),
         };
         let above = screen.clone();
         init_logging_to(level, move || LogLines(above.clone()));
@@ -125,7 +125,7 @@ impl View {
         let asking = async {
             if self.shows_depth() {
                 let held = || started.worker.progress().not_settled();
-                let done = || self.observer.succeeded();
+                let done = || self.observer.calls().succeeded;
                 self.depth.keep_asking(&started.sqs, &started.queue, held, done).await;
             }
         };
@@ -153,16 +153,16 @@ impl View {
     /// The messages that the worker leaves in the queue, by the last count of SQS. The log has none.
     pub(super) async fn left(&self, started: &Started) -> Option<u64> {
         if !self.shows_depth() && self.observer.sqs().silence().is_none() {
-            let done = self.observer.succeeded();
+            let done = self.observer.calls().succeeded;
             self.depth.ask_at_end(&started.sqs, &started.queue, done).await;
         }
-        self.depth.waiting(0, self.observer.succeeded()).filter(|left| *left > 0)
+        self.depth.waiting(0, self.observer.calls().succeeded).filter(|left| *left > 0)
     }
 
     /// The last counts. Messages whose handler succeeded are done, though their batch did not end in
     /// time.
     pub(super) fn last(&self, mut progress: Progress) -> Progress {
-        let unsettled = self.observer.succeeded().saturating_sub(progress.completed);
+        let unsettled = self.observer.calls().succeeded.saturating_sub(progress.completed);
         let unsettled = unsettled.min(progress.not_settled());
         progress.completed += unsettled;
         progress.not_deleted += unsettled;
@@ -203,8 +203,7 @@ impl View {
 
     async fn show_state(&self, started: &Started, stop: &Stop) {
         let mut rate = Rate::default();
-        let (mut log, mut silence_log) = (TargetLog::default(), SilenceLog::default());
-        let mut credentials_log = CredentialsLog::default();
+        let mut log = TroubleLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
         let mut ticks = interval(LOOK);
@@ -217,7 +216,7 @@ impl View {
                     self.observer.ends();
                 }
             }
-            let rate = rate.note(self.observer.calls());
+            let rate = rate.note(self.observer.calls().ended);
             let holds = started.worker.pauses();
             let figures = self.figures(started, rate, &holds);
             if let Some(screen) = &self.screen {
@@ -226,9 +225,8 @@ impl View {
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
-                log.note(&started.target, trouble.as_ref(), self.next_try(&holds));
-                silence_log.note(self.observer.sqs());
-                credentials_log.note(self.observer.sqs().trouble().as_ref());
+                log.note_target(&started.target, trouble.as_ref(), self.next_try(&holds));
+                log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
                 let ending =
@@ -268,7 +266,7 @@ impl View {
     }
 
     fn in_hand(&self, started: &Started) -> InHand {
-        let running = self.observer.running();
+        let running = self.observer.calls().running;
         let unsettled = started.worker.progress().not_settled().saturating_sub(running);
         InHand { running, unsettled }
     }
@@ -277,10 +275,10 @@ impl View {
         let mut progress = started.worker.progress();
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
-        progress.completed = progress.completed.max(self.observer.succeeded());
+        progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
-        let figure = |hold: &ScopePause| HoldFigure {
+        let figure = |hold: &ScopePause| LiveHold {
             scope: hold.scope,
             why: hold.reason,
             rest: hold.rest,
@@ -288,15 +286,15 @@ impl View {
         };
         Figures {
             queue: started.queue.name().to_owned(),
-            waiting: self.depth.waiting(in_hand, self.observer.succeeded()),
+            waiting: self.depth.waiting(in_hand, self.observer.calls().succeeded),
             hidden: self.depth.hidden(),
             rate,
             progress,
             copies_in_doubt: self.observer.sqs().copies_in_doubt(),
             lost_receives: self.observer.sqs().lost_receives(),
             mode: started.mode,
-            running: self.observer.running(),
-            are_suspects: self.observer.runs_suspects(),
+            running: self.observer.calls().running,
+            are_suspects: self.observer.calls().suspects > 0,
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
             holds: holds.iter().map(figure).collect(),
@@ -307,7 +305,7 @@ impl View {
     fn troubles(&self, started: &Started, holds: &[ScopePause], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
         let next_try = self.next_try(holds);
-        let is_trying = self.observer.running() > 0;
+        let is_trying = self.observer.calls().running > 0;
         let target = target
             .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
         let sqs = self.observer.sqs();
@@ -343,7 +341,7 @@ impl View {
     /// The time until a message calls the target again: the end of the first hold, and if that is
     /// over, the next retry. Zero while messages call.
     fn next_try(&self, holds: &[ScopePause]) -> Option<Duration> {
-        if self.observer.running() > 0 {
+        if self.observer.calls().running > 0 {
             return Some(Duration::ZERO);
         }
         let held = holds.first().map(|hold| hold.rest);
@@ -366,7 +364,6 @@ fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopePause]
 fn closing(progress: &Progress, mode: Mode) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, not_deleted, .. } =
         *progress;
-    let s = if received == 1 { "" } else { "s" };
     let not_deleted = if not_deleted == 0 {
         String::new()
     } else {
@@ -384,5 +381,6 @@ fn closing(progress: &Progress, mode: Mode) -> String {
             )
         }
     };
-    format!("{received} receive{s}: {completed} done, {others}{not_settled}{not_deleted}")
+    let received = counted(received, "receive");
+    format!("{received}: {completed} done, {others}{not_settled}{not_deleted}")
 }

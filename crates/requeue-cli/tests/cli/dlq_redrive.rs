@@ -215,14 +215,14 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
 #[tokio::test]
 async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
-    let question = "orders-dlq: a move task of SQS will move 5 messages to their source queues (1 \
-                    non-retryable, 3 quota, 1 temporary). Continue? [y/N]";
+    let question = "orders-dlq: 5 messages (1 non-retryable, 3 quota, 1 temporary) will be redriven \
+                    to their source queues. Continue? [y/N]";
     for (keys, status, counts) in
         [(["", "n\n"], 1, (5, 0)), (["y\n", "\n"], 1, (5, 0)), (["", "yes\n"], 0, (0, 5))]
     {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
-        shows("orders-dlq: a move task of SQS will move 5 messages to their source queues (");
+        shows(" will be redriven to their source queues. Continue? [y/N]");
         assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
     }
 }
@@ -305,7 +305,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         (&["redrive", "--queue-url", &dead], "there is no terminal for a question: add --yes"),
         (
             &["redrive", "--queue-url", &dead, "--class", "quota"],
-            "orders-dlq has about 5 messages; those of class quota will be copied",
+            "messages of class quota would be redriven from orders-dlq to their source queues; there is",
         ),
         (
             &["redrive", "--queue-url", &dead, "--to", &dead, "--yes"],

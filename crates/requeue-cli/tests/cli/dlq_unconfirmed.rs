@@ -83,7 +83,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(DELETE, refused(true))),
             (1, 5),
-            "1 message copied, but SQS did not confirm the deletes; before another redrive, which copies",
+            "1 message copied, but SQS did not confirm the deletes; before another command redrives, which copies",
         ),
         (
             always(SEND, Fault::refuse(403, "AccessDenied")),

@@ -1,24 +1,21 @@
 //! The file of an import: its lines, read twice, first to check all of them and then to send them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{self, Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use requeue::FailureClass;
 use requeue::printable;
-use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, QueueArn};
+use requeue::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use serde::Deserialize;
 
-use super::report::Sent;
+use super::report::Report;
 use crate::Error;
-use crate::dlq::letter::UNKNOWN;
+use crate::dlq::letter::{AttributeJson, UNKNOWN};
 use crate::dlq::sender::Sendable;
-use crate::table::thousands;
 
 /// The longest id of a message. Source: SQS API reference, `MessageId` has at most 100 characters.
 const MAX_ID: usize = 100;
@@ -61,16 +58,8 @@ struct ExportedLine {
     moved_from: Option<String>,
     group_id: Option<String>,
     #[serde(default)]
-    message_attributes: BTreeMap<String, ExportedAttribute>,
+    message_attributes: BTreeMap<String, AttributeJson>,
     body: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ExportedAttribute {
-    data_type: String,
-    string_value: Option<String>,
-    binary_value: Option<String>,
 }
 
 /// The counts of a checked file.
@@ -81,7 +70,9 @@ pub(super) struct Summary {
     pub(super) left: u64,
     /// Those lines by class.
     pub(super) classes: BTreeMap<&'static str, u64>,
-    /// Of those lines: SQS may have stored them in an earlier run.
+    /// The numbers of the other lines.
+    sent_before: HashSet<u64>,
+    /// Of the lines that are left: SQS may have stored them in an earlier run.
     pub(super) in_doubt: u64,
     /// The source queues from which SQS moved those lines, by their ARNs.
     pub(super) moved_from: BTreeSet<String>,
@@ -113,16 +104,6 @@ impl Summary {
                  {to_name} nothing tells any longer to which queue it belongs{apart}"
             )
         })
-    }
-
-    /// `3 quota, 1 temporary`
-    pub(super) fn by_class(&self) -> String {
-        let counts: Vec<String> = self
-            .classes
-            .iter()
-            .map(|(class, count)| format!("{} {class}", thousands(*count)))
-            .collect();
-        counts.join(", ")
     }
 }
 
@@ -156,17 +137,18 @@ impl ImportFile {
     }
 
     /// Checks all lines, so that a mistake is found before the first message is sent.
-    pub(super) fn check(&self, sent: &Sent) -> Result<Summary, Error> {
+    pub(super) fn check(&self, report: &Report) -> Result<Summary, Error> {
         let mut summary = Summary::default();
         for line in self.lines()? {
             let line = line?;
             summary.lines += 1;
             summary.fingerprints.push(line.fingerprint);
-            if sent.has(line.number, &line.message_id)? {
+            if report.has(line.number, &line.message_id)? {
+                summary.sent_before.insert(line.number);
                 continue;
             }
             summary.left += 1;
-            summary.in_doubt += u64::from(sent.may_have(line.number));
+            summary.in_doubt += u64::from(report.may_have(line.number));
             summary.moved_from.extend(line.moved_from);
             *summary.classes.entry(line.class).or_default() += 1;
         }
@@ -202,11 +184,11 @@ impl ImportFile {
     /// The lines that no earlier run has sent.
     pub(super) fn unsent(
         &self,
-        sent: &Sent,
         checked: &Summary,
     ) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
-        let was_sent = |line: &Line| sent.has(line.number, &line.message_id).unwrap_or(true);
-        Ok(self.lines_of(checked)?.filter(move |line| !line.as_ref().is_ok_and(was_sent)))
+        Ok(self.lines_of(checked)?.filter(|line| {
+            !line.as_ref().is_ok_and(|line| checked.sent_before.contains(&line.number))
+        }))
     }
 
     fn lines(&self) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
@@ -334,17 +316,6 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
     path.into()
 }
 
-impl ExportedAttribute {
-    fn read(self) -> Option<Attribute> {
-        let value = match (self.string_value, self.binary_value) {
-            (Some(text), None) => AttributeValue::Text(text),
-            (None, Some(bytes)) => AttributeValue::Binary(BASE64.decode(bytes).ok()?),
-            _ => return None,
-        };
-        Some(Attribute { data_type: self.data_type, value })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -360,9 +331,9 @@ mod tests {
             fs::write(&path, lines).expect("a file");
         };
         write(&["a", "b", "c"]);
-        let (file, sent) = (ImportFile::at(&path, None).expect("a file"), Sent::default());
-        let checked = file.check(&sent).expect("lines");
-        let lines = || file.unsent(&sent, &checked).expect("a file");
+        let file = ImportFile::at(&path, None).expect("a file");
+        let checked = file.check(&Report::default()).expect("lines");
+        let lines = || file.unsent(&checked).expect("a file");
         file.check_unchanged(&checked).expect("it is the same");
         assert_eq!(lines().flatten().count(), 3);
         for ids in [&["a", "b"][..], &["a", "b", "c", "d"], &["a", "x", "c"], &["b", "a", "c"], &[]]

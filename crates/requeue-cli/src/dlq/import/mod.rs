@@ -13,9 +13,10 @@ mod file;
 mod report;
 
 use file::{ImportFile, Line, Summary};
-use report::{Report, Sent};
+use report::Report;
 
-use super::queue::{agreed, progress, require_terminal};
+use super::list::by_class;
+use super::queue::{agreed, named, progress, require_terminal};
 use super::sender::{BEHIND, Batch, ConfirmedSender, MAY_EXIST};
 use super::sqs::Sqs;
 use crate::progress::CommandProgress;
@@ -68,33 +69,6 @@ struct Counts {
     in_doubt: u64,
 }
 
-/// All that is known before the first message is sent.
-struct Prepared {
-    file: ImportFile,
-    sqs: Sqs,
-    to: QueueArn,
-    sent: Sent,
-    summary: Summary,
-}
-
-impl Prepared {
-    async fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let file = ImportFile::at(&arguments.file, arguments.report.as_deref())?;
-        let sdk = crate::sdk::config().await;
-        let asking = progress();
-        let found = arguments.queue.find("--queue", &arguments.region, &sdk).await?;
-        if let Some(text) = &found.note {
-            output::remark(text);
-        }
-        let sqs = Sqs::of(&sdk, found.endpoint);
-        let to = sqs.describe(&found.arn).await?.arn;
-        drop(asking);
-        let sent = Sent::read(&file.report, &to)?;
-        let summary = file.check(&sent)?;
-        Ok(Self { file, sqs, to, sent, summary })
-    }
-}
-
 /// The last words of an import that ends in the middle.
 const CAN_GO_ON: &str = "the report has each message that was sent, but for those of the \
                          last request; the same command sends those again too, so they may then be \
@@ -102,16 +76,28 @@ const CAN_GO_ON: &str = "the report has each message that was sent, but for thos
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::end_at_once()?;
-    let prepared = Prepared::of(arguments).await?;
-    let Prepared { file, sqs, to, sent, summary } = &prepared;
-    if let Some(text) = summary.lost_source(to) {
+    let file = ImportFile::at(&arguments.file, arguments.report.as_deref())?;
+    let (sqs, to) = destination(arguments).await?;
+    let mut report = Report::open(&file.report, &to)?;
+    let summary = file.check(&report)?;
+    if let Some(text) = summary.lost_source(&to) {
         output::remark(&text);
     }
     if arguments.dry_run || summary.left == 0 {
-        tell(arguments, to, summary, &Counts::default())?;
+        tell(arguments, &to, &summary, &Counts::default())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let plan = plan(arguments, summary, to);
+    let doubt = match summary.in_doubt {
+        0 => String::new(),
+        count => format!("; {} of them may be there already, as the report says", thousands(count)),
+    };
+    let plan = format!(
+        "{}: {} ({}) will be sent to {}{doubt}",
+        printable::line(&arguments.file.display().to_string()),
+        messages(summary.left),
+        by_class(&summary.classes),
+        to.name()
+    );
     if !arguments.yes {
         require_terminal(&plan)?;
     }
@@ -120,15 +106,15 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         output::remark("nothing was sent");
         return Ok(stop.status(false));
     }
-    let unchanged = file.check_unchanged(summary);
+    let unchanged = file.check_unchanged(&summary);
     unchanged.map_err(|error| format!("{error}; nothing was sent"))?;
     stop.leaves(CAN_GO_ON);
-    let report = Report::append_to(&file.report, to, sent)?;
-    let sender = ConfirmedSender::new(sqs, &stop, "import", arguments.rate, Instant::now());
-    let mut importer = Importer { to, sender, report, counts: Counts::default() };
-    let ended = importer.send_all(file, sent, summary, &stop).await;
+    report.begin()?;
+    let sender = ConfirmedSender::new(&sqs, &stop, "import", arguments.rate, Instant::now());
+    let mut importer = Importer { to: &to, sender, report, counts: Counts::default() };
+    let ended = importer.send_all(&file, &summary, &stop).await;
     let counts = &importer.counts;
-    tell(arguments, to, summary, counts)?;
+    tell(arguments, &to, &summary, counts)?;
     let has_all = counts.sent == summary.left;
     if !has_all {
         let next = if counts.in_doubt == 0 {
@@ -140,27 +126,20 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 to.name()
             )
         };
-        output::remark(&format!(
-            "the report {} has each message that was sent; {next}",
-            file.report.display()
-        ));
+        let report = file.report.display();
+        output::remark(&format!("the report {report} has each message that was sent; {next}"));
     }
     ended?;
     Ok(if has_all { ExitCode::SUCCESS } else { stop.status(false) })
 }
 
-fn plan(arguments: &Arguments, summary: &Summary, to: &QueueArn) -> String {
-    let doubt = match summary.in_doubt {
-        0 => String::new(),
-        count => format!("; {} of them may be there already, as the report says", thousands(count)),
-    };
-    format!(
-        "{}: {} ({}) will be sent to {}{doubt}",
-        printable::line(&arguments.file.display().to_string()),
-        messages(summary.left),
-        summary.by_class(),
-        to.name()
-    )
+async fn destination(arguments: &Arguments) -> Result<(Sqs, QueueArn), Error> {
+    let sdk = crate::sdk::config().await;
+    let _asking = progress();
+    let found = named(&arguments.queue, "--queue", &arguments.region, &sdk).await?;
+    let sqs = Sqs::of(&sdk, found.endpoint);
+    let to = sqs.describe(&found.arn).await?.arn;
+    Ok((sqs, to))
 }
 
 impl Importer<'_> {
@@ -168,7 +147,6 @@ impl Importer<'_> {
     async fn send_all(
         &mut self,
         file: &ImportFile,
-        sent: &Sent,
         summary: &Summary,
         stop: &Stop,
     ) -> Result<(), Error> {
@@ -176,7 +154,7 @@ impl Importer<'_> {
         progress.count("messages", Some(summary.left));
         let mut batch = Batch::default();
         // Nothing follows the last line, so the rest is a batch too.
-        let lines = file.unsent(sent, summary)?.map(Some).chain([None]);
+        let lines = file.unsent(summary)?.map(Some).chain([None]);
         for line in lines {
             let full = match line {
                 Some(line) => batch.add(line?, self.to),
@@ -241,29 +219,28 @@ fn tell(
         })
     });
     let name = to.name();
-    let result = match summary.left {
+    let mut text = match summary.left {
         0 if summary.lines == 0 => "the file has no message\n".to_owned(),
         0 => format!("no message left to send to {name}\n"),
         left if arguments.dry_run => {
-            format!("{} ({}) would be sent to {name}\n", messages(left), summary.by_class())
+            format!("{} ({}) would be sent to {name}\n", messages(left), by_class(&summary.classes))
         }
         _ => format!("{} sent to {name}\n", messages(*sent)),
     };
-    let line = |count, words| match count {
-        0 => String::new(),
-        count => format!("{} {words}\n", messages(count)),
-    };
-    let before = line(summary.lines - summary.left, "sent before, by the report");
-    let waiting = match summary.left.saturating_sub(sent + failed) {
-        left if !arguments.dry_run => line(left, "left, not sent yet"),
-        _ => String::new(),
-    };
-    let doubt = line(*in_doubt, "without a confirmation: SQS may have stored them");
-    let doubt_before = line(
-        summary.in_doubt,
-        "of these without a confirmation in an earlier run: SQS may have stored them then",
-    );
-    let not_sent = line(failed.saturating_sub(*in_doubt), "not sent");
-    let text = [result, before, doubt_before, not_sent, doubt, waiting].concat();
+    let waiting = if arguments.dry_run { 0 } else { summary.left.saturating_sub(sent + failed) };
+    for (count, words) in [
+        (summary.lines - summary.left, "sent before, by the report"),
+        (
+            summary.in_doubt,
+            "of these without a confirmation in an earlier run: SQS may have stored them then",
+        ),
+        (failed.saturating_sub(*in_doubt), "not sent"),
+        (*in_doubt, "without a confirmation: SQS may have stored them"),
+        (waiting, "left, not sent yet"),
+    ] {
+        if count > 0 {
+            text.extend([&*messages(count), " ", words, "\n"]);
+        }
+    }
     output::result(&text, json.as_ref())
 }

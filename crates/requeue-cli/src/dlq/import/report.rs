@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use requeue::printable;
 use requeue::queue::QueueArn;
@@ -33,15 +33,19 @@ enum Status {
     Failed,
 }
 
-/// The messages that earlier runs have sent: their ids, by the numbers of their lines.
+/// What earlier runs have sent, and the lines of this one.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct Report {
+    /// The ids of the sent messages, by the numbers of their lines.
     ids: HashMap<u64, String>,
     /// The numbers of the lines that SQS may have stored.
     in_doubt: HashSet<u64>,
-    /// The bytes of the report.
-    length: u64,
-    path: String,
+    /// Locked to the end of this value, since two imports at once would each send what the other one
+    /// has sent. `None` if there is no report yet.
+    file: Option<File>,
+    lines: Vec<u8>,
+    queue: String,
+    path: PathBuf,
 }
 
 /// The beginning of each line, as serde writes it.
@@ -54,22 +58,26 @@ fn is_incomplete(text: &[u8]) -> bool {
     text.starts_with(BEGINNING) || BEGINNING.starts_with(text)
 }
 
-impl Sent {
+impl Report {
     /// Empty if there is no report yet.
-    pub(super) fn read(path: &Path, to: &QueueArn) -> Result<Self, Error> {
-        let shown = path.display().to_string();
-        let Some(file) = existing(path, OpenOptions::new().read(true))? else {
-            return Ok(Self::default());
-        };
-        let (mut ids, mut in_doubt, mut length) = (HashMap::new(), HashSet::new(), 0);
-        let mut reader = BufReader::new(file);
+    pub(super) fn open(path: &Path, to: &QueueArn) -> Result<Self, Error> {
+        let mut report = Self { queue: to.to_string(), path: path.to_owned(), ..Self::default() };
+        let Some(file) = existing(path)? else { return Ok(report) };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(report.is_taken()),
+            Err(TryLockError::Error(error)) => return Err(unwritable(path, &error).into()),
+        }
+        let shown = path.display();
+        let mut reader = BufReader::new(&file);
         for at in 1_u64.. {
             let mut text = Vec::new();
             let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut text);
-            if read.map_err(|error| unreadable(&shown, &error))? == 0 {
+            if read.map_err(|error| unreadable(path, &error))? == 0 {
                 break;
             }
-            length += u64::try_from(text.len()).unwrap_or(u64::MAX);
+            // After an incomplete line, a new one begins.
+            report.lines = if text.ends_with(b"\n") { Vec::new() } else { b"\n".to_vec() };
             let Ok(line) = serde_json::from_slice::<ReportLine>(&text) else {
                 if !is_incomplete(text.trim_ascii_end()) {
                     return Err(format!(
@@ -83,7 +91,7 @@ impl Sent {
                 ));
                 continue;
             };
-            if line.queue != to.to_string() {
+            if line.queue != report.queue {
                 return Err(format!(
                     "the report {shown} is about {}, and not about {to}; name another report with \
                      --report",
@@ -93,14 +101,36 @@ impl Sent {
             }
             // A later attempt that SQS refused changes nothing about an earlier one.
             if line.code.is_some_and(|code| code.ends_with(MAY_EXIST)) {
-                in_doubt.insert(line.line);
+                report.in_doubt.insert(line.line);
             }
             match line.status {
-                Status::Sent => ids.insert(line.line, line.message_id),
-                Status::Failed => ids.remove(&line.line),
+                Status::Sent => report.ids.insert(line.line, line.message_id),
+                Status::Failed => report.ids.remove(&line.line),
             };
         }
-        Ok(Self { ids, in_doubt, length, path: shown })
+        Ok(Self { file: Some(file), ..report })
+    }
+
+    /// Makes sure that there is a file. A new one never follows a link.
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
+        if self.file.is_none() {
+            let made = options().create_new(true).open(&self.path);
+            let made = made.and_then(|file| file.try_lock().map(|()| file).map_err(Into::into));
+            self.file = Some(made.map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::WouldBlock => self.is_taken(),
+                _ => unwritable(&self.path, &error).into(),
+            })?);
+        }
+        Ok(())
+    }
+
+    fn is_taken(&self) -> Error {
+        format!(
+            "another import writes the report {}; wait until it has ended, and run this command \
+             again: it sends what the other one did not send",
+            self.path.display()
+        )
+        .into()
     }
 
     /// Whether SQS may have stored this line in an earlier run.
@@ -116,53 +146,10 @@ impl Sent {
             Some(_) => Err(format!(
                 "the report {} belongs to another export: line {line} has another message id; name \
                  another report with --report",
-                self.path
+                self.path.display()
             )
             .into()),
         }
-    }
-}
-
-/// The report of this run, behind those of earlier ones.
-pub(super) struct Report {
-    file: File,
-    lines: Vec<u8>,
-    queue: String,
-    path: String,
-}
-
-impl Report {
-    /// Locks the report to the end of this value, since two imports at once would each send what
-    /// the other one has sent.
-    pub(super) fn append_to(path: &Path, to: &QueueArn, sent: &Sent) -> Result<Self, Error> {
-        let shown = path.display().to_string();
-        let mut file = existing_or_new(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(format!(
-                    "another import writes the report {shown}; wait until it has ended, and run this \
-                     command again: it sends what the other one did not send"
-                )
-                .into());
-            }
-            Err(TryLockError::Error(error)) => return Err(unwritable(&shown, &error).into()),
-        }
-        let length = file.metadata().map_err(|error| unwritable(&shown, &error))?.len();
-        if length != sent.length {
-            return Err(format!(
-                "another import has changed the report {shown} meanwhile; nothing was sent; run this \
-                 command again: it sends what the other one did not send"
-            )
-            .into());
-        }
-        // After an incomplete line, a new one begins.
-        let mut last = [b'\n'];
-        if file.seek(SeekFrom::End(-1)).is_ok() {
-            file.read_exact(&mut last).map_err(|error| unwritable(&shown, &error))?;
-        }
-        let lines = if last == *b"\n" { Vec::new() } else { b"\n".to_vec() };
-        Ok(Self { queue: to.to_string(), lines, path: shown, file })
     }
 
     /// Adds a line of the export, which has this message: sent, or the code of the failure.
@@ -182,7 +169,7 @@ impl Report {
 
     /// Writes the lines of one request. A message that was sent must not be sent again.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        let written = self.file.write_all(&self.lines);
+        let written = self.file.as_ref().map_or(Ok(()), |mut file| file.write_all(&self.lines));
         self.lines.clear();
         Ok(written.map_err(|error| unwritable(&self.path, &error))?)
     }
@@ -191,49 +178,39 @@ impl Report {
 /// Opens a report that is there, and `None` if none is. Its place beside the export may belong to
 /// somebody who chose the ids in the export too. So a link is refused: it could lead to a file that a
 /// shell runs, and the report has these ids.
-fn existing(path: &Path, options: &OpenOptions) -> Result<Option<File>, Error> {
-    let shown = path.display().to_string();
+fn existing(path: &Path) -> Result<Option<File>, Error> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(&shown, &error).into()),
+        Err(error) => return Err(unreadable(path, &error).into()),
     };
     let what = match () {
         () if found.is_symlink() => "a symbolic link",
         () if !found.is_file() => "not a regular file",
         () => {
-            let file = options.open(path).map_err(|error| unwritable(&shown, &error))?;
-            let opened = file.metadata().map_err(|error| unreadable(&shown, &error))?;
+            let file = options().open(path).map_err(|error| unwritable(path, &error))?;
+            let opened = file.metadata().map_err(|error| unreadable(path, &error))?;
             if (opened.dev(), opened.ino()) == (found.dev(), found.ino()) {
                 return Ok(Some(file));
             }
             "replaced at this moment"
         }
     };
+    let shown = path.display();
     Err(format!("the report {shown} is {what}; name another file with --report").into())
 }
 
-/// Opens a report for further lines. A new one never follows a link either.
-fn existing_or_new(path: &Path) -> Result<File, Error> {
+fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(0o600);
-    if let Some(file) = existing(path, &options)? {
-        return Ok(file);
-    }
-    match options.clone().create_new(true).open(path) {
-        Ok(file) => Ok(file),
-        Err(error) => {
-            // Another import has made it meanwhile, and the lock tells.
-            let made = existing(path, &options)?;
-            made.ok_or_else(|| unwritable(&path.display().to_string(), &error).into())
-        }
-    }
+    options
 }
 
-fn unreadable(path: &str, error: &io::Error) -> String {
-    format!("the report {path} cannot be read: {error}; name another one with --report")
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("the report {} cannot be read: {error}; name another one with --report", path.display())
 }
 
-fn unwritable(path: &str, error: &io::Error) -> String {
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
     format!("the report {path} cannot be written: {error}; name another one with --report")
 }

@@ -1,5 +1,7 @@
 //! The options of `requeue dlq redrive`.
 
+use serde::Deserialize;
+
 use crate::dlq::letter::Filter;
 use crate::dlq::queue::QueueArguments;
 use crate::queue_argument::QueueName;
@@ -81,7 +83,8 @@ pub(crate) struct Arguments {
 }
 
 /// The options of copies that a person chooses on the local page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct CopyOptions {
     pub(crate) rate: Option<u16>,
     pub(crate) fresh_budget: bool,
@@ -89,9 +92,8 @@ pub(crate) struct CopyOptions {
 
 impl Arguments {
     /// Copies the messages that the filter chooses to their source queues.
-    pub(crate) fn copying(filter: Filter, place: QueueArguments, options: CopyOptions) -> Self {
-        let CopyOptions { rate, fresh_budget } = options;
-        Self { place, filter, rate, fresh_budget, copy: true, ..Self::default() }
+    pub(crate) fn copying(filter: Filter, CopyOptions { rate, fresh_budget }: CopyOptions) -> Self {
+        Self { filter, rate, fresh_budget, copy: true, ..Self::default() }
     }
 
     /// Whether an option needs copies, because a move task of SQS cannot do it.

@@ -49,15 +49,15 @@ pub(super) async fn copy_all(
     result: &mut RedriveResult,
 ) -> Result<(), Error> {
     stop.leaves(COPIES_IN_HAND);
-    let Arguments { place, filter, rate, .. } = arguments;
-    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
-    let scan = dead_letters.scan(place, stop, progress);
-    let mut scan = scan.one_by_one(*rate, filter.is_set()).after(result.moved);
+    let Arguments { filter, rate, .. } = arguments;
+    // SQS's time, to the second.
+    let now = dead_letters.refreshed().await?.queue.date;
+    let began = now.unwrap_or_else(|| Clock::system().now());
+    let scan = dead_letters.scan(stop, progress);
+    let mut scan = scan.one_by_one(*rate, filter.is_set());
+    scan.gone = result.moved;
     let to_copy = result.planned.map(|all| all.saturating_sub(result.moved)).or(filter.limit);
     let counts_copies = to_copy.is_some() || !filter.is_set();
-    if counts_copies {
-        scan = scan.without_count();
-    }
     if to_copy.is_some() {
         progress.count("messages", to_copy);
     }
@@ -75,6 +75,7 @@ pub(super) async fn copy_all(
         sender: ConfirmedSender::new(&dead_letters.sqs, stop, "redrive", *rate, first),
         progress,
         counts_copies,
+        looked_at: 0,
         result,
     };
     let looked = scan.run(async |letters, held| copier.copy(letters, held).await).await;
@@ -100,9 +101,10 @@ struct Copier<'a> {
     time_in_hand: Duration,
     sender: ConfirmedSender<'a>,
     progress: &'a CommandProgress,
-    /// Whether the progress counts the copies. Otherwise the scan counts the messages seen, because
+    /// Whether the progress counts the copies. Otherwise it counts the messages looked at, because
     /// the number of chosen ones is not known.
     counts_copies: bool,
+    looked_at: usize,
     result: &'a mut RedriveResult,
 }
 
@@ -135,10 +137,9 @@ impl<'a> Copier<'a> {
                 drafted += 1;
             }
         }
-        if by_destination.is_empty() {
-            self.tell_others();
-        } else {
-            self.tell();
+        self.looked_at += letters.len();
+        self.tell(drafted > 0);
+        if drafted > 0 {
             self.sender.wait().await;
             if self.stop.is_told() {
                 return Ok(ControlFlow::Continue(()));
@@ -205,7 +206,7 @@ impl<'a> Copier<'a> {
         let to = match route.of(letter, &dead) {
             Ok(to) => to,
             Err(reason_to_stay) => {
-                self.note(&letter.id, || Outcome::left(reason_to_stay.words()));
+                self.note(&letter.id, Outcome::left(reason_to_stay.words()));
                 // A message of another queue is no failure: it does not count for --limit, and in
                 // its FIFO group the chosen queue's messages may pass it.
                 if let Some(why) = self.result.left.add(reason_to_stay) {
@@ -236,9 +237,9 @@ impl<'a> Copier<'a> {
         afresh.map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned)
     }
 
-    fn note(&mut self, id: &str, outcome: impl FnOnce() -> Outcome) {
+    fn note(&mut self, id: &str, outcome: Outcome) {
         if self.filter.is_by_id() {
-            self.result.outcomes.by_id.insert(id.to_owned(), outcome());
+            self.result.outcomes.by_id.insert(id.to_owned(), outcome);
         }
     }
 
@@ -251,9 +252,8 @@ impl<'a> Copier<'a> {
             let id = dead.original_message_id().unwrap_or(&letter.id);
             self.result.in_doubt.push(id.to_owned());
         }
-        self.note(&letter.id, || {
-            if may_exist { Outcome::in_doubt(code) } else { Outcome::left(code) }
-        });
+        let outcome = if may_exist { Outcome::in_doubt(code) } else { Outcome::left(code) };
+        self.note(&letter.id, outcome);
         self.sender.block(letter.record.group_id.as_deref());
     }
 
@@ -261,16 +261,16 @@ impl<'a> Copier<'a> {
     async fn carry(&self, to: &QueueArn, batch: &[CopyDraft<'_>]) -> Carried {
         let asked = batch.iter().map(|draft| draft.letter.asked).min();
         if asked.is_none_or(|asked| asked.elapsed() > self.time_in_hand) {
-            return Carried { sent: Sent::nothing(LAPSED, batch), deleted: (Vec::new(), None) };
+            return (Sent::nothing(LAPSED, batch), Vec::new(), None);
         }
         let sent = self.sender.send(to, batch).await;
         let confirmed = batch.iter().zip(&sent.each).filter(|(_, sent)| sent.is_ok());
         let confirmed: Vec<&Letter> = confirmed.map(|(draft, _)| draft.letter).collect();
-        let deleted = match &confirmed[..] {
-            [] => (Vec::new(), None),
-            confirmed => delete(self.dead_letters, confirmed).await,
-        };
-        Carried { sent, deleted }
+        if confirmed.is_empty() {
+            return (sent, Vec::new(), None);
+        }
+        let (deleted, error) = delete(self.dead_letters, &confirmed).await;
+        (sent, deleted, error)
     }
 
     /// Counts the results of a batch. An error makes it pointless to continue.
@@ -278,7 +278,7 @@ impl<'a> Copier<'a> {
         &mut self,
         to: &QueueArn,
         batch: &[CopyDraft<'_>],
-        Carried { sent, deleted: (deleted, not_deleted) }: Carried,
+        (sent, deleted, not_deleted): Carried,
         held: &mut HeldMessages,
     ) -> Result<(), Error> {
         let noted = self.sender.note(to, batch, &sent);
@@ -291,13 +291,13 @@ impl<'a> Copier<'a> {
             *self.result.copied.entry(to.name().to_owned()).or_default() += 1;
             if deleted.next().is_some_and(|deleted| deleted.is_done) {
                 held.forget(&letter.id);
-                self.note(&letter.id, Outcome::done);
+                self.note(&letter.id, Outcome::done());
             } else {
-                self.note(&letter.id, || Outcome::copied(NOT_DELETED));
+                self.note(&letter.id, Outcome::copied(NOT_DELETED));
                 self.result.not_deleted.push(letter.id.clone());
             }
         }
-        self.tell();
+        self.tell(true);
         not_deleted.map_or(Ok(()), Err)?;
         noted.map_err(|error| self.advised(error, to))
     }
@@ -322,30 +322,25 @@ impl<'a> Copier<'a> {
         .into()
     }
 
-    /// Tells that the copier looks past messages, of which none was chosen.
-    fn tell_others(&self) {
-        if self.counts_copies {
-            let (from, others) = (self.dead_letters.name(), thousands(self.result.not_chosen));
-            self.progress.step(format!("looking at {from}, {others} not chosen"));
-        }
-    }
-
-    /// Tells the counts.
-    fn tell(&self) {
+    /// Tells the counts. `has_chosen`: some of the messages in hand were chosen.
+    fn tell(&self, has_chosen: bool) {
         let (copied, from) = (self.result.copied(), self.dead_letters.name());
+        self.progress.step(match (self.counts_copies, has_chosen) {
+            (true, true) => format!("copying from {from}"),
+            (true, false) => {
+                format!("looking at {from}, {} not chosen", thousands(self.result.not_chosen))
+            }
+            (false, _) => format!("looking at {from}"),
+        });
         if self.counts_copies {
-            self.progress.step(format!("copying from {from}"));
             self.progress.done(copied);
         } else {
-            self.progress.step(format!("looking at {from}"));
+            self.progress.done(self.looked_at);
             self.progress.detail(format!("{} copied", thousands(copied)));
         }
         self.progress.failed(self.result.failed.values().sum());
     }
 }
 
-/// A batch that was sent, and the deletes of its confirmed messages.
-struct Carried {
-    sent: Sent,
-    deleted: (Vec<Outcome>, Option<Error>),
-}
+/// A batch that was sent, the deletes of its confirmed messages, and their error.
+type Carried = (Sent, Vec<Outcome>, Option<Error>);

@@ -11,7 +11,7 @@ use super::arguments::Arguments;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::letter::{Filter, Letter, claimed_source};
 use crate::dlq::list::DeadLetterGroups;
-use crate::dlq::queue::{DeadLetters, OfQueue};
+use crate::dlq::queue::DeadLetters;
 use crate::dlq::scan::{ScanEnd, Unseen};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -58,9 +58,6 @@ pub(super) fn without_source(count: u64) -> Option<String> {
     })
 }
 
-/// A move task and messages that were sent here.
-const STOPS: &str = "it stops at the first message that was sent here";
-
 /// The coming action, for the page.
 #[derive(Serialize)]
 pub(crate) struct ChosenPlan {
@@ -80,35 +77,30 @@ pub(crate) async fn plan(
     for letter in letters {
         plan.add(&route, letter, &letter.read());
     }
-    Ok(ChosenPlan { count: plan.copies(), lines: plan.lines() })
-}
-
-/// Shows the plan.
-pub(super) async fn run(
-    arguments: &Arguments,
-    dead_letters: &DeadLetters,
-    route: &RedriveRoute,
-    stop: &Stop,
-    progress: &CommandProgress,
-) -> Result<ExitCode, Error> {
-    dead_letters.warn();
-    let plan = Plan::make(arguments, dead_letters, route, stop, progress).await?;
-    if plan.is_interrupted {
-        return Ok(stop.status(false));
-    }
-    if arguments.json {
-        output::json(&OfQueue::new(dead_letters, &plan))?;
-    } else {
-        output::words(&plan.text(route))?;
-        plan.groups.tell(&dead_letters.queue.arn);
-    }
-    let has_chosen_any = plan.groups.count() > 0 || plan.left.count() > 0;
-    let finds_all =
-        !plan.is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any);
-    Ok(if plan.left_hidden == 0 && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let lines = plan.text(&route).lines().map(str::to_owned).collect();
+    Ok(ChosenPlan { count: plan.to_copy.values().sum(), lines })
 }
 
 impl Plan {
+    /// Shows the plan of `--dry-run`.
+    pub(super) fn tell(
+        &self,
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+        route: &RedriveRoute,
+    ) -> Result<ExitCode, Error> {
+        if arguments.json {
+            output::json(&dead_letters.json(self))?;
+        } else {
+            output::words(&self.text(route))?;
+            self.groups.tell(&dead_letters.queue.arn);
+        }
+        let has_chosen_any = self.groups.count() > 0 || self.left.count() > 0;
+        let finds_all = !self.is_complete
+            || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any);
+        Ok(if self.left_hidden == 0 && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
     pub(super) async fn make(
         arguments: &Arguments,
         dead_letters: &DeadLetters,
@@ -119,7 +111,7 @@ impl Plan {
         stop.defer_end();
         let limit = arguments.filter.limit.unwrap_or(u64::MAX);
         let mut plan = Self { dry_run: true, ..Self::default() };
-        let scan = dead_letters.scan(&arguments.place, stop, progress);
+        let scan = dead_letters.scan(stop, progress);
         let visit = |letter: &Letter, dead: &DeadLetter<'_>| {
             let is_chosen = plan.groups.count() < limit && arguments.filter.chooses(letter, dead);
             if is_chosen && plan.add(route, letter, dead) {
@@ -166,18 +158,28 @@ impl Plan {
         true
     }
 
-    /// Whether SQS moves only a part of what it could move.
-    fn is_mixed(&self) -> bool {
-        self.to_move > 0 && !self.to_copy.is_empty()
-    }
-
-    /// The copies, and the messages that stay, with the reason.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(super) fn text(&self, route: &RedriveRoute) -> String {
         let mut lines = Vec::new();
+        if self.groups.count() > 0 {
+            lines.push(format!("{}\n", self.groups.text().trim_end()));
+        }
+        if self.to_move > 0 {
+            let is_mixed = !self.to_copy.is_empty();
+            let most = if is_mixed { "at most " } else { "" };
+            lines.push(format!("SQS would move {most}{} to {route}", messages(self.to_move)));
+            if is_mixed {
+                lines.push(
+                    "it stops at the first message that was sent here, and the rest would be copied"
+                        .to_owned(),
+                );
+            }
+        } else if self.to_copy.is_empty() {
+            lines.push("no message would be copied".to_owned());
+        }
         for (to, count) in &self.to_copy {
             lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
         }
-        lines.extend(self.left.lines("would stay here").lines().map(str::to_owned));
+        lines.extend(self.left.lines("would stay here"));
         for (why, count) in &self.not_possible {
             lines.push(format!("{} would stay here: {why}", messages(*count)));
         }
@@ -202,12 +204,16 @@ impl Plan {
                 DeadLetter::MAX_REDRIVES
             ));
         }
-        lines
-    }
-
-    /// The messages to copy.
-    pub(super) fn copies(&self) -> u64 {
-        self.to_copy.values().sum()
+        if self.not_chosen > 0 {
+            lines.push(format!("{} would stay here, not chosen", messages(self.not_chosen)));
+        }
+        if !self.not_reached.is_empty() {
+            lines.push(format!(
+                "about {} not reached, and not in this plan",
+                messages(self.not_reached.count())
+            ));
+        }
+        lines.join("\n") + "\n"
     }
 
     /// The number of messages that a redrive would move or copy, or would try to.
@@ -221,60 +227,15 @@ impl Plan {
         self.to_move == 0 && self.to_copy.is_empty() && self.is_complete
     }
 
-    /// The coming action in a question: the mechanism, the destinations, and the counts by class.
-    pub(super) fn question(&self, route: &RedriveRoute, arguments: &Arguments) -> String {
-        let mut actions = Vec::new();
-        if route.by_move_task && (self.to_move > 0 || self.to_copy.is_empty()) {
-            let count = messages(self.to_move);
-            let most = if self.is_mixed() { "at most " } else { "" };
-            actions.push(format!("a move task of SQS will move {most}{count} to {route}"));
-        }
-        if self.is_mixed() {
-            actions.push(format!("{STOPS}, and the rest will be copied"));
-        }
-        for (to, count) in &self.to_copy {
-            let count = messages(*count);
-            actions.push(format!("{count} will be copied to {to} and then deleted here"));
-        }
-        let classes = match self.groups.by_class() {
-            classes if classes.is_empty() => String::new(),
-            classes => format!(" ({classes})"),
-        };
-        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
+    /// The coming action in a question, below the text of the plan.
+    pub(super) fn question(&self, queue: &str, route: &RedriveRoute) -> String {
+        let count = messages(self.to_move + self.to_copy.values().sum::<u64>());
+        let fresh = if route.fresh_budget { ", each with a fresh budget" } else { "" };
         let unseen = match self.not_reached.count() {
             0 => String::new(),
-            count => format!(
-                "; about {} more may follow, which this plan did not reach",
-                messages(count)
-            ),
+            count => format!("; about {} more may follow", messages(count)),
         };
-        format!("{}{fresh}{classes}{unseen}", actions.join("; "))
-    }
-
-    pub(super) fn text(&self, route: &RedriveRoute) -> String {
-        let mut lines = Vec::new();
-        if self.groups.count() > 0 {
-            lines.push(format!("{}\n", self.groups.text().trim_end()));
-        }
-        if self.to_move > 0 {
-            let most = if self.is_mixed() { "at most " } else { "" };
-            lines.push(format!("SQS would move {most}{} to {route}", messages(self.to_move)));
-            if self.is_mixed() {
-                lines.push(format!("{STOPS}, and the rest would be copied"));
-            }
-        } else if self.to_copy.is_empty() {
-            lines.push("no message would be copied".to_owned());
-        }
-        lines.extend(self.lines());
-        if self.not_chosen > 0 {
-            lines.push(format!("{} would stay here, not chosen", messages(self.not_chosen)));
-        }
-        if !self.not_reached.is_empty() {
-            lines.push(format!(
-                "about {} not reached, and not in this plan",
-                messages(self.not_reached.count())
-            ));
-        }
-        lines.join("\n") + "\n"
+        let classes = self.groups.by_class();
+        format!("{queue}: {count} ({classes}) will be redriven to {route}{fresh}{unseen}")
     }
 }

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::arguments::Arguments;
 use super::plan::without_source;
-use super::route::{LeftBehind, RedriveRoute};
+use super::route::LeftBehind;
 use crate::dlq::outcome::Outcomes;
-use crate::dlq::queue::{DeadLetters, OfQueue};
+use crate::dlq::queue::DeadLetters;
 use crate::dlq::scan::Unseen;
 use crate::dlq::sender::MAY_EXIST;
 use crate::table::{messages, thousands};
@@ -21,6 +21,9 @@ pub(super) struct RedriveResult {
     /// The messages to move or copy, by the plan; `None` without a plan.
     #[serde(skip)]
     pub(super) planned: Option<u64>,
+    /// The destination of SQS's move task in words, if there was one.
+    #[serde(skip)]
+    pub(super) moves_to: Option<String>,
     pub(super) moved: u64,
     /// The copies, by the name of the queue.
     pub(super) copied: BTreeMap<String, u64>,
@@ -91,16 +94,15 @@ impl RedriveResult {
         self.remaining_chosen = remaining.and(self.planned).map(|all| all.saturating_sub(taken));
     }
 
-    /// `moved` is the route of SQS's move task, if there was one. The messages are already moved,
-    /// so if the standard output cannot be written, the standard error has the result.
+    /// The messages are already moved, so if the standard output cannot be written, the standard
+    /// error has the result.
     pub(super) fn tell(
         &self,
         arguments: &Arguments,
         dead_letters: &DeadLetters,
-        moved: Option<&RedriveRoute>,
     ) -> Result<(), Error> {
-        let text = self.text(dead_letters.name(), moved, arguments.filter.limit);
-        let json = arguments.json.then(|| OfQueue::new(dead_letters, self));
+        let text = self.text(dead_letters.name(), arguments);
+        let json = arguments.json.then(|| dead_letters.json(self));
         if json.is_some() && !self.not_deleted.is_empty() {
             output::remark(&self.not_deleted_line(dead_letters.name(), "--id ID"));
         }
@@ -110,25 +112,18 @@ impl RedriveResult {
     /// What to do with messages that are in both queues, which these options choose.
     fn not_deleted_line(&self, queue: &str, ids: &str) -> String {
         format!(
-            "{} copied, but SQS did not confirm the deletes; before another redrive, which copies \
-             twice what is still here, delete it as soon as it is visible, with `requeue dlq discard \
-             FILE --queue {queue} {ids}`",
+            "{} copied, but SQS did not confirm the deletes; before another command redrives, which \
+             copies twice what is still here, delete it as soon as it is visible, with `requeue dlq \
+             discard FILE --queue {queue} {ids}`",
             messages(self.not_deleted.len())
         )
     }
 
-    pub(super) fn text(
-        &self,
-        queue: &str,
-        moved: Option<&RedriveRoute>,
-        limit: Option<u64>,
-    ) -> String {
+    pub(super) fn text(&self, queue: &str, arguments: &Arguments) -> String {
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
-        match moved {
-            Some(route) if self.moved > 0 => {
-                line(format!("{} moved to {route}", messages(self.moved)));
-            }
+        match &self.moves_to {
+            Some(to) if self.moved > 0 => line(format!("{} moved{to}", messages(self.moved))),
             Some(_) if self.copied.is_empty() => line("no message moved".to_owned()),
             None if self.copied.is_empty() => line("no message copied".to_owned()),
             _ => {}
@@ -168,26 +163,24 @@ impl RedriveResult {
         }
         if !self.not_deleted.is_empty() {
             // A later command cannot name them.
-            line(self.not_deleted_line(queue, &id_options(&self.not_deleted)));
+            let ids: Vec<_> = self.not_deleted.iter().map(|id| format!("--id {id}")).collect();
+            line(self.not_deleted_line(queue, &ids.join(" ")));
         }
         if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
             let remaining = messages(remaining);
-            let chosen = self.remaining_chosen.filter(|_| moved.is_none());
+            let chosen = self.remaining_chosen.filter(|_| self.moves_to.is_none());
             let chosen = chosen.map(|chosen| format!(", {} of them chosen", thousands(chosen)));
             let chosen = chosen.unwrap_or_default();
             line(format!("about {remaining} remain here after the interruption{chosen}"));
-            let limit = limit.map(|limit| limit.saturating_sub(self.taken()));
+            let limit = arguments.filter.limit.map(|limit| limit.saturating_sub(self.taken()));
             line(match limit {
                 Some(0) => "all messages that --limit allows were redriven".to_owned(),
                 Some(left) => format!("to go on, give the same command with --limit {left}"),
+                None if arguments.follow => "to go on, redrive them without --follow".to_owned(),
                 None => "to go on, give the same command again".to_owned(),
             });
         }
-        text + &self.left.lines("left here")
+        self.left.lines("left here").into_iter().for_each(&mut line);
+        text
     }
-}
-
-/// The options that choose the messages with these ids: `--id A --id B`.
-pub(super) fn id_options(ids: &[String]) -> String {
-    ids.iter().map(|id| format!("--id {id}")).collect::<Vec<_>>().join(" ")
 }

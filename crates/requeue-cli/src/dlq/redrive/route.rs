@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::arguments::Arguments;
 use crate::Error;
 use crate::dlq::letter::{Letter, claimed_source};
-use crate::dlq::queue::DeadLetters;
+use crate::dlq::queue::{DeadLetters, named};
 use crate::table::messages;
 
 /// The destinations of a redrive.
@@ -85,14 +85,14 @@ impl LeftBehind {
     }
 
     /// A line for each queue; `left` is the result of its messages.
-    pub(crate) fn lines(&self, left: &str) -> String {
+    pub(crate) fn lines(&self, left: &str) -> Vec<String> {
         let of =
             self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
         let by_claim = self.by_claim.iter().map(|(queue, count)| {
             format!("{} {left}, claiming to come from {}", messages(*count), printable::line(queue))
         });
         of.chain(by_claim)
-            .map(|line| line + "; redrive them with --queue, --source and --to\n")
+            .map(|line| line + "; redrive them with --queue, --source and --to")
             .collect()
     }
 }
@@ -108,7 +108,8 @@ impl RedriveRoute {
         let DeadLetters { sqs, queue, source, .. } = dead_letters;
         let to = match &arguments.to {
             Some(name) => {
-                let found = arguments.place.named("--to", name, &dead_letters.sdk).await?;
+                let sdk = crate::sdk::config().await;
+                let found = named(name, "--to", arguments.place.region(), &sdk).await?;
                 Some(sqs.describe(&found.arn).await?.arn)
             }
             None => None,
@@ -206,28 +207,6 @@ impl RedriveRoute {
     /// Whether SQS itself can move this message.
     pub(crate) fn moves(&self, letter: &Letter) -> bool {
         self.by_move_task && (self.to.is_some() || letter.record.was_dead_lettered)
-    }
-
-    /// The coming action, in words.
-    pub(crate) fn words(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> String {
-        let has =
-            format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.count()));
-        if self.by_move_task {
-            let which = if self.to.is_some() { "them" } else { "those that it dead-lettered" };
-            return format!("{has}; SQS will move {which} to {self}");
-        }
-        let of =
-            self.chosen.as_ref().map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
-        let words = arguments.filter.words();
-        let are_all = of.is_empty() && words.is_empty();
-        let which = match arguments.filter.limit {
-            None if are_all => "they".to_owned(),
-            None => format!("those{of}{words}"),
-            Some(limit) if are_all => format!("at most {limit} of them"),
-            Some(limit) => format!("at most {limit} of those{of}{words}"),
-        };
-        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-        format!("{has}; {which} will be copied to {self} and then deleted{fresh}")
     }
 }
 

@@ -3,7 +3,6 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use requeue::Clock;
-use requeue::aws::SdkConfig;
 use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::queue::QueueArn;
 
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 use super::copy::{CLOCK_GRAIN, CLOCK_SKEW};
 use super::*;
-use crate::dlq::scan::{Cause, Scan};
+use crate::dlq::scan::Cause;
 use crate::dlq::sqs::Sqs;
 
 #[derive(clap::Parser)]
@@ -20,18 +19,17 @@ struct CommandLine {
     arguments: Arguments,
 }
 
+async fn of(sqs: &EmbeddedSqs, queue: &QueueArn) -> DeadLetters {
+    DeadLetters::of(Sqs::new(sqs.client()), queue, None).await.expect("it is there")
+}
+
 /// The result of this command line, whose dead-letter queue this is.
 async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> RedriveResult {
     let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
-    let asked = Sqs::new(sqs.client());
-    let described = asked.describe(dead_letters).await.expect("it is there");
-    let dead_letters = DeadLetters {
-        sdk: SdkConfig::builder().build(),
-        sqs: asked,
-        queue: described,
-        source: None,
-        doubt: None,
-    };
+    let mut dead_letters = of(sqs, dead_letters).await;
+    if line.contains(&"--max-messages") {
+        dead_letters.max_messages = 41;
+    }
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
     let stop = Stop::listen().expect("signals");
     let progress = CommandProgress::silent("copying");
@@ -60,11 +58,10 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
     send().await;
     assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
     for pause in [Duration::from_millis(700), Duration::from_secs(2)] {
-        let asked = Sqs::new(sqs.client());
-        let described = asked.describe(&queue).await.expect("it is there");
+        let dead_letters = of(&sqs, &queue).await;
         let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
         let progress = CommandProgress::silent("looking");
-        let scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
+        let scan = dead_letters.scan(&stop, &progress);
         let arrivals = async {
             loop {
                 send().await;
@@ -95,18 +92,17 @@ async fn messages_are_not_made_visible_one_by_one_if_sqs_does_not_respond() {
         "ChangeMessageVisibilityBatch" => Fault::Hang,
         _ => Fault::None,
     });
-    let asked = Sqs::new(sqs.client());
-    let described = asked.describe(&queue).await.expect("it is there");
+    let dead_letters = of(&sqs, &queue).await;
     let stop = Stop::listen().expect("signals");
     let progress = CommandProgress::silent("looking");
-    let scan = Scan::new(&asked, &described, 10_000, &stop, &progress);
+    let scan = dead_letters.scan(&stop, &progress);
     let mut last = Instant::now();
     let looked = scan.run(async |_, _| {
         last = Instant::now();
         Ok(ControlFlow::Continue(()))
     });
     let looked = looked.await.into_result().expect("no error");
-    assert_eq!((described.count(), looked.left_hidden), (200, 200));
+    assert_eq!((dead_letters.queue.messages, looked.left_hidden), (200, 200));
     assert!(last.elapsed() < Duration::from_secs(120), "{:?}", last.elapsed());
 }
 
@@ -175,6 +171,31 @@ async fn messages_beyond_the_limit_are_counted_though_not_looked_at() {
         ("95", "95 messages copied to orders\n"),
     ] {
         let line = ["redrive", "--queue", &from, "--to", &to, "--limit", limit];
-        assert_eq!(copied(&sqs, &dead_letters, &line).await.text("orders-dlq", None, None), said);
+        let redrive = copied(&sqs, &dead_letters, &line).await;
+        assert_eq!(redrive.text("orders-dlq", &Arguments::default()), said);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "600")]).expect("a name");
+    let send = async |body: &str| {
+        let send = sqs.client().send_message().queue_url(queue.url());
+        send.message_body(body).send().await.expect("sent");
+    };
+    send("held").await;
+    send("moved").await;
+    let before = of(&sqs, &queue).await;
+    sqs.client().purge_queue().queue_url(queue.url()).send().await.expect("purged");
+    send("held").await;
+    assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
+    let stop = Stop::listen().expect("signals");
+    for (moved, left) in [(1, 1), (2, 1), (3, 1)] {
+        let mut redrive = RedriveResult { moved, ..RedriveResult::default() };
+        moved_all(&before, 0, &stop, &mut redrive).await.expect("counts");
+        assert_eq!(redrive.unseen.of(Cause::AnotherReader), left, "{moved} moved");
     }
 }

@@ -11,23 +11,18 @@ use crate::dlq::letter::Letter;
 /// The messages that this scan hides, by their ids.
 #[derive(Default)]
 pub(crate) struct HeldMessages {
-    hidden: HashMap<String, HeldMessage>,
-    since: Option<Instant>,
-    deleted: u64,
-}
-
-struct HeldMessage {
-    receipt_handle: String,
-    group: Option<String>,
+    /// The receipt handle and the group of each.
+    hidden: HashMap<String, (String, Option<String>)>,
+    /// The time of the request that brought the first of them.
+    pub(super) since: Option<Instant>,
+    /// The number of deleted messages so far.
+    pub(super) deleted: u64,
 }
 
 impl HeldMessages {
     pub(crate) fn hold(&mut self, letter: &Letter) {
         // SQS accepts the receipt handle of the latest receive.
-        let hidden = HeldMessage {
-            receipt_handle: letter.receipt_handle.clone(),
-            group: letter.record.group_id.clone(),
-        };
+        let hidden = (letter.receipt_handle.clone(), letter.record.group_id.clone());
         self.hidden.insert(letter.id.clone(), hidden);
         self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
     }
@@ -46,11 +41,6 @@ impl HeldMessages {
         }
     }
 
-    /// The time of the request that brought the first of them.
-    pub(crate) fn since(&self) -> Option<Instant> {
-        self.since
-    }
-
     pub(crate) fn count(&self) -> usize {
         self.hidden.len()
     }
@@ -58,29 +48,23 @@ impl HeldMessages {
     /// Whether some FIFO group has reached SQS's limit for one group.
     pub(crate) fn has_a_full_group(&self) -> bool {
         let mut counts: HashMap<&str, usize> = HashMap::new();
-        self.hidden.values().filter_map(|hidden| hidden.group.as_deref()).any(|group| {
+        self.hidden.values().filter_map(|(_, group)| group.as_deref()).any(|group| {
             let count = counts.entry(group).or_default();
             *count += 1;
             *count >= MAX_BATCH_ENTRIES
         })
     }
 
-    /// The number of deleted messages so far.
-    pub(crate) fn deleted(&self) -> u64 {
-        self.deleted
-    }
-
     /// Takes the receipt handles of all messages, which then are no longer held.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.since = None;
-        self.hidden.drain().map(|(_, hidden)| hidden.receipt_handle).collect()
+        self.hidden.drain().map(|(_, (receipt_handle, _))| receipt_handle).collect()
     }
 
     /// The ids and receipt handles of a group.
     fn of_group(&self, group: &str) -> Vec<(String, String)> {
-        let of_group =
-            self.hidden.iter().filter(|(_, hidden)| hidden.group.as_deref() == Some(group));
-        of_group.map(|(id, hidden)| (id.clone(), hidden.receipt_handle.clone())).collect()
+        let of_group = self.hidden.iter().filter(|(_, (_, of))| of.as_deref() == Some(group));
+        of_group.map(|(id, (receipt_handle, _))| (id.clone(), receipt_handle.clone())).collect()
     }
 }
 
@@ -88,10 +72,7 @@ impl HeldMessages {
 /// while one of its messages is in flight. So the rest comes only together with the received
 /// messages, once those are visible again.
 #[derive(Default)]
-pub(crate) struct CutGroups {
-    waiting: VecDeque<String>,
-    known: HashSet<String>,
-}
+pub(crate) struct CutGroups(VecDeque<String>);
 
 impl CutGroups {
     /// Notes the groups of a full receive. SQS hands out as many messages of a group as fit and
@@ -109,8 +90,8 @@ impl CutGroups {
             &runs[..]
         };
         for group in cut {
-            if self.known.insert((*group).to_owned()) {
-                self.waiting.push_back((*group).to_owned());
+            if !self.0.iter().any(|waiting| waiting == group) {
+                self.0.push_back((*group).to_owned());
             }
         }
     }
@@ -119,8 +100,7 @@ impl CutGroups {
     /// messages, so the scan cannot reach any behind ten held ones. SQS holds back no group without
     /// a held message.
     pub(crate) fn next(&mut self, held: &HeldMessages) -> Option<Vec<(String, String)>> {
-        while let Some(group) = self.waiting.pop_front() {
-            self.known.remove(&group);
+        while let Some(group) = self.0.pop_front() {
             let of_group = held.of_group(&group);
             if (1..MAX_BATCH_ENTRIES).contains(&of_group.len()) {
                 return Some(of_group);
@@ -191,6 +171,6 @@ mod tests {
         cut.note(&letters);
         held.forget("b2");
         assert!(cut.next(&held).is_none());
-        assert_eq!((held.deleted(), held.count()), (1, 2));
+        assert_eq!((held.deleted, held.count()), (1, 2));
     }
 }

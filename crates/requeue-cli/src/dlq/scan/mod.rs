@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::DeadLetter;
-use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
-use tokio::time::{Instant, sleep};
+use requeue::queue::{Description, MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequest};
+use tokio::time::Instant;
 
 mod held;
 mod release;
 mod unseen;
 
 pub(crate) use held::HeldMessages;
-pub(crate) use unseen::{Cause, Comparison, PAUSE, ScanEnd, ScanResult, Seen, Unseen};
+pub(crate) use unseen::{Cause, Comparison, ScanEnd, ScanResult, Seen, Unseen};
 
 use self::held::CutGroups;
+use self::unseen::pause;
 use super::letter::{Filter, Letter};
-use super::sqs::{Described, Sqs};
+use super::sqs::Sqs;
 use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -43,7 +44,7 @@ pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 pub(crate) struct Scan<'a> {
     sqs: &'a Sqs,
-    queue: &'a Described,
+    queue: &'a Description,
     stop: &'a Stop,
     max_messages: usize,
     visibility: Duration,
@@ -52,7 +53,7 @@ pub(crate) struct Scan<'a> {
     per_visit: usize,
     first_alone: bool,
     /// Messages of the count that left the queue before the scan.
-    gone: u64,
+    pub(crate) gone: u64,
     seen: HashSet<String>,
     /// The messages that the caller was given. After a signal it is given no more.
     looked_at: usize,
@@ -68,19 +69,19 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
         sqs: &'a Sqs,
-        queue: &'a Described,
+        queue: &'a Description,
         max_messages: usize,
         stop: &'a Stop,
         progress: &'a CommandProgress,
     ) -> Self {
-        let mut scan = Self {
+        Self {
             sqs,
             queue,
             stop,
             max_messages,
-            visibility: Duration::ZERO,
+            visibility: visibility(max_messages, None),
             at_once: AT_ONCE,
             per_receive: MAX_BATCH_ENTRIES,
             per_visit: usize::MAX,
@@ -94,47 +95,29 @@ impl<'a> Scan<'a> {
             given_back: 0,
             progress,
             counts_seen: true,
-        };
-        scan.visibility = scan.time_for(LEAST_RATE);
-        scan
+        }
     }
 
-    /// For callers that change each message. The first message comes alone, so that a missing
-    /// permission affects only that one. With a rate, the scan hands over, and receives, no more
-    /// than are due in a second, unless a FIFO queue would hold back later messages. `keeps_some`:
-    /// unchosen messages stay held until the end of the scan.
+    /// For callers that change each message, and count them. The first message comes alone, so that
+    /// a missing permission affects only that one. With a rate, the scan hands over, and receives,
+    /// no more than are due in a second, unless a FIFO queue would hold back later messages.
+    /// `keeps_some`: unchosen messages stay held until the end of the scan.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
-        self.first_alone = true;
-        self.counts_seen = keeps_some;
-        if let Some(rate) = rate.map(usize::from) {
-            self.per_visit = rate.clamp(1, MAX_BATCH_ENTRIES);
-            if !self.queue.arn.is_fifo() {
+        (self.first_alone, self.counts_seen) = (true, false);
+        let is_fifo = self.queue.arn.is_fifo();
+        if let Some(rate) = rate {
+            self.per_visit = usize::from(rate).clamp(1, MAX_BATCH_ENTRIES);
+            if !is_fifo {
                 self.per_receive = self.per_visit;
             }
-            if keeps_some {
-                self.visibility = self.time_for(rate.clamp(1, LEAST_RATE));
-            }
         }
-        if rate.is_some() || self.queue.arn.is_fifo() {
+        if keeps_some {
+            self.visibility = visibility(self.max_messages, rate);
+        }
+        if rate.is_some() || is_fifo {
             self.at_once = 1;
         }
         self
-    }
-
-    /// For a caller that counts by itself.
-    pub(crate) fn without_count(mut self) -> Self {
-        self.counts_seen = false;
-        self
-    }
-
-    /// For a scan that starts after this many of the counted messages have left the queue.
-    pub(crate) fn after(mut self, gone: u64) -> Self {
-        self.gone = gone;
-        self
-    }
-
-    fn time_for(&self, rate: usize) -> Duration {
-        visibility(self.max_messages, rate)
     }
 
     /// Hands over every message once, and then makes all held messages visible again.
@@ -179,8 +162,15 @@ impl<'a> Scan<'a> {
     ) -> Result<(ScanEnd, Unseen), Error> {
         let (mut comparison, mut is_drained) = (Comparison::default(), false);
         loop {
-            if let Some(end) = self.has_to_end() {
-                return self.ended(end).await;
+            if self.stop.is_told() {
+                return Ok((ScanEnd::Interrupted, Unseen::default()));
+            }
+            if let Some((cause, comparison)) = self.bound() {
+                let (sqs, queue, seen) = (self.sqs, self.queue, self.seen());
+                let unseen = comparison.settled(sqs, queue, seen, self.stop).await?;
+                return Ok(unseen.map_or((ScanEnd::Interrupted, Unseen::default()), |unseen| {
+                    (ScanEnd::Done, unseen.because(cause))
+                }));
             }
             let letters = self.receive().await?;
             let is_empty = letters.is_empty();
@@ -199,45 +189,20 @@ impl<'a> Scan<'a> {
             if is_empty || is_overdue {
                 self.progress.step("comparing the messages with SQS's counts");
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                    return Ok((ScanEnd::Empty, unseen));
+                    return Ok((ScanEnd::Done, unseen));
                 }
-                self.pause().await;
+                pause(self.stop).await;
             }
         }
     }
 
-    /// The reason to receive no more, even if there are messages.
-    fn has_to_end(&self) -> Option<ScanEnd> {
-        if self.stop.is_told() {
-            return Some(ScanEnd::Interrupted);
-        }
+    /// The bound that ends the scan, even if there are more messages.
+    fn bound(&self) -> Option<(Cause, Comparison)> {
         if self.seen.len() >= self.max_messages {
-            return Some(ScanEnd::MaxMessages);
+            return Some((Cause::MaxMessages, Comparison::asking_once()));
         }
-        self.held
-            .since()
-            .is_some_and(|since| since.elapsed() + RESERVE > self.visibility)
-            .then_some(ScanEnd::TimeUp)
-    }
-
-    /// The end, with the messages that were not reached.
-    async fn ended(&mut self, end: ScanEnd) -> Result<(ScanEnd, Unseen), Error> {
-        let (cause, mut comparison) = match end {
-            ScanEnd::MaxMessages => (Cause::MaxMessages, Comparison::asking_once()),
-            ScanEnd::TimeUp => (Cause::TimeUp, Comparison::at_once()),
-            ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted | ScanEnd::Error => {
-                return Ok((end, Unseen::default()));
-            }
-        };
-        loop {
-            if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                return Ok((end, unseen.because(cause)));
-            }
-            if self.stop.is_told() {
-                return Ok((ScanEnd::Interrupted, Unseen::default()));
-            }
-            self.pause().await;
-        }
+        let is_over = |since: Instant| since.elapsed() + RESERVE > self.visibility;
+        self.held.since.is_some_and(is_over).then(|| (Cause::TimeUp, Comparison::at_once()))
     }
 
     /// The new messages, up to the bound. A receive of a FIFO queue may bring other messages than
@@ -268,19 +233,12 @@ impl<'a> Scan<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    async fn pause(&self) {
-        tokio::select! {
-            () = sleep(PAUSE) => {}
-            () = self.stop.told() => {}
-        }
-    }
-
     fn seen(&self) -> Seen {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let seen = number(self.seen.len());
         Seen {
             all: seen + self.gone,
-            here: seen.saturating_sub(self.held.deleted()),
+            here: seen.saturating_sub(self.held.deleted),
             held: number(self.held.count()),
             has_a_full_group: self.held.has_a_full_group(),
         }
@@ -357,7 +315,7 @@ impl<'a> Scan<'a> {
 
     /// The counted messages that were not seen.
     fn not_seen(&self) -> u64 {
-        self.queue.count().saturating_sub(self.seen().all)
+        self.queue.messages.saturating_sub(self.seen().all)
     }
 
     /// The time for which a received message is surely hidden.
@@ -366,13 +324,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The time for which messages stay hidden if a redrive at this rate is killed.
-pub(crate) fn hidden_for(max_messages: usize, rate: Option<u16>) -> Duration {
+/// The time for which messages stay hidden if a scan, or a redrive at this rate, is killed.
+pub(crate) fn visibility(max_messages: usize, rate: Option<u16>) -> Duration {
     let rate = rate.map_or(LEAST_RATE, |rate| usize::from(rate).clamp(1, LEAST_RATE));
-    visibility(max_messages, rate)
-}
-
-fn visibility(max_messages: usize, rate: usize) -> Duration {
     let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
     VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
 }

@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use requeue::queue::QueueArn;
+use requeue::queue::{Description, QueueArn};
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::dlq::sqs::{Described, Sqs};
+use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
-use crate::table::{messages, thousands};
+use crate::stop::Stop;
+use crate::table::messages;
 use crate::{Error, output};
 
 /// The interval between two reads of the counts.
-pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(500);
 /// Reads of the counts, if the counts at the start exceed the seen messages too.
 const ASKS: u32 = 3;
 /// Reads in all, if new messages arrive in between.
@@ -27,14 +28,10 @@ const SETTLES: Duration = Duration::from_mins(1);
 /// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
-    /// There were no more messages.
-    Empty,
+    /// There were no more messages, or a bound was reached.
+    Done,
     /// The caller had seen enough.
     Enough,
-    /// `--max-messages`.
-    MaxMessages,
-    /// The first messages were about to become visible.
-    TimeUp,
     Interrupted,
     /// An error of the scan or of its caller.
     Error,
@@ -63,8 +60,8 @@ impl ScanResult {
     pub(crate) fn is_complete(&self) -> bool {
         match self.end {
             ScanEnd::Enough => true,
-            ScanEnd::Empty | ScanEnd::MaxMessages => self.unseen.is_empty(),
-            ScanEnd::TimeUp | ScanEnd::Interrupted | ScanEnd::Error => false,
+            ScanEnd::Done => self.unseen.is_empty(),
+            ScanEnd::Interrupted | ScanEnd::Error => false,
         }
     }
 
@@ -78,28 +75,14 @@ impl ScanResult {
         if !progress.tells_notes() {
             return;
         }
-        let (seen, queue) = (messages(self.looked_at), queue.name());
-        let more = |cause| thousands(self.unseen.of(cause));
-        match self.end {
-            ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => {
-                output::remark(&format!(
-                    "partial: {seen} looked at, about {} more in {queue}; raise --max-messages",
-                    more(Cause::MaxMessages)
-                ));
-            }
-            ScanEnd::TimeUp => output::remark(&format!(
-                "partial: {seen} looked at, about {} more; run it again for the rest",
-                more(Cause::TimeUp)
-            )),
-            ScanEnd::Interrupted => {
-                // Another note tells of those that stay hidden.
-                let visible =
-                    if self.is_released() { "; those in the queue are visible again" } else { "" };
-                output::remark(&format!("interrupted: {seen} looked at{visible}"));
-            }
-            ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Error => {}
+        if self.end == ScanEnd::Interrupted {
+            // Another note tells of those that stay hidden.
+            let visible =
+                if self.is_released() { "; those in the queue are visible again" } else { "" };
+            let seen = messages(self.looked_at);
+            output::remark(&format!("interrupted: {seen} looked at{visible}"));
         }
-        self.unseen.tell(queue);
+        self.unseen.tell(queue.name());
     }
 }
 
@@ -157,6 +140,7 @@ impl Unseen {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn of(&self, cause: Cause) -> u64 {
         self.by_cause.get(&cause).copied().unwrap_or_default()
     }
@@ -189,7 +173,11 @@ impl Cause {
                 "SQS counts more messages than it handed out, and its counts are approximate; run \
                  this again in a minute"
             }
-            Self::MaxMessages | Self::TimeUp | Self::BrokenOff => return None,
+            Self::MaxMessages => "--max-messages is too small; raise it",
+            Self::TimeUp => {
+                "the first messages were about to become visible again; run this again for the rest"
+            }
+            Self::BrokenOff => return None,
         })
     }
 }
@@ -237,8 +225,8 @@ impl Comparison {
 
     /// Whether the counts have settled since the scan had seen as many messages as there were at
     /// the start. A steady arrival of messages must not prolong the scan.
-    pub(crate) fn is_overdue(&mut self, before: &Described, seen: Seen) -> bool {
-        seen.all >= before.count()
+    pub(crate) fn is_overdue(&mut self, before: &Description, seen: Seen) -> bool {
+        seen.all >= before.messages
             && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
@@ -246,18 +234,35 @@ impl Comparison {
     pub(crate) async fn ask(
         &mut self,
         sqs: &Sqs,
-        before: &Described,
+        before: &Description,
         seen: Seen,
     ) -> Result<Option<Unseen>, Error> {
         Ok(self.judge(before, &sqs.describe(&before.arn).await?, seen))
     }
 
-    fn judge(&mut self, before: &Described, now: &Described, seen: Seen) -> Option<Unseen> {
-        let more = now.count().saturating_sub(seen.here);
+    /// The messages that were not reached, once the counts have settled; `None` after a signal.
+    pub(crate) async fn settled(
+        mut self,
+        sqs: &Sqs,
+        before: &Description,
+        seen: Seen,
+        stop: &Stop,
+    ) -> Result<Option<Unseen>, Error> {
+        while !stop.is_told() {
+            if let Some(unseen) = self.ask(sqs, before, seen).await? {
+                return Ok(Some(unseen));
+            }
+            pause(stop).await;
+        }
+        Ok(None)
+    }
+
+    fn judge(&mut self, before: &Description, now: &Description, seen: Seen) -> Option<Unseen> {
+        let more = now.messages.saturating_sub(seen.here);
         if more == 0 {
             return Some(Unseen::default());
         }
-        let expected = before.count().saturating_sub(seen.all);
+        let expected = before.messages.saturating_sub(seen.all);
         let is_settled = if expected > 0 {
             self.asks += 1;
             self.asks_in_all += 1;
@@ -270,7 +275,15 @@ impl Comparison {
     }
 }
 
-fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
+/// Waits for the next read of the counts, or for the end.
+pub(super) async fn pause(stop: &Stop) {
+    tokio::select! {
+        () = sleep(PAUSE) => {}
+        () = stop.told() => {}
+    }
+}
+
+fn unseen(now: &Description, seen: Seen, more: u64) -> Unseen {
     let others = now.in_flight.saturating_sub(seen.held).min(more);
     let delayed = now.delayed.min(more - others);
     let is_fifo = now.arn.is_fifo();
@@ -291,9 +304,12 @@ fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
 mod tests {
     use super::*;
 
-    fn counts(name: &str, [visible, in_flight, delayed]: [u64; 3]) -> Described {
+    fn counts(name: &str, [visible, in_flight, delayed]: [u64; 3]) -> Description {
         let arn = format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().expect("an ARN");
-        Described { arn, visible, in_flight, delayed, redrive: None }
+        let mut counts = Description::new(arn, Duration::ZERO);
+        (counts.in_flight, counts.delayed) = (in_flight, delayed);
+        counts.messages = visible + in_flight + delayed;
+        counts
     }
 
     #[test]

@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{StatusCode, header};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -25,7 +25,7 @@ use screen::{Screen, Selection};
 
 use super::job::JobPlace;
 use super::server::{self, FailedRequest};
-use super::snapshot::{BodyJson, MessageJson, SnapshotJson};
+use super::snapshot;
 use crate::dlq::letter::Letter;
 use crate::dlq::redrive::CopyOptions;
 use crate::dlq::{DeadLetters, export};
@@ -33,28 +33,11 @@ use crate::dlq::{DeadLetters, export};
 /// Messages of a redrive in a second. Source: as for `requeue dlq redrive --rate`.
 const MAX_RATE: u16 = 500;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ScreenJson<'a> {
-    queue: String,
-    source: Option<String>,
-    warnings: Vec<String>,
-    may_redrive: bool,
-    snapshot: Option<SnapshotJson<'a>>,
-}
-
 #[derive(Deserialize)]
 struct Chosen {
     snapshot: u64,
     groups: Vec<usize>,
     messages: Vec<usize>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PlanOptions {
-    rate: Option<u16>,
-    fresh_budget: bool,
 }
 
 /// The routes below `/api/dead-letters`.
@@ -86,14 +69,14 @@ type Responded = Result<Response, FailedRequest>;
 async fn show(State(screen): Shared) -> Response {
     let dead_letters = &screen.queue.dead_letters;
     let DeadLetters { queue, source, .. } = dead_letters;
-    let snapshot = screen.state().snapshot.clone();
-    server::json(&ScreenJson {
-        queue: queue.arn.to_string(),
-        source: source.as_ref().map(ToString::to_string),
-        warnings: dead_letters.warnings(),
-        may_redrive: screen.may_redrive,
-        snapshot: snapshot.as_ref().map(|snapshot| snapshot.json()),
-    })
+    let snapshot = screen.state.lock().snapshot.clone();
+    server::json(&json!({
+        "queue": queue.arn.to_string(),
+        "source": source.as_ref().map(ToString::to_string),
+        "warnings": dead_letters.warnings(),
+        "mayRedrive": screen.may_redrive,
+        "snapshot": snapshot.map(|snapshot| snapshot.json()),
+    }))
 }
 
 /// Receives all messages, keeps them in memory, and makes them visible again.
@@ -115,11 +98,11 @@ async fn rows(
 }
 
 async fn message(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Responded {
-    of_letter(&screen, look, at, |letter| server::json(&MessageJson::of(letter, &letter.read())))
+    of_letter(&screen, look, at, |letter| server::json(&snapshot::message(letter)))
 }
 
 async fn body(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Responded {
-    of_letter(&screen, look, at, |letter| server::json(&BodyJson::of(&letter.read())))
+    of_letter(&screen, look, at, |letter| server::json(&snapshot::body(letter)))
 }
 
 /// The whole body as first delivered.
@@ -135,7 +118,7 @@ async fn choose(State(screen): Shared, body: Bytes) -> Responded {
     let snapshot = screen.snapshot(chosen.snapshot)?;
     let messages = snapshot.chosen(&chosen.groups, &chosen.messages);
     let count = messages.len();
-    let mut state = screen.state();
+    let mut state = screen.state.lock();
     let number = state.selection.as_ref().map_or(1, |before| before.number + 1);
     state.selection = Some(Selection { number, snapshot, messages, planned: None });
     Ok(server::json(&json!({ "selection": number, "count": count })))
@@ -156,12 +139,11 @@ async fn exported(State(screen): Shared, Path(selection): Path<u64>) -> Responde
 }
 
 async fn plan(State(screen): Shared, Path(selection): Path<u64>, body: Bytes) -> Responded {
-    let PlanOptions { rate, fresh_budget } = server::parsed(&body)?;
-    if rate.is_some_and(|rate| !(1..=MAX_RATE).contains(&rate)) {
+    let options: CopyOptions = server::parsed(&body)?;
+    if options.rate.is_some_and(|rate| !(1..=MAX_RATE).contains(&rate)) {
         let error = format!("the rate must be 1 to {MAX_RATE} messages in a second");
         return Err(FailedRequest::new(StatusCode::BAD_REQUEST, &error));
     }
-    let options = CopyOptions { rate, fresh_budget };
     let (snapshot, messages) = screen.selected(selection)?;
     // The errors of the calls are not `Send`.
     let runtime = Handle::current();
@@ -177,7 +159,7 @@ async fn plan(State(screen): Shared, Path(selection): Path<u64>, body: Bytes) ->
 /// Redrives as planned.
 async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
-    let planned = screen.state().selection.as_ref().and_then(|of| of.planned);
+    let planned = screen.state.lock().selection.as_ref().and_then(|of| of.planned);
     let options = planned.ok_or_else(outdated)?;
     let runtime = Handle::current();
     let job = screen.job.clone();

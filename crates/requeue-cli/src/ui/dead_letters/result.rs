@@ -4,8 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dlq::outcome::{JobEnd, Outcome};
 use crate::ui::snapshot::Snapshot;
@@ -19,39 +18,8 @@ const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's respons
                             lost, or it is no longer in the queue; look again after its \
                             visibility timeout";
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ResultJson<'a> {
-    lines: &'a [String],
-    is_complete: bool,
-    is_stopped: bool,
-    error: Option<String>,
-    done: usize,
-    left: usize,
-    kinds: Vec<KindJson<'a>>,
-    /// The most frequent reasons of the messages that are or would be listed.
-    reasons: Vec<ReasonJson<'a>>,
-    listed: Vec<ListedJson<'a>>,
-    not_listed: usize,
-}
-
-#[derive(Serialize)]
-struct ReasonJson<'a> {
-    why: &'a str,
-    count: usize,
-}
-
 /// The messages of one class and failure.
-#[derive(Serialize)]
-struct KindJson<'a> {
-    class: &'static str,
-    code: Option<&'a str>,
-    #[serde(flatten)]
-    counts: KindCounts,
-}
-
-#[derive(Clone, Copy, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Default)]
 struct KindCounts {
     done: usize,
     left: usize,
@@ -59,16 +27,6 @@ struct KindCounts {
     copied_before: usize,
     /// Of those that are left: the messages whose copy SQS did not confirm.
     in_doubt: usize,
-}
-
-/// A message that stayed, or whose end is in doubt.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedJson<'a> {
-    message_id: &'a str,
-    class: &'static str,
-    code: Option<&'a str>,
-    why: &'a str,
 }
 
 /// The result for these messages, which the user chose. `is_stopped`: somebody stopped the job.
@@ -102,39 +60,46 @@ pub(super) fn result_json(
     };
     let line = |at: &&usize| {
         let (class, code) = snapshot.kind(**at);
-        ListedJson { message_id: &snapshot.letters[**at].id, class, code, why: why(**at) }
+        let message_id = &snapshot.letters[**at].id;
+        json!({ "messageId": message_id, "class": class, "code": code, "why": why(**at) })
     };
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for at in &listed {
         *reasons.entry(why(**at)).or_default() += 1;
     }
-    let mut reasons: Vec<_> =
-        reasons.into_iter().map(|(why, count)| ReasonJson { why, count }).collect();
-    reasons.sort_by_key(|reason| Reverse(reason.count));
-    reasons.truncate(MAX_REASONS);
-    let result = ResultJson {
-        is_complete: end.is_complete,
-        is_stopped,
-        error: end.outcomes.error.as_ref().map(ToString::to_string),
-        done: kinds.values().map(|counts| counts.done).sum(),
-        left: kinds.values().map(|counts| counts.left).sum(),
-        reasons,
-        listed: listed.iter().take(MAX_LISTED).map(line).collect(),
-        not_listed: listed.len().saturating_sub(MAX_LISTED),
-        kinds: kinds
-            .into_iter()
-            .map(|((class, code), counts)| KindJson { class, code, counts })
-            .collect(),
-        lines: &end.lines,
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| Reverse(*count));
+    let reason = |(why, count)| json!({ "why": why, "count": count });
+    let kind = |((class, code), counts): (&(&str, Option<&str>), &KindCounts)| {
+        json!({
+            "class": class,
+            "code": code,
+            "done": counts.done,
+            "left": counts.left,
+            "copiedBefore": counts.copied_before,
+            "inDoubt": counts.in_doubt,
+        })
     };
-    serde_json::to_value(result).unwrap_or_default()
+    json!({
+        "lines": end.lines,
+        "isComplete": end.is_complete,
+        "isStopped": is_stopped,
+        "error": end.outcomes.error.as_ref().map(ToString::to_string),
+        "done": kinds.values().map(|counts| counts.done).sum::<usize>(),
+        "left": kinds.values().map(|counts| counts.left).sum::<usize>(),
+        "kinds": kinds.iter().map(kind).collect::<Value>(),
+        // Of the messages that are or would be listed.
+        "reasons": reasons.into_iter().take(MAX_REASONS).map(reason).collect::<Value>(),
+        "listed": listed.iter().take(MAX_LISTED).map(line).collect::<Value>(),
+        "notListed": listed.len().saturating_sub(MAX_LISTED),
+    })
 }
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
 
     use requeue::Record;
-    use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;

@@ -4,9 +4,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use requeue::Clock;
 use serde_json::Value;
 
@@ -15,12 +16,11 @@ use super::result::result_json;
 use crate::dlq::letter::Filter;
 use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
-use crate::dlq::scan::{Scan, ScanEnd, Unseen, hidden_for};
-use crate::dlq::{DeadLetters, QueueArguments, discard, export};
+use crate::dlq::scan::{ScanEnd, Unseen, visibility};
+use crate::dlq::{DeadLetters, discard, export};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::{messages, span};
-use crate::ui::MAX_MESSAGES;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
@@ -39,16 +39,14 @@ const SCOPE: &str = "REQUEUE_SCOPE";
 /// A dead-letter queue for the page.
 pub(crate) struct DeadLetterScreen {
     pub(crate) dead_letters: DeadLetters,
-    pub(crate) max_messages: u32,
     /// The message attribute or the JSON pointer that names the tenant.
     pub(crate) scope: Option<String>,
 }
 
 impl DeadLetterScreen {
-    /// With the default bound and the scope of the settings, for the page beside another command.
+    /// With the scope of the settings, for the page beside another command.
     pub(crate) fn of(dead_letters: DeadLetters) -> Self {
-        let scope = environment::value(SCOPE);
-        Self { dead_letters, max_messages: MAX_MESSAGES, scope }
+        Self { dead_letters, scope: environment::value(SCOPE) }
     }
 }
 
@@ -57,17 +55,7 @@ pub(super) struct Screen {
     pub(super) queue: DeadLetterScreen,
     pub(super) may_redrive: bool,
     pub(super) job: JobPlace,
-    state: Mutex<ScreenState>,
-    earlier: Mutex<Earlier>,
-}
-
-/// The ids of messages of earlier redrives that may be in both queues.
-#[derive(Default)]
-struct Earlier {
-    /// They were copied, and perhaps not deleted.
-    copied: HashSet<String>,
-    /// SQS did not confirm their copies.
-    in_doubt: HashSet<String>,
+    pub(super) state: Mutex<ScreenState>,
 }
 
 #[derive(Default)]
@@ -75,6 +63,10 @@ pub(super) struct ScreenState {
     looks: u64,
     pub(super) snapshot: Option<Arc<Snapshot>>,
     pub(super) selection: Option<Selection>,
+    /// The ids of messages that earlier redrives copied, and perhaps did not delete.
+    copied: HashSet<String>,
+    /// Those whose copies SQS did not confirm.
+    in_doubt: HashSet<String>,
 }
 
 /// Messages that the user has chosen.
@@ -88,27 +80,19 @@ pub(super) struct Selection {
 
 impl Screen {
     pub(super) fn new(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) -> Self {
-        Self { queue, may_redrive, job, state: Mutex::default(), earlier: Mutex::default() }
-    }
-
-    fn earlier(&self) -> MutexGuard<'_, Earlier> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { queue, may_redrive, job, state: Mutex::default() }
     }
 
     /// These messages without those that were copied before, and the ids of those.
     fn apart(&self, snapshot: &Snapshot, messages: &[usize]) -> (Vec<usize>, HashSet<String>) {
-        let earlier = self.earlier();
-        let is_copied = |at: &&usize| earlier.copied.contains(&snapshot.letters[**at].id);
+        let state = self.state.lock();
+        let is_copied = |at: &&usize| state.copied.contains(&snapshot.letters[**at].id);
         let (copied, others): (Vec<usize>, Vec<usize>) = messages.iter().partition(is_copied);
         (others, ids(snapshot, &copied))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, ScreenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn snapshot(&self, number: u64) -> Result<Arc<Snapshot>, FailedRequest> {
-        let snapshot = self.state().snapshot.clone();
+        let snapshot = self.state.lock().snapshot.clone();
         snapshot.filter(|snapshot| snapshot.number == number).ok_or_else(outdated)
     }
 
@@ -116,21 +100,21 @@ impl Screen {
         &self,
         number: u64,
     ) -> Result<(Arc<Snapshot>, Vec<usize>), FailedRequest> {
-        let state = self.state();
+        let state = self.state.lock();
         let selection = state.selection.as_ref().filter(|of| of.number == number);
         let Selection { snapshot, messages, .. } = selection.ok_or_else(outdated)?;
         Ok((Arc::clone(snapshot), messages.clone()))
     }
 
     pub(super) fn note_plan(&self, number: u64, options: CopyOptions) {
-        if let Some(of) = self.state().selection.as_mut().filter(|of| of.number == number) {
+        if let Some(of) = self.state.lock().selection.as_mut().filter(|of| of.number == number) {
             of.planned = Some(options);
         }
     }
 
     /// Forgets the list, because the queue has changed.
     pub(super) fn forget(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.snapshot, state.selection) = (None, None);
     }
 
@@ -163,31 +147,17 @@ impl Screen {
                 return Err(format!("{error}; nothing was deleted").into());
             }
         };
-        let mut outcomes = discard::delete(&self.place(), &now, &ids, stop, progress).await;
-        let (deleted, gone) = (outcomes.done(), outcomes.gone());
+        let mut outcomes = discard::delete(&now, &ids, stop, progress).await;
+        let gone = outcomes.gone();
         let kept_gone = discard::keep_gone(kept, &ids, &gone);
         outcomes.error = outcomes.error.or(kept_gone.err());
-        let mut lines = vec![format!("{} deleted", messages(deleted))];
-        if !gone.is_empty() {
-            lines.push(format!("the messages are in {}", kept.display()));
-        }
-        let (doubts, left) = (gone.len() - deleted, ids.len() - gone.len());
-        if doubts > 0 {
-            lines.push(format!("{} in doubt: they may be deleted", messages(doubts)));
-        }
+        let mut lines = discard::lines(&outcomes, kept);
+        let left = ids.len() - gone.len();
         if left > 0 {
             lines.push(format!("{} not deleted", messages(left)));
         }
-        let end = JobEnd { lines, is_complete: left + doubts == 0, outcomes };
+        let end = JobEnd { lines, is_complete: outcomes.done() == ids.len(), outcomes };
         Ok(result_json(&end, snapshot, chosen, stop.is_told()))
-    }
-
-    fn max_messages(&self) -> usize {
-        usize::try_from(self.queue.max_messages).unwrap_or(usize::MAX)
-    }
-
-    fn place(&self) -> QueueArguments {
-        QueueArguments::new(None, None, None, self.queue.max_messages)
     }
 
     pub(super) async fn look(
@@ -199,8 +169,8 @@ impl Screen {
         let now = self.queue.dead_letters.refreshed().await?;
         // Two lists would need twice the memory.
         self.forget();
-        progress.count("messages", Some(now.queue.count()));
-        let scan = Scan::new(&now.sqs, &now.queue, self.max_messages(), stop, progress);
+        let scan = now.scan(stop, progress);
+        progress.count("messages", Some(now.queue.messages));
         let (mut seen, mut bytes, mut beyond) = (Vec::new(), 0, 0);
         let looked = scan.run(async |letters, _| {
             for letter in letters {
@@ -214,7 +184,7 @@ impl Screen {
             Ok(if beyond > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
         let looked = looked.await.into_result()?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.looks += 1;
         let taken = Clock::system().now();
         let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
@@ -236,7 +206,7 @@ impl Screen {
         options: CopyOptions,
     ) -> Result<ChosenPlan, Error> {
         let (others, copied) = self.apart(snapshot, chosen);
-        let arguments = self.arguments(snapshot, &others, options);
+        let arguments = arguments(snapshot, &others, options);
         let letters = others.iter().map(|at| &snapshot.letters[*at]);
         let mut plan = redrive::plan(&arguments, &self.queue.dead_letters, letters).await?;
         if !copied.is_empty() {
@@ -246,7 +216,7 @@ impl Screen {
                 messages(copied.len())
             ));
         }
-        let in_doubt = &self.earlier().in_doubt;
+        let in_doubt = &self.state.lock().in_doubt;
         let doubts =
             others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
         if doubts > 0 {
@@ -256,7 +226,7 @@ impl Screen {
                 messages(doubts)
             ));
         }
-        let hidden = span(hidden_for(self.max_messages(), options.rate));
+        let hidden = span(visibility(self.queue.dead_letters.max_messages, options.rate));
         plan.lines.push(format!(
             "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
         ));
@@ -278,21 +248,21 @@ impl Screen {
         let mut end =
             JobEnd { lines: Vec::new(), is_complete: true, outcomes: Outcomes::default() };
         if !others.is_empty() {
-            let arguments = self.arguments(snapshot, &others, options);
+            let arguments = arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
-            let mut earlier = self.earlier();
+            let mut state = self.state.lock();
             for (id, outcome) in &end.outcomes.by_id {
                 if outcome.is_copy {
-                    earlier.copied.insert(id.clone());
+                    state.copied.insert(id.clone());
                 } else if outcome.is_in_doubt {
-                    earlier.in_doubt.insert(id.clone());
+                    state.in_doubt.insert(id.clone());
                 }
             }
         }
         if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
-            let deleted = discard::delete(&self.place(), &now, &copied, stop, progress).await;
+            let deleted = discard::delete(&now, &copied, stop, progress).await;
             let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
-            self.earlier().copied.retain(|id| !is_gone(id));
+            self.state.lock().copied.retain(|id| !is_gone(id));
             let count = messages(deleted.done());
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
             end.is_complete &= deleted.gone().len() == copied.len() && deleted.error.is_none();
@@ -303,16 +273,10 @@ impl Screen {
         }
         Ok(result_json(&end, snapshot, chosen, stop.is_told()))
     }
+}
 
-    fn arguments(
-        &self,
-        snapshot: &Snapshot,
-        messages: &[usize],
-        options: CopyOptions,
-    ) -> redrive::Arguments {
-        let filter = Filter::of_ids(ids(snapshot, messages));
-        redrive::Arguments::copying(filter, self.place(), options)
-    }
+fn arguments(snapshot: &Snapshot, messages: &[usize], options: CopyOptions) -> redrive::Arguments {
+    redrive::Arguments::copying(Filter::of_ids(ids(snapshot, messages)), options)
 }
 
 fn ids(snapshot: &Snapshot, messages: &[usize]) -> HashSet<String> {
