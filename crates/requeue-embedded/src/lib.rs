@@ -39,7 +39,6 @@
 
 mod connector;
 mod direct;
-mod due;
 mod engine;
 mod exchange;
 mod fault;
@@ -330,6 +329,6 @@ pub struct EmbeddedError {
 
 impl From<SqsError> for EmbeddedError {
     fn from(error: SqsError) -> Self {
-        Self { code: error.code.query(), message: error.message }
+        Self { code: error.code, message: error.message }
     }
 }

@@ -1,9 +1,8 @@
 //! SQS as a state machine: it takes a request and the time, and returns a response. It reads no
 //! clock, waits for nothing, and knows no protocol.
 
-mod arrivals;
+pub(crate) mod batch;
 pub(crate) mod check;
-mod deduplication;
 pub(crate) mod digest;
 pub(crate) mod error;
 mod groups;
@@ -12,7 +11,6 @@ pub(crate) mod limits;
 pub(crate) mod message;
 mod moves;
 mod queue;
-mod receipt;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
@@ -20,8 +18,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use arrivals::Arrivals;
-use error::{ErrorCode, SqsError};
+use error::{SqsError, code};
+pub(crate) use message::Arrivals;
 use message::{Draft, Message, Received, Sent};
 pub(crate) use moves::{MoveStatus, MoveTask};
 use queue::{QueueState, Take};
@@ -108,7 +106,7 @@ impl Engine {
         }
         if self.deleted.get(name).is_some_and(|at| now < *at + limits::NAME_HELD) {
             return Err(SqsError::new(
-                ErrorCode::QueueDeletedRecently,
+                code::QUEUE_DELETED_RECENTLY,
                 "You must wait 60 seconds after deleting a queue before you can create another \
                  with the same name.",
             ));
@@ -207,15 +205,6 @@ impl Engine {
         self.queue(name, now)?.send(draft, id, now)
     }
 
-    /// Whether a batch as a whole is valid: see [`check::batch`].
-    pub(crate) fn check_batch<'a>(
-        entry: &str,
-        ids: impl ExactSizeIterator<Item = &'a str> + Clone,
-        bytes: usize,
-    ) -> Result<(), SqsError> {
-        check::batch(entry, ids, bytes)
-    }
-
     pub(crate) fn receive(
         &mut self,
         name: &str,
@@ -247,7 +236,7 @@ impl Engine {
         // "Amazon SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {
             return Err(SqsError::new(
-                ErrorCode::OverLimit,
+                code::OVER_LIMIT,
                 "The maximum number of in flight messages is reached.",
             ));
         }
@@ -380,7 +369,7 @@ fn same_attributes(
     match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
         None => Ok(()),
         Some(name) => Err(SqsError::new(
-            ErrorCode::QueueNameExists,
+            code::QUEUE_NAME_EXISTS,
             format!(
                 "A queue already exists with the same name and a different value for attribute \
                  {name}"
