@@ -10,10 +10,10 @@ use http::{HeaderMap, Response, header};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::EmbeddedSqs;
-use crate::engine::Engine;
 use crate::engine::error::SqsError;
+use crate::engine::{Engine, LongPoll};
 use crate::fault::{Call, EntryFault, Fault, FaultHook};
-use crate::protocol::{self, Context, LongPoll};
+use crate::protocol::{self, Context};
 
 /// The content type of requests and responses.
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";

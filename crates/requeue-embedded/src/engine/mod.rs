@@ -48,14 +48,21 @@ pub(crate) struct Receive {
     pub(crate) wait_secs: Option<i64>,
 }
 
+/// How long an empty receive waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongPoll {
+    /// The whole wait, since the request arrived.
+    pub(crate) wait: Duration,
+    /// The next time at which another try may find something, if nothing else happens.
+    pub(crate) next_due: Option<SystemTime>,
+}
+
 /// The result of a receive.
 #[derive(Debug)]
 pub(crate) struct ReceiveResult {
     pub(crate) messages: Vec<Received>,
-    /// How long it may wait for a message, if it found none.
-    pub(crate) wait: Duration,
-    /// The next time at which another try may find something, if nothing else happens.
-    pub(crate) next_due: Option<SystemTime>,
+    /// It found no message, and would rather wait.
+    pub(crate) long_poll: Option<LongPoll>,
     /// Messages went to another queue, whose consumers should look.
     pub(crate) redrove: bool,
 }
@@ -250,7 +257,9 @@ impl Engine {
         if let Some((dead_letter, _)) = dead_letter {
             self.dead_letter(&dead_letter, &source_arn, moved, now);
         }
-        Ok(ReceiveResult { messages, wait, next_due: self.next_due(name, now), redrove })
+        let long_poll = LongPoll { wait, next_due: self.next_due(name, now) };
+        let long_poll = messages.is_empty().then_some(long_poll);
+        Ok(ReceiveResult { messages, long_poll, redrove })
     }
 
     /// The queue that a queue's redrive policy names, if it exists, and the policy's limit.

@@ -10,7 +10,7 @@ use requeue_sqs::{Attribute, AttributeValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Context, Fields, LongPoll, Performed, with};
+use super::{Answer, Context, Fields, Performed, with};
 use crate::engine::batch::{Entry, EntryError, ReadEntry};
 use crate::engine::error::{SqsError, code};
 use crate::engine::message::{Draft, Received, Sent, sequence_number};
@@ -83,15 +83,14 @@ pub(super) fn receive(
     };
     let wanted = Wanted::of(&mut asked)?;
     let result = engine.receive(&asked.queue()?, how, context.now)?;
-    let long_poll = LongPoll { wait: result.wait, next_due: result.next_due };
     let messages = result.messages.into_iter().map(|received| wanted.shape(received));
     let messages: Vec<Value> = messages.collect();
-    let is_empty = messages.is_empty();
-    let answer = if is_empty { json!({}) } else { json!({ "Messages": messages }) };
+    let messages = (!messages.is_empty()).then_some(Value::Array(messages));
+    let answer = with(json!({}), [("Messages", messages)]);
     Ok(Performed {
         json: answer.to_string().into_bytes(),
         news: result.redrove,
-        long_poll: is_empty.then_some(long_poll),
+        long_poll: result.long_poll,
     })
 }
 

@@ -4,13 +4,13 @@
 mod messages;
 mod queues;
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::engine::Engine;
 use super::engine::error::{SqsError, code};
+use super::engine::{Engine, LongPoll};
 use super::fault::EntryFault;
 
 /// The parts of a request that are not in its body.
@@ -30,15 +30,6 @@ pub(crate) struct Performed {
     pub(crate) news: bool,
     /// The response is empty, and its request would rather wait.
     pub(crate) long_poll: Option<LongPoll>,
-}
-
-/// How long an empty receive waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LongPoll {
-    /// The whole wait, since the request arrived.
-    pub(crate) wait: Duration,
-    /// The next time at which another try may find something.
-    pub(crate) next_due: Option<SystemTime>,
 }
 
 /// The fields of a request, or of an entry of one. Each is taken once.
