@@ -2,7 +2,7 @@
 
 use requeue::RecursiveLoop;
 
-use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Readiness, Sends, Valid};
+use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::policy_text::retries;
@@ -74,18 +74,19 @@ fn settings(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(found, correct_settings(context)));
     }
     if let Some(place) = &valid.policy_elsewhere {
-        let (found, remedy) = match place {
-            PolicyPlace::File(file) => (
+        let (found, remedy) = if place.starts_with("arn:") {
+            (
+                format!("REQUEUE_POLICY names {place}, and this command fetches no stored text"),
+                format!("{} | requeue doctor … --policy -", stored_text(place)),
+            )
+        } else {
+            (
                 format!(
-                    "REQUEUE_POLICY names the file {file} in the function's package, and this \
+                    "REQUEUE_POLICY names the file {place} in the function's package, and this \
                      command cannot read that"
                 ),
                 "requeue doctor … --policy FILE, with a copy of that file".to_owned(),
-            ),
-            PolicyPlace::Stored(arn) => (
-                format!("REQUEUE_POLICY names {arn}, and this command fetches no stored text"),
-                format!("{} | requeue doctor … --policy -", stored_text(arn)),
-            ),
+            )
         };
         return Ok(Diagnosis::unknown(found, [remedy]));
     }
