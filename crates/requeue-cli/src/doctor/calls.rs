@@ -116,16 +116,10 @@ struct SimulationResult {
 }
 
 /// A list of the query protocol.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound = "T: Default + Deserialize<'de>")]
 struct Members<T> {
-    #[serde(default = "Vec::new")]
     member: Vec<T>,
-}
-
-impl<T> Default for Members<T> {
-    fn default() -> Self {
-        Self { member: Vec::new() }
-    }
 }
 
 /// The decision on an action, or on one of its resources.

@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .collect();
     let findings = || examined.iter().flat_map(|(_, findings)| findings);
-    let counts = show::counts(findings().map(|finding| finding.diagnosis.level));
+    let counts = show::counts(&findings().map(|finding| finding.diagnosis.level));
     let is_unseen = findings()
         .any(|finding| finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown);
     let mut worst = findings().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok);
@@ -134,9 +134,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         worst = worst.max(first_hour.worst);
     }
     if arguments.json {
-        output::json(&json)?
+        output::json(&json)?;
     } else {
-        output::write(&text)?
+        output::write(&text)?;
     }
     Ok(if worst == Level::Danger || (arguments.strict && worst > Level::Ok) {
         ExitCode::from(FAILED)

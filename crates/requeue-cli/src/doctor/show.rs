@@ -16,7 +16,7 @@ pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 /// The number of findings of each level.
 pub(crate) type Counts = [(Level, usize); 4];
 
-pub(crate) fn counts(levels: impl Iterator<Item = Level> + Clone) -> Counts {
+pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
     Level::ALL.map(|level| (level, levels.clone().filter(|other| *other == level).count()))
 }
 
@@ -126,7 +126,7 @@ mod tests {
             alarms: Ok(Vec::new()),
         };
         let examined = [(deployment, vec![finding])];
-        let shown = text(&examined, counts([Level::Danger].into_iter()));
+        let shown = text(&examined, counts(&[Level::Danger].into_iter()));
         let shown = shown.replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
         assert_eq!(shown.lines().count(), 6, "no line is made by a value: {shown}");

@@ -46,10 +46,7 @@ pub(crate) struct Take {
 
 impl QueueState {
     pub(crate) fn new(name: &str, settings: Settings, instance: u64, now: SystemTime) -> Self {
-        let index = match &settings.fifo {
-            Some(_) => Index::by_group(),
-            None => Index::by_time(),
-        };
+        let index = Index::of(settings.fifo.as_ref());
         Self {
             name: name.to_owned(),
             settings,

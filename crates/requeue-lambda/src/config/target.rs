@@ -185,12 +185,8 @@ impl Reader {
         match ClientCertificate::from_pem(&certificate?, &key?) {
             Ok(certificate) => Some(certificate),
             Err(error) => {
-                let name = match error {
-                    InvalidClientCertificate::Certificate => CERTIFICATE,
-                    InvalidClientCertificate::Key
-                    | InvalidClientCertificate::EncryptedKey
-                    | InvalidClientCertificate::Mismatch => KEY,
-                };
+                let is_of_key = error != InvalidClientCertificate::Certificate;
+                let name = if is_of_key { KEY } else { CERTIFICATE };
                 self.vars.problem(name, format_args!("is invalid: {error}"));
                 None
             }

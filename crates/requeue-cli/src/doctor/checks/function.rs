@@ -152,11 +152,7 @@ fn mapping(context: &Context<'_>) -> Checked {
     let names: Vec<&str> =
         context.deployment.paths.iter().map(|path| path.source.arn.name()).collect();
     let run = |function: &String| format!("requeue doctor --function {function}");
-    if names.is_empty() && !function.mapped.is_empty() {
-        let found = format!("its mappings invoke {}", function.mapped.join(" and "));
-        return Err(Skip::not_checked(found, function.mapped.iter().map(run)));
-    }
-    if names.is_empty() {
+    if names.is_empty() && function.mapped.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
         let create = remedy::function(
@@ -172,12 +168,12 @@ fn mapping(context: &Context<'_>) -> Checked {
             [format!("{create}, with the queue's ARN"), qualified],
         ));
     }
-    let found = format!("invoked by {}", names.join(", "));
-    if function.mapped.is_empty() {
-        return Ok(Diagnosis::ok(found));
-    }
-    let others = function.mapped.join(" and ");
-    let found = format!("{found}; other mappings invoke {others}");
+    let (invoked, others) = (names.join(", "), function.mapped.join(" and "));
+    let found = match (names.is_empty(), function.mapped.is_empty()) {
+        (_, true) => return Ok(Diagnosis::ok(format!("invoked by {invoked}"))),
+        (true, false) => format!("its mappings invoke {others}"),
+        (false, false) => format!("invoked by {invoked}; other mappings invoke {others}"),
+    };
     Err(Skip::not_checked(found, function.mapped.iter().map(run)))
 }
 

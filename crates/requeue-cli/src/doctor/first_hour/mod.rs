@@ -126,5 +126,5 @@ fn steps_text(steps: &[Step]) -> String {
         let reasons = [&*expected, meaning].into_iter().filter(|reason| !reason.is_empty());
         text += &below(reasons, remedies);
     }
-    text + "\n" + &counted(counts(steps.iter().map(|step| step.level)))
+    text + "\n" + &counted(counts(&steps.iter().map(|step| step.level)))
 }
