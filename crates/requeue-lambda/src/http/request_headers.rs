@@ -13,6 +13,18 @@ use super::{Delivery, HttpSettings, signature};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-retry-count");
+const RECEIVE_COUNT: HeaderName = HeaderName::from_static("x-requeue-receive-count");
+const FIRST_RECEIVE_TIME: HeaderName = HeaderName::from_static("x-requeue-first-receive-time");
+const FIRST_SENT_TIME: HeaderName = HeaderName::from_static("x-requeue-first-sent-time");
+const DEAD_LETTER_CLASS: HeaderName = HeaderName::from_static("x-requeue-dead-letter-class");
+const DEAD_LETTER_REASON: HeaderName = HeaderName::from_static("x-requeue-dead-letter-reason");
+const DEAD_LETTER_DETAIL: HeaderName = HeaderName::from_static("x-requeue-dead-letter-detail");
+const DEAD_LETTER_RETRY_COUNT: HeaderName =
+    HeaderName::from_static("x-requeue-dead-letter-retry-count");
+const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-letter-source");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -67,16 +79,13 @@ fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
         HeaderValue::try_from(plain).ok()
     };
     let values = [
-        ("class", info.class().map(|class| HeaderValue::from_static(class.as_str()))),
-        ("reason", info.reason().and_then(plain)),
-        ("detail", info.detail().and_then(plain)),
-        ("retry-count", info.retry_count().map(HeaderValue::from)),
-        ("source", info.source().and_then(plain)),
+        (DEAD_LETTER_CLASS, info.class().map(|class| HeaderValue::from_static(class.as_str()))),
+        (DEAD_LETTER_REASON, info.reason().and_then(plain)),
+        (DEAD_LETTER_DETAIL, info.detail().and_then(plain)),
+        (DEAD_LETTER_RETRY_COUNT, info.retry_count().map(HeaderValue::from)),
+        (DEAD_LETTER_SOURCE, info.source().and_then(plain)),
     ];
-    let header = |(name, value): (&str, Option<HeaderValue>)| {
-        Some((HeaderName::try_from(format!("x-requeue-dead-letter-{name}")).ok()?, value?))
-    };
-    values.into_iter().filter_map(header).collect()
+    values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// The headers with attributes of the message. A missing attribute adds no header.
@@ -169,12 +178,11 @@ pub(super) fn assemble(
     if !settings.signing_secrets.is_empty() {
         headers.extend(signed(settings, delivery.original_message_id, &delivery.body)?);
     }
-    headers.insert("x-requeue-retry-count", delivery.retry_count.into());
-    headers.insert("x-requeue-receive-count", delivery.receive_count.into());
-    for (name, time) in [
-        ("x-requeue-first-receive-time", delivery.first_received),
-        ("x-requeue-first-sent-time", delivery.first_sent),
-    ] {
+    headers.insert(RETRY_COUNT, delivery.retry_count.into());
+    headers.insert(RECEIVE_COUNT, delivery.receive_count.into());
+    for (name, time) in
+        [(FIRST_RECEIVE_TIME, delivery.first_received), (FIRST_SENT_TIME, delivery.first_sent)]
+    {
         if let Some(time) = time {
             headers.insert(name, unix_seconds(time).into());
         }
@@ -194,8 +202,7 @@ fn signed(
     }
     let timestamp = unix_seconds(settings.clock.now());
     let signature = signature::sign(&settings.signing_secrets, id, timestamp, body);
-    let [time_name, name] = ["webhook-timestamp", "webhook-signature"].map(HeaderName::from_static);
-    Ok([(time_name, timestamp.into()), (name, signature)])
+    Ok([(WEBHOOK_TIMESTAMP, timestamp.into()), (WEBHOOK_SIGNATURE, signature)])
 }
 
 fn guess(body: &[u8]) -> HeaderValue {
