@@ -1,8 +1,6 @@
 //! JSON of which any part may be missing or of another kind than expected, read in one pass.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 
 use serde::Deserialize;
@@ -11,7 +9,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 /// The kind of value that is expected. Each method stands for a kind of JSON value; those that are
 /// not overridden note the value as [`other`](Expected::other) and skip it.
 pub(super) trait Expected: Default {
-    fn text(&mut self, _: Cow<'_, str>) {
+    fn text(&mut self, _: &str) {
         self.other();
     }
 
@@ -36,17 +34,16 @@ pub(super) struct Lenient<S>(pub(super) S);
 
 impl<'de, S: Expected> Deserialize<'de> for Lenient<S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LenientVisitor(PhantomData)).map(Self)
+        deserializer.deserialize_any(LenientVisitor(S::default())).map(Self)
     }
 }
 
-struct LenientVisitor<S>(PhantomData<S>);
+struct LenientVisitor<S>(S);
 
 impl<S: Expected> LenientVisitor<S> {
-    fn other() -> S {
-        let mut shape = S::default();
-        shape.other();
-        shape
+    fn other(mut self) -> S {
+        self.0.other();
+        self.0
     }
 }
 
@@ -57,48 +54,39 @@ impl<'de, S: Expected> Visitor<'de> for LenientVisitor<S> {
         f.write_str("any JSON value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<S, E> {
-        let mut shape = S::default();
-        shape.text(Cow::Borrowed(text));
-        Ok(shape)
+    fn visit_str<E>(mut self, text: &str) -> Result<S, E> {
+        self.0.text(text);
+        Ok(self.0)
     }
 
-    fn visit_string<E>(self, text: String) -> Result<S, E> {
-        let mut shape = S::default();
-        shape.text(Cow::Owned(text));
-        Ok(shape)
+    fn visit_map<A: MapAccess<'de>>(mut self, map: A) -> Result<S, A::Error> {
+        self.0.map(map)?;
+        Ok(self.0)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<S, A::Error> {
-        let mut shape = S::default();
-        shape.map(map)?;
-        Ok(shape)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<S, A::Error> {
-        let mut shape = S::default();
-        shape.list(list)?;
-        Ok(shape)
+    fn visit_seq<A: SeqAccess<'de>>(mut self, list: A) -> Result<S, A::Error> {
+        self.0.list(list)?;
+        Ok(self.0)
     }
 
     fn visit_unit<E>(self) -> Result<S, E> {
-        Ok(S::default())
+        Ok(self.0)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<S, E> {
-        Ok(Self::other())
+        Ok(self.other())
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<S, E> {
-        Ok(Self::other())
+        Ok(self.other())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<S, E> {
-        Ok(Self::other())
+        Ok(self.other())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<S, E> {
-        Ok(Self::other())
+        Ok(self.other())
     }
 }
 
@@ -107,8 +95,8 @@ impl<'de, S: Expected> Visitor<'de> for LenientVisitor<S> {
 pub(super) struct LenientText(pub(super) Option<String>);
 
 impl Expected for LenientText {
-    fn text(&mut self, text: Cow<'_, str>) {
-        self.0 = Some(text.into_owned());
+    fn text(&mut self, text: &str) {
+        self.0 = Some(text.to_owned());
     }
 }
 
@@ -122,7 +110,7 @@ impl<N> Default for LenientNumber<N> {
 }
 
 impl<N: FromStr> Expected for LenientNumber<N> {
-    fn text(&mut self, text: Cow<'_, str>) {
+    fn text(&mut self, text: &str) {
         self.0 = text.parse().ok();
     }
 }

@@ -1,8 +1,6 @@
 //! What an event is that is none of SQS, by the names that only events of its service have. Nothing
 //! else of such an event is read.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 
 use super::lenient::Expected;
@@ -90,7 +88,7 @@ const SOURCES: [(&str, &str); 12] = [
 ];
 
 impl Expected for EventSource {
-    fn text(&mut self, text: Cow<'_, str>) {
+    fn text(&mut self, text: &str) {
         if text == "aws:sqs" {
             return;
         }

@@ -57,11 +57,13 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         "requeue_aws::",
         &[
             "crates/requeue-cli/src/doctor/",
+            "crates/requeue-cli/src/endpoints.rs",
+            "crates/requeue-cli/src/function.rs",
             "crates/requeue-cli/src/queue_argument.rs",
             "crates/requeue-lambda/src/secrets/fetch.rs",
             "src/table/dynamodb.rs",
         ],
-        "one place looks at deployments, one says where SQS is asked, one asks for secrets, one is a table",
+        "one place looks at deployments, and two at functions and endpoints for it and for others, one says where SQS is asked, one asks for secrets, one is a table",
     ),
     (
         "aws_config::",
@@ -99,7 +101,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         &[
             "src/config/",
             "crates/requeue-lambda/src/config/",
-            "crates/requeue-lambda/src/command_line.rs",
+            "crates/requeue-lambda/src/main.rs",
             "crates/requeue-cli/src/environment.rs",
             "crates/requeue-cli/src/invoke.rs",
             "crates/requeue-cli/src/serve/function.rs",

@@ -1,11 +1,18 @@
-//! A deployed function, as the user names it.
+//! A deployed function, as the user names it: its configuration and its log.
+
+use std::collections::HashMap;
 
 use aws_sdk_sqs::config::Region;
+use http::Request;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use requeue::aws::SdkConfig;
+use requeue_aws::{CallError, Service, call, call_json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::Error;
-use crate::doctor::calls::{self, FunctionConfiguration};
-use crate::doctor::endpoints::shown_endpoint;
+use crate::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::RegionArgument;
@@ -25,23 +32,9 @@ impl DeployedFunction {
         let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
         let region = of_arn.unwrap_or_else(|| region.or_of(&sdk));
         let sdk = sdk.to_builder().region(Region::new(region.to_owned())).build();
-        let configuration = calls::function_configuration(&sdk, name).await.map_err(|error| {
-            let error = call_error(&error);
-            if error.code == "ResourceNotFoundException" {
-                return format!(
-                    "there is no function {name} in {region}; check its name, the region and the \
-                     account of the credentials"
-                );
-            }
-            FailedCall {
-                service: "Lambda",
-                operation: "GetFunctionConfiguration",
-                resource: name,
-                endpoint: &shown_endpoint("Lambda", &sdk),
-                error: &error,
-            }
-            .to_string()
-        })?;
+        let configuration = function_configuration(&sdk, name)
+            .await
+            .map_err(|error| not_found(name, &sdk, &call_error(&error)))?;
         let name = configuration.function_name.clone().unwrap_or_else(|| name.to_owned());
         Ok(Self { sdk, name, configuration })
     }
@@ -49,5 +42,156 @@ impl DeployedFunction {
     /// Its log group.
     pub(crate) fn log_group(&self) -> String {
         self.configuration.logging_config.clone().unwrap_or_default().group_of(&self.name)
+    }
+}
+
+/// The error for a function whose configuration cannot be read.
+pub(crate) fn not_found(name: &str, sdk: &SdkConfig, error: &requeue::queue::CallError) -> String {
+    if error.code == "ResourceNotFoundException" {
+        let region = sdk.region().map(AsRef::as_ref).unwrap_or_default();
+        return format!(
+            "there is no function {name} in {region}; check its name, the region and the account of \
+             the credentials"
+        );
+    }
+    let (service, operation) = ("Lambda", "GetFunctionConfiguration");
+    let endpoint = &shown_endpoint(service, sdk);
+    FailedCall { service, operation, resource: name, endpoint, error }.to_string()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct FunctionConfiguration {
+    pub(crate) function_name: Option<String>,
+    pub(crate) function_arn: Option<String>,
+    pub(crate) role: Option<String>,
+    pub(crate) timeout: Option<u64>,
+    #[serde(rename = "KMSKeyArn")]
+    pub(crate) kms_key_arn: Option<String>,
+    pub(crate) environment: Option<Environment>,
+    pub(crate) logging_config: Option<Logs>,
+    #[serde(flatten)]
+    pub(crate) state: Readiness,
+    pub(crate) vpc_config: Option<VpcConfig>,
+}
+
+/// Lambda shows the configuration of no VPC with an empty id.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct VpcConfig {
+    pub(crate) vpc_id: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct Environment {
+    pub(crate) variables: Option<HashMap<String, String>>,
+    pub(crate) error: Option<Encrypted>,
+}
+
+/// The reason for a hidden value.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct Encrypted {
+    pub(crate) error_code: Option<String>,
+}
+
+/// Whether Lambda can run the function, in Lambda's words.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct Readiness {
+    pub(crate) state: Option<String>,
+    pub(crate) state_reason: Option<String>,
+    pub(crate) last_update_status: Option<String>,
+    pub(crate) last_update_status_reason: Option<String>,
+}
+
+/// The function's logging controls.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct Logs {
+    /// `JSON` or `Text`.
+    pub(crate) log_format: Option<String>,
+    /// `INFO` and so on, if the format is JSON.
+    pub(crate) application_log_level: Option<String>,
+    pub(crate) log_group: Option<String>,
+}
+
+impl Logs {
+    /// The name of the function's log group.
+    pub(crate) fn group_of(&self, function: &str) -> String {
+        self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
+    }
+}
+
+pub(crate) async fn function_configuration(
+    sdk: &SdkConfig,
+    function: &str,
+) -> Result<FunctionConfiguration, CallError> {
+    get(sdk, &format!("2015-03-31/functions/{}/configuration", encoded(function))).await
+}
+
+/// The response to a request that reads.
+pub(crate) async fn get<T: DeserializeOwned + Send + Sync + 'static>(
+    sdk: &SdkConfig,
+    path: &str,
+) -> Result<T, CallError> {
+    let request = Request::get(format!("/{path}"))
+        .body(String::new())
+        .map_err(CallError::construction_failure)?;
+    call(sdk, Service::Lambda, request, requeue_aws::json).await
+}
+
+/// Source: RFC 3986, unreserved characters.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+pub(crate) fn encoded(text: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(text, RESERVED)
+}
+
+/// Log lines of several streams.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogEvents {
+    pub(crate) events: Vec<LogEvent>,
+    /// There are more.
+    pub(crate) next_token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LogEvent {
+    pub(crate) event_id: String,
+    pub(crate) log_stream_name: String,
+    /// Milliseconds since 1970.
+    pub(crate) timestamp: u64,
+    pub(crate) message: String,
+}
+
+/// The lines of a log group since this time, in milliseconds since 1970.
+pub(crate) async fn log_events(
+    sdk: &SdkConfig,
+    group: &str,
+    since: u64,
+    token: Option<&str>,
+) -> Result<LogEvents, CallError> {
+    let mut parameters = json!({ "logGroupName": group, "startTime": since });
+    if let Some(token) = token {
+        parameters["nextToken"] = token.into();
+    }
+    call_json(sdk, Service::Logs, "Logs_20140328.FilterLogEvents", &parameters).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_arns_fit_into_paths_and_forms() {
+        let arn = "arn:aws:lambda:eu-west-1:123456789012:function:orders_1-a.b~c";
+        assert_eq!(
+            encoded(arn).to_string(),
+            "arn%3Aaws%3Alambda%3Aeu-west-1%3A123456789012%3Afunction%3Aorders_1-a.b~c"
+        );
     }
 }

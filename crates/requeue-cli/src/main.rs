@@ -17,6 +17,7 @@ mod doctor;
 mod document;
 mod duration_argument;
 mod endpoint;
+mod endpoints;
 mod environment;
 mod event;
 mod examples;

@@ -1,6 +1,7 @@
 //! The interface for the real SDK client: an HTTP client without HTTP. Everything above the socket
 //! is the SDK's own: serialisation, signing, retries, timeouts.
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::{
@@ -20,7 +21,7 @@ use aws_smithy_types::retry::ErrorKind;
 use requeue_sqs::Clock;
 
 use crate::EmbeddedSqs;
-use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
+use crate::exchange::within_dates;
 
 impl EmbeddedSqs {
     /// A client that talks to these queues.
@@ -60,9 +61,7 @@ struct Time(Clock);
 
 impl TimeSource for Time {
     fn now(&self) -> SystemTime {
-        // Requests are signed with the date, which has four digits for the year.
-        const LAST: Duration = Duration::from_secs(253_402_300_799);
-        self.0.now().clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
+        within_dates(self.0.now())
     }
 }
 
@@ -90,7 +89,7 @@ impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let (sqs, read_timeout) = (self.sqs.clone(), self.read_timeout);
         HttpConnectorFuture::new(async move {
-            let answer = answer(&sqs, &request);
+            let answer = answer(&sqs, request);
             match read_timeout {
                 None => answer.await,
                 Some(limit) => match tokio::time::timeout(limit, answer).await {
@@ -102,40 +101,17 @@ impl HttpConnector for Connector {
     }
 }
 
-async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse, ConnectorError> {
-    let headers = request.headers();
-    let reply = sqs
-        .exchange(Request {
-            target: headers.get("x-amz-target").unwrap_or_default(),
-            trace: headers.get("x-amzn-trace-id"),
-            // Requests of SQS are never streams.
-            body: request.body().bytes().unwrap_or_default(),
-            endpoint: origin(request.uri()),
-        })
-        .await;
-    match reply {
-        ExchangeResult::Response(answer) => response(answer),
-        // The SDK's own HTTP client reports the same when the other side hangs up.
-        ExchangeResult::Broken => Err(ConnectorError::other(
-            "the connection was broken by a fault".into(),
-            Some(ErrorKind::TransientError),
-        )),
-    }
-}
-
-fn response(answer: WireResponse) -> Result<HttpResponse, ConnectorError> {
-    let response = http::Response::builder()
-        .status(answer.status)
-        .header("content-type", CONTENT_TYPE)
-        .header("date", answer.date);
-    let response = match answer.query_error {
-        Some(error) => response.header("x-amzn-query-error", error),
-        None => response,
-    };
-    let response = response
-        .body(SdkBody::from(answer.body))
-        .map_err(|error| ConnectorError::user(error.into()))?;
-    HttpResponse::try_from(response).map_err(|error| ConnectorError::user(error.into()))
+async fn answer(sqs: &EmbeddedSqs, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+    let endpoint = origin(request.uri()).to_owned();
+    let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
+    // Requests of SQS are never streams.
+    let body = request.body().bytes().unwrap_or_default();
+    // The SDK's own HTTP client reports the same when the other side hangs up.
+    let broken =
+        |error: io::Error| ConnectorError::other(error.into(), Some(ErrorKind::TransientError));
+    let response = sqs.exchange(request.headers(), body, &endpoint).await.map_err(broken)?;
+    HttpResponse::try_from(response.map(SdkBody::from))
+        .map_err(|error| ConnectorError::user(error.into()))
 }
 
 /// Scheme and authority of a URI.

@@ -3,19 +3,18 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use requeue_sqs::{
     CallError, Clock, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
-    ReceiveRequest, Record, Source, message_bytes, whole_secs,
+    ReceiveRequest, Record, Source, whole_secs,
 };
 
-use crate::engine::check::LackingIds;
-use crate::engine::error::SqsError;
+use crate::engine::Receive;
+use crate::engine::batch::{self, Entry, EntryResult, ReadEntry};
 use crate::engine::message::Draft;
-use crate::engine::{Engine, Receive};
-use crate::exchange::{FaultEffect, Transmission};
-use crate::fault::{EntryFaults, EntryOutcome};
+use crate::exchange::Untransmitted;
+use crate::fault::EntryFault;
 use crate::{Delivered, EmbeddedError, EmbeddedSqs};
 
 /// The code of a call without a response.
@@ -37,45 +36,22 @@ pub(crate) fn draft(message: &Outgoing<'_>) -> Draft {
 
 impl Queue for EmbeddedSqs {
     async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Outcomes {
-        let bytes = entries.iter().map(|entry| message_bytes(entry.body, entry.attributes)).sum();
-        let send = |engine: &mut Engine, now, entry: &Outgoing<'_>| {
-            engine.send(queue.name(), draft(entry), now).map(drop)
-        };
-        let ids = entries.iter().map(|entry| (entry.group_id, entry.deduplication_id));
-        let batch = Batch {
-            operation: "SendMessageBatch",
-            entry: "SendMessageBatchRequestEntry",
-            bytes,
-            lacking: LackingIds::of(ids),
-        };
-        self.batch(batch, queue, entries, send).await
+        let entries = entries.iter().map(|entry| Entry::Send(draft(entry)));
+        self.batch("SendMessageBatch", queue, entries).await
     }
 
     async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Outcomes {
-        let delete = |engine: &mut Engine, now, handle: &&str| {
-            engine.queue(queue.name(), now)?.delete(handle)
-        };
-        let batch = Batch {
-            operation: "DeleteMessageBatch",
-            entry: "DeleteMessageBatchRequestEntry",
-            bytes: 0,
-            lacking: LackingIds::default(),
-        };
-        self.batch(batch, queue, receipt_handles, delete).await
+        let handles = receipt_handles.iter().map(|handle| (*handle).to_owned());
+        let entries = handles.map(|handle| Entry::Delete { handle });
+        self.batch("DeleteMessageBatch", queue, entries).await
     }
 
     async fn change_visibility(&self, queue: &QueueArn, entries: &[(&str, Duration)]) -> Outcomes {
-        let change = |engine: &mut Engine, now, (handle, timeout): &(&str, Duration)| {
-            let secs = i64::try_from(whole_secs(*timeout)).unwrap_or(i64::MAX);
-            engine.queue(queue.name(), now)?.change_visibility(handle, secs, now)
-        };
-        let batch = Batch {
-            operation: "ChangeMessageVisibilityBatch",
-            entry: "ChangeMessageVisibilityBatchRequestEntry",
-            bytes: 0,
-            lacking: LackingIds::default(),
-        };
-        self.batch(batch, queue, entries, change).await
+        let entries = entries.iter().map(|(handle, timeout)| Entry::ChangeVisibility {
+            handle: (*handle).to_owned(),
+            secs: i64::try_from(whole_secs(*timeout)).unwrap_or(i64::MAX),
+        });
+        self.batch("ChangeMessageVisibilityBatch", queue, entries).await
     }
 
     fn clock(&self) -> Clock {
@@ -138,87 +114,53 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         carry_out: impl Future<Output = Result<T, EmbeddedError>>,
     ) -> Result<T, CallError> {
-        let after = match self.fault_effect(operation, || (Some(queue.name().to_owned()), 0)).await
-        {
-            FaultEffect::Refused { status, code } => {
-                return Err(CallError::answered(status, &code));
-            }
-            FaultEffect::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
-            FaultEffect::CarriedOut { after, .. } => after,
-        };
-        let answer = carry_out.await;
-        match after {
-            Transmission::Arrives => {}
-            Transmission::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
-            Transmission::Late(latency) => tokio::time::sleep(latency).await,
-        }
+        let outline = || (Some(queue.name().to_owned()), 0);
+        let answer = self.with_faults(operation, outline, |_| carry_out).await?;
         answer.map_err(|error| refused(error.code))
     }
 
-    async fn batch<E>(
+    async fn batch(
         &self,
-        batch: Batch,
+        operation: &str,
         queue: &QueueArn,
-        entries: &[E],
-        carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
+        entries: impl ExactSizeIterator<Item = Entry>,
     ) -> Outcomes {
-        let outline = || (Some(queue.name().to_owned()), entries.len());
-        let fault_effect = self.fault_effect(batch.operation, outline).await;
-        let (entry_faults, after) = match fault_effect {
-            FaultEffect::Refused { status, code } => {
-                return Err(CallError::answered(status, &code));
-            }
-            FaultEffect::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
-            FaultEffect::CarriedOut { entry_faults, after } => (entry_faults, after),
+        let outline = (Some(queue.name().to_owned()), entries.len());
+        let numbered = entries.enumerate().map(|(at, entry)| (at.to_string(), Ok(entry)));
+        let numbered: Vec<ReadEntry> = numbered.collect();
+        let perform = async |faults: Vec<EntryFault>| {
+            let names = (operation, queue.name());
+            let results = self.engine().batch(names, numbered, &faults, self.0.clock.now());
+            self.0.news.notify_waiters();
+            results
         };
-        let outcomes = self.carry_out(&batch, queue, entries, &entry_faults, carry_out);
-        self.0.news.notify_waiters();
-        match after {
-            Transmission::Arrives => {}
-            Transmission::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
-            Transmission::Late(latency) => tokio::time::sleep(latency).await,
-        }
-        outcomes.map_err(|error| refused(error.code.query()))
+        let results = self.with_faults(operation, || outline, perform).await?;
+        let results = results.map_err(|error| refused(error.code))?;
+        let confirmed = |(_, result): EntryResult| result.map(drop).map_err(EntryError::from);
+        Ok(results.into_iter().map(confirmed).collect())
     }
+}
 
-    fn carry_out<E>(
-        &self,
-        batch: &Batch,
-        queue: &QueueArn,
-        entries: &[E],
-        entry_faults: &EntryFaults,
-        carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
-    ) -> Result<Vec<Confirmation>, SqsError> {
-        let now = self.0.clock.now();
-        let mut engine = self.engine();
-        engine.queue(queue.name(), now)?;
-        let ids: Vec<String> = (0..entries.len()).map(|position| position.to_string()).collect();
-        Engine::check_batch(batch.entry, ids.iter().map(String::as_str), batch.bytes)?;
-        engine.queue(queue.name(), now)?.check_batch(batch.lacking)?;
-        let one = |(position, entry)| match entry_faults.of(position) {
-            None => carry_out(&mut engine, now, entry)
-                .map_err(|error| EntryError::answered(error.code.query(), true)),
-            Some(EntryOutcome::Refused { code, sender_fault }) => {
-                Err(EntryError::answered(code, *sender_fault))
+impl From<batch::EntryError> for EntryError {
+    fn from(error: batch::EntryError) -> Self {
+        match error {
+            batch::EntryError::Refused { code, sender_fault, .. } => {
+                Self::answered(&code, sender_fault)
             }
-            Some(EntryOutcome::Ignored) => Err(EntryError::unconfirmed()),
-            Some(EntryOutcome::Unmentioned) => {
-                let _ = carry_out(&mut engine, now, entry);
-                Err(EntryError::unconfirmed())
-            }
-        };
-        Ok(entries.iter().enumerate().map(one).collect())
+            batch::EntryError::Unmentioned => Self::unconfirmed(),
+        }
+    }
+}
+
+impl From<Untransmitted> for CallError {
+    fn from(untransmitted: Untransmitted) -> Self {
+        match untransmitted {
+            Untransmitted::Refused { status, code } => Self::answered(status, &code),
+            Untransmitted::Lost => Self::ambiguous(NO_ANSWER),
+        }
     }
 }
 
 fn refused(code: &str) -> CallError {
     CallError::answered(400, code)
-}
-
-/// The facts of a batch besides its entries.
-struct Batch {
-    operation: &'static str,
-    entry: &'static str,
-    bytes: usize,
-    lacking: LackingIds,
 }

@@ -2,117 +2,74 @@
 //! transport.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
 use std::time::{Duration, SystemTime};
 
+use http::{HeaderMap, Response, header};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::EmbeddedSqs;
-use crate::engine::Engine;
 use crate::engine::error::SqsError;
-use crate::fault::{Call, EntryFaults, Fault, FaultHook};
-use crate::protocol::{self, Context, LongPoll};
-
-/// A request from any transport.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
-    /// The header `x-amz-target`.
-    pub(crate) target: &'a str,
-    /// The header `x-amzn-trace-id`.
-    pub(crate) trace: Option<&'a str>,
-    pub(crate) body: &'a [u8],
-    /// The beginning of the URLs of queues, as this client sees them.
-    pub(crate) endpoint: &'a str,
-}
-
-/// The result for the client.
-#[derive(Debug)]
-pub(crate) enum ExchangeResult {
-    Response(WireResponse),
-    /// The connection is to break.
-    Broken,
-}
-
-/// A response for any transport.
-#[derive(Debug)]
-pub(crate) struct WireResponse {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    /// The header `x-amzn-query-error`.
-    pub(crate) query_error: Option<String>,
-    /// The header `Date`.
-    pub(crate) date: String,
-}
+use crate::engine::{Engine, LongPoll};
+use crate::fault::{Call, EntryFault, Fault, FaultHook};
+use crate::protocol::{self, Context};
 
 /// The content type of requests and responses.
-pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
+const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// Formats a time. HTTP dates have no year before 1970 or after 9999, but the caller's clock may
-/// show one.
-fn http_date(time: SystemTime) -> String {
+/// A time as a header can say it: HTTP dates and signatures have no year before 1970 or after 9999,
+/// but the caller's clock may show one.
+pub(crate) fn within_dates(time: SystemTime) -> SystemTime {
     const LAST: Duration = Duration::from_secs(253_402_300_799);
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since.min(LAST))
+    time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
 }
 
-/// The effect of a fault on a request.
-pub(crate) enum FaultEffect {
+/// Why a fault leaves a request without its own response.
+pub(crate) enum Untransmitted {
     /// It is refused.
     Refused { status: u16, code: String },
-    /// It never arrives.
+    /// It or its response is lost, and the connection breaks.
     Lost,
-    /// It is carried out, except for the entries that have a fault of their own.
-    CarriedOut { entry_faults: EntryFaults, after: Transmission },
 }
 
 /// The result of the engine, whether others have to check again, and how long to wait if it found
 /// nothing.
 type Asked<T> = Result<(T, bool, Option<LongPoll>), SqsError>;
 
-/// The transmission of a response.
-pub(crate) enum Transmission {
-    Arrives,
-    Lost,
-    Late(std::time::Duration),
-}
-
 impl EmbeddedSqs {
-    /// Responds to a request, or never, if a fault says so.
-    pub(crate) async fn exchange(&self, request: Request<'_>) -> ExchangeResult {
-        let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
-        let outline = || protocol::outline(request.body);
-        let (entry_faults, after) = match self.fault_effect(operation, outline).await {
-            FaultEffect::Refused { status, code } => {
-                return ExchangeResult::Response(self.refusal(status, &code, &code, REFUSED));
-            }
-            FaultEffect::Lost => return ExchangeResult::Broken,
-            FaultEffect::CarriedOut { entry_faults, after } => (entry_faults, after),
-        };
-        let performed = self
-            .with_long_poll(|engine, now| {
-                let context = Context {
-                    now,
-                    endpoint: request.endpoint,
-                    trace: request.trace,
-                    entry_faults: &entry_faults,
-                };
-                let performed = protocol::perform(engine, operation, request.body, &context)?;
+    /// Responds to a request of any transport: never, or with an error for a connection that breaks,
+    /// if a fault says so. `endpoint` is the beginning of the URLs of queues, as this client sees
+    /// them.
+    pub(crate) async fn exchange(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        endpoint: &str,
+    ) -> io::Result<Response<Vec<u8>>> {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let target = header("x-amz-target").unwrap_or_default();
+        let operation = target.strip_prefix("AmazonSQS.").unwrap_or(target);
+        let trace = header("x-amzn-trace-id");
+        let perform = async |entry_faults: Vec<EntryFault>| {
+            self.with_long_poll(|engine, now| {
+                let entry_faults = &entry_faults;
+                let context = Context { now, endpoint, trace, entry_faults };
+                let performed = protocol::perform(engine, operation, body, &context)?;
                 Ok((performed.json, performed.news, performed.long_poll))
             })
-            .await;
-        match after {
-            Transmission::Arrives => {}
-            Transmission::Lost => return ExchangeResult::Broken,
-            Transmission::Late(latency) => sleep(latency).await,
+            .await
+        };
+        match self.with_faults(operation, || protocol::outline(body), perform).await {
+            Ok(Ok(body)) => self.response(200, None, body),
+            Ok(Err(error)) => self.refusal(400, error.shape(), error.code, &error.message),
+            Err(Untransmitted::Refused { status, code }) => {
+                self.refusal(status, &code, &code, REFUSED)
+            }
+            Err(Untransmitted::Lost) => {
+                Err(io::Error::other("the connection was broken by a fault"))
+            }
         }
-        ExchangeResult::Response(match performed {
-            Ok(body) => WireResponse {
-                status: 200,
-                body,
-                query_error: None,
-                date: http_date(self.0.clock.now()),
-            },
-            Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
-        })
     }
 
     /// Asks the engine, again and again while it finds nothing and the request may wait.
@@ -146,12 +103,17 @@ impl EmbeddedSqs {
         }
     }
 
-    /// Counts a request and applies the faults to it.
-    pub(crate) async fn fault_effect(
+    /// Counts a request, and carries it out as far as its fault allows. The entries of a batch may
+    /// have faults of their own.
+    pub(crate) async fn with_faults<F, T>(
         &self,
         operation: &str,
         outline: impl FnOnce() -> (Option<String>, usize),
-    ) -> FaultEffect {
+        carry_out: impl FnOnce(Vec<EntryFault>) -> F,
+    ) -> Result<T, Untransmitted>
+    where
+        F: Future<Output = T>,
+    {
         let (number, of_operation, hook) = self.calls().arrived(operation);
         let mut fault = hook.map_or(Fault::None, |hook| {
             // Only a fault function needs the outline, and reading it costs a pass over the body.
@@ -162,35 +124,56 @@ impl EmbeddedSqs {
             sleep(latency).await;
             fault = *then;
         }
-        let carried_out = |entry_faults, after| FaultEffect::CarriedOut { entry_faults, after };
         match fault {
             // The loop above has ended every latency.
-            Fault::None | Fault::After(..) => {
-                carried_out(EntryFaults::default(), Transmission::Arrives)
+            Fault::None | Fault::After(..) => Ok(carry_out(Vec::new()).await),
+            Fault::Entries(faults) => Ok(carry_out(faults).await),
+            Fault::Refuse { status, code } => Err(Untransmitted::Refused { status, code }),
+            Fault::LoseRequest => Err(Untransmitted::Lost),
+            Fault::LoseResponse => {
+                carry_out(Vec::new()).await;
+                Err(Untransmitted::Lost)
             }
-            Fault::Refuse { status, code } => FaultEffect::Refused { status, code },
-            Fault::LoseRequest => FaultEffect::Lost,
-            Fault::LoseResponse => carried_out(EntryFaults::default(), Transmission::Lost),
             Fault::RespondAfter(latency) => {
-                carried_out(EntryFaults::default(), Transmission::Late(latency))
+                let result = carry_out(Vec::new()).await;
+                sleep(latency).await;
+                Ok(result)
             }
             Fault::Hang => std::future::pending().await,
-            Fault::Entries(faults) => carried_out(EntryFaults::new(faults), Transmission::Arrives),
         }
     }
 
-    fn refusal(&self, status: u16, shape: &str, query: &str, message: &str) -> WireResponse {
+    fn refusal(
+        &self,
+        status: u16,
+        shape: &str,
+        query: &str,
+        message: &str,
+    ) -> io::Result<Response<Vec<u8>>> {
         let blame = if status < 500 { "Sender" } else { "Receiver" };
-        WireResponse {
-            status,
-            body: protocol::error_body(shape, message),
-            query_error: Some(format!("{query};{blame}")),
-            date: http_date(self.0.clock.now()),
+        let query_error = Some(format!("{query};{blame}"));
+        self.response(status, query_error, protocol::error_body(shape, message))
+    }
+
+    fn response(
+        &self,
+        status: u16,
+        query_error: Option<String>,
+        body: Vec<u8>,
+    ) -> io::Result<Response<Vec<u8>>> {
+        let date = httpdate::fmt_http_date(within_dates(self.0.clock.now()));
+        let mut response = Response::builder()
+            .status(status)
+            .header(header::CONTENT_TYPE, CONTENT_TYPE)
+            .header(header::DATE, date);
+        if let Some(error) = query_error {
+            response = response.header("x-amzn-query-error", error);
         }
+        response.body(body).map_err(io::Error::other)
     }
 }
 
-const REFUSED: &str = "refused by a fault";
+pub(crate) const REFUSED: &str = "refused by a fault";
 
 /// The number of requests that have arrived, and the function that decides about faults.
 #[derive(Default)]

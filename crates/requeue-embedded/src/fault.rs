@@ -104,17 +104,3 @@ pub enum EntryOutcome {
 
 /// The caller's function that decides about faults.
 pub(crate) type FaultHook = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
-
-/// The faults of the entries of one call.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EntryFaults(Vec<EntryFault>);
-
-impl EntryFaults {
-    pub(crate) fn new(faults: Vec<EntryFault>) -> Self {
-        Self(faults)
-    }
-
-    pub(crate) fn of(&self, position: usize) -> Option<&EntryOutcome> {
-        self.0.iter().find(|fault| fault.position == position).map(|fault| &fault.outcome)
-    }
-}

@@ -39,7 +39,6 @@
 
 mod connector;
 mod direct;
-mod due;
 mod engine;
 mod exchange;
 mod fault;
@@ -66,7 +65,7 @@ pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
 use engine::error::SqsError;
-use engine::{Arrivals, Engine, Receive};
+use engine::{Arrivals, Engine, Receive, ReceiveResult};
 use exchange::Calls;
 
 /// The region of queues, unless another is named.
@@ -216,15 +215,14 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         asked: Receive,
     ) -> Result<Vec<Delivered>, EmbeddedError> {
-        let result = self
+        let messages = self
             .with_long_poll(|engine, now| {
-                let result = engine.receive(queue.name(), asked, now)?;
-                let long_poll = protocol::LongPoll { wait: result.wait, next_due: result.next_due };
-                let (news, empty) = (result.redrove, result.messages.is_empty());
-                Ok((result, news, empty.then_some(long_poll)))
+                let ReceiveResult { messages, redrove, long_poll } =
+                    engine.receive(queue.name(), asked, now)?;
+                Ok((messages, redrove, long_poll))
             })
             .await?;
-        let delivered = result.messages.into_iter().map(|received| Delivered {
+        let delivered = messages.into_iter().map(|received| Delivered {
             message: MessageView::of(&received.message),
             receipt_handle: received.receipt_handle,
         });
@@ -330,6 +328,6 @@ pub struct EmbeddedError {
 
 impl From<SqsError> for EmbeddedError {
     fn from(error: SqsError) -> Self {
-        Self { code: error.code.query(), message: error.message }
+        Self { code: error.code, message: error.message }
     }
 }

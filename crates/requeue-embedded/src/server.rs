@@ -7,14 +7,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request as HttpRequest, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::EmbeddedSqs;
-use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
 use crate::loopback::{self, Bounds};
 
 const BOUNDS: Bounds = Bounds {
@@ -85,41 +84,15 @@ impl Server {
     }
 }
 
-async fn respond(
-    sqs: EmbeddedSqs,
-    request: HttpRequest<Bytes>,
-) -> io::Result<Response<Full<Bytes>>> {
+async fn respond(sqs: EmbeddedSqs, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
     if is_query(&parts) {
         return query_refusal();
     }
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     // Clients find the queue under the host name by which they found the server.
-    let endpoint = format!("http://{}", header("host").unwrap_or("127.0.0.1"));
-    let reply = sqs
-        .exchange(Request {
-            target: header("x-amz-target").unwrap_or_default(),
-            trace: header("x-amzn-trace-id"),
-            body: &body,
-            endpoint: &endpoint,
-        })
-        .await;
-    match reply {
-        ExchangeResult::Response(answer) => response(answer),
-        ExchangeResult::Broken => Err(io::Error::other("the connection was broken by a fault")),
-    }
-}
-
-fn response(answer: WireResponse) -> io::Result<Response<Full<Bytes>>> {
-    let response = Response::builder()
-        .status(answer.status)
-        .header(header::CONTENT_TYPE, CONTENT_TYPE)
-        .header(header::DATE, answer.date);
-    let response = match answer.query_error {
-        Some(error) => response.header("x-amzn-query-error", error),
-        None => response,
-    };
-    response.body(Full::from(answer.body)).map_err(io::Error::other)
+    let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let endpoint = format!("http://{}", host.unwrap_or("127.0.0.1"));
+    Ok(sqs.exchange(&parts.headers, &body, &endpoint).await?.map(Full::from))
 }
 
 /// Whether a client of the older protocol asks: its requests are forms.

@@ -13,13 +13,10 @@
 //! }
 //! ```
 
-mod command_line;
 mod config;
 mod http;
 mod secrets;
 
-#[doc(hidden)]
-pub use command_line::answers_an_option;
 pub use config::Config;
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,

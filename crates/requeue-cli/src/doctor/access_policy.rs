@@ -199,19 +199,16 @@ fn condition(operator: &str, fact: Option<&str>, values: &Value) -> Truth {
         Value::Bool(value) => &Value::String(value.to_string()),
         values => values,
     };
-    let fits = |fits| patterns(values, fact, fits);
     let equal: fn(&str, &str) -> bool = |pattern, text| pattern == text;
-    match operator {
-        "StringEquals" => fits(equal),
-        "StringNotEquals" => fits(equal).not(),
-        "StringEqualsIgnoreCase" | "Bool" => fits(str::eq_ignore_ascii_case),
-        "StringNotEqualsIgnoreCase" => fits(str::eq_ignore_ascii_case).not(),
-        "StringLike" => fits(like),
-        "StringNotLike" => fits(like).not(),
-        "ArnEquals" | "ArnLike" => fits(like_arn),
-        "ArnNotEquals" | "ArnNotLike" => fits(like_arn).not(),
-        _ => Truth::Maybe,
-    }
+    let fits = match operator.replacen("Not", "", 1).as_str() {
+        "StringEquals" => equal,
+        "StringEqualsIgnoreCase" | "Bool" => str::eq_ignore_ascii_case,
+        "StringLike" => like,
+        "ArnEquals" | "ArnLike" => like_arn,
+        _ => return Truth::Maybe,
+    };
+    let truth = patterns(values, fact, fits);
+    if operator.contains("Not") { truth.not() } else { truth }
 }
 
 fn like_any_case(pattern: &str, text: &str) -> bool {
@@ -228,28 +225,22 @@ fn like_arn(pattern: &str, arn: &str) -> bool {
 
 /// With `*` for any text, and `?` for any character.
 fn like(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    // After the last `*`, and the text that it has taken so far.
-    let mut last = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                p += 1;
-                last = Some((p, t));
-            }
-            Some(b'?') => (p, t) = (p + 1, t + 1),
-            Some(byte) if *byte == text[t] => (p, t) = (p + 1, t + 1),
-            _ => match last {
-                Some((after, taken)) => {
-                    (p, t) = (after, taken + 1);
-                    last = Some((after, taken + 1));
-                }
-                None => return false,
-            },
+    let text = text.as_bytes();
+    // Whether the pattern so far fits the first so many bytes.
+    let mut fits = vec![false; text.len() + 1];
+    fits[0] = true;
+    for byte in pattern.bytes() {
+        if byte == b'*' {
+            let least = fits.iter().position(|fits| *fits).unwrap_or(fits.len());
+            fits[least..].fill(true);
+            continue;
         }
+        for at in (0..text.len()).rev() {
+            fits[at + 1] = fits[at] && (byte == b'?' || byte == text[at]);
+        }
+        fits[0] = false;
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+    fits[text.len()]
 }
 
 #[cfg(test)]

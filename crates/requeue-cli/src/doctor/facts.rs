@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use requeue::RecursiveLoop;
 use requeue::queue::{CallError, QueueArn};
-use serde::Deserialize;
+
+pub(crate) use crate::function::{Logs, Readiness};
 
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
@@ -17,6 +18,16 @@ pub(crate) struct Unread {
     /// The ARN or the name of the resource.
     pub(crate) resource: String,
     pub(crate) error: CallError,
+}
+
+impl Unread {
+    pub(crate) fn of(
+        permission: &'static str,
+        resource: impl Into<String>,
+        error: CallError,
+    ) -> Self {
+        Self { permission, resource: resource.into(), error }
+    }
 }
 
 /// A function with the queues that invoke it, or a queue without a function.
@@ -91,16 +102,6 @@ impl Function {
     }
 }
 
-/// Whether Lambda can run the function, in Lambda's words.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-pub(crate) struct Readiness {
-    pub(crate) state: Option<String>,
-    pub(crate) state_reason: Option<String>,
-    pub(crate) last_update_status: Option<String>,
-    pub(crate) last_update_status_reason: Option<String>,
-}
-
 /// Whether SQS confirmed copies of the last hour, by the metrics `Requeued` and `SendUnconfirmed`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sends {
@@ -144,24 +145,6 @@ pub(crate) struct TableProperties {
     pub(crate) provisioned: Option<u64>,
 }
 
-/// The function's logging controls.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-pub(crate) struct Logs {
-    /// `JSON` or `Text`.
-    pub(crate) log_format: Option<String>,
-    /// `INFO` and so on, if the format is JSON.
-    pub(crate) application_log_level: Option<String>,
-    pub(crate) log_group: Option<String>,
-}
-
-impl Logs {
-    /// The name of the function's log group.
-    pub(crate) fn group_of(&self, function: &str) -> String {
-        self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
-    }
-}
-
 /// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.
 #[derive(Clone, Debug)]
 pub(crate) enum FunctionSettings {
@@ -189,22 +172,15 @@ pub(crate) struct Valid {
     /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
     pub(crate) variables: usize,
-    /// The place of a policy that the doctor does not read. The policy in `config` is then
-    /// meaningless.
-    pub(crate) policy_elsewhere: Option<PolicyPlace>,
+    /// The place of a policy that only the function reads: the ARN of a stored text, or a file in its
+    /// package. The policy in `config` is then meaningless.
+    pub(crate) policy_elsewhere: Option<String>,
     /// Whether `REQUEUE_POLICY` is among the problems. The policy in `config` is then meaningless.
     pub(crate) lacks_policy: bool,
     /// The name of the table that the execution environments share.
     pub(crate) table: Option<String>,
-}
-
-/// A place that only the function reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PolicyPlace {
-    /// A file in the function's package.
-    File(String),
-    /// The ARN of a secret or a parameter.
-    Stored(String),
+    /// The URL to which a function posts.
+    pub(crate) target_url: Option<String>,
 }
 
 /// A source queue, and the dead-letter queues behind it.
@@ -218,9 +194,12 @@ pub(crate) struct QueuePath {
     pub(crate) direct: Option<Reached>,
 }
 
+/// An event source mapping of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     pub(crate) uuid: String,
+    /// The ARN of the function, with its alias or version.
+    pub(crate) function: String,
     pub(crate) state: String,
     pub(crate) batch_size: u32,
     pub(crate) window: Duration,
@@ -242,16 +221,7 @@ pub(crate) struct Reached {
     pub(crate) access: Option<Known<Access>>,
     pub(crate) key: Option<EncryptionKey>,
     /// All mappings from it.
-    pub(crate) consumers: Known<Vec<Consumer>>,
-}
-
-/// An event source mapping of a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct Consumer {
-    pub(crate) uuid: String,
-    /// The ARN of the function, with its alias or version.
-    pub(crate) function: String,
-    pub(crate) state: String,
+    pub(crate) consumers: Known<Vec<Mapping>>,
 }
 
 #[derive(Clone, Debug)]
@@ -293,8 +263,8 @@ pub(crate) enum EncryptionKey {
 pub(crate) struct CustomerKey {
     /// An ARN, or the alias by which the queue knows it.
     pub(crate) name: String,
-    /// `NotAsked` if there is no role.
-    pub(crate) access: Known<Access>,
+    /// `None` if there is no role.
+    pub(crate) access: Option<Known<Access>>,
     pub(crate) key: Known<Key>,
     pub(crate) policy: Known<String>,
 }

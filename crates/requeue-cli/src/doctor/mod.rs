@@ -5,30 +5,28 @@
 use std::cmp::Reverse;
 use std::process::ExitCode;
 
+use serde_json::Value;
 use tokio::runtime::Builder;
 
 mod arn;
 mod settings;
 mod access_policy;
-pub(crate) mod calls;
+mod calls;
 mod context;
 mod checks;
 mod facts;
 mod fetch;
 mod first_hour;
 mod diagnosis;
-pub(crate) mod endpoints;
 mod remedy;
 mod show;
 
 use arn::Arn;
 use diagnosis::{Finding, Level};
-use endpoints::Endpoints;
 use facts::Deployment;
 use fetch::Clients;
-use first_hour::FirstHour;
-use show::Shown;
 
+use crate::endpoints::Endpoints;
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument, region_name};
 use crate::stop::Stop;
@@ -99,36 +97,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Stop::end_at_once()?;
     let (clients, deployments) = runtime.block_on(read(arguments))?;
     let endpoints = Endpoints::of(&clients.sdk);
-    let examined: Vec<(Deployment, Vec<Finding>)> = deployments
+    let mut examined: Vec<(Deployment, Vec<Finding>)> = deployments
         .into_iter()
         .map(|deployment| {
             let findings = worst_first(checks::examine(&deployment), &endpoints);
             (deployment, findings)
         })
         .collect();
-    let findings: Vec<&Finding> = examined.iter().flat_map(|(_, findings)| findings).collect();
+    let findings = || examined.iter().flat_map(|(_, findings)| findings);
+    let counts = show::counts(&findings().map(|finding| finding.diagnosis.level));
+    let is_unseen = findings()
+        .any(|finding| finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown);
+    let mut worst = findings().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok);
     let first_hour = match examined.first() {
         Some((deployment, _)) => {
             let options = &arguments.first_hour;
-            runtime.block_on(first_hour::run(&clients, deployment, worst(&findings), options))?
+            runtime.block_on(first_hour::run(&clients, deployment, worst, options))?
         }
         None => None,
     };
     drop(clients);
-    let first_hour = first_hour.map(|first_hour| first_hour.at(&endpoints));
-    let shown = Shown::of(arguments.problems_only);
-    if arguments.json {
-        let mut json = show::json(&examined, shown);
-        if let Some(first_hour) = &first_hour {
-            json["firstHour"] = first_hour.json();
+    if arguments.problems_only {
+        for (_, findings) in &mut examined {
+            findings.retain(|finding| finding.diagnosis.level != Level::Ok);
         }
+    }
+    let (mut json, mut text) = (Value::Null, String::new());
+    if arguments.json {
+        json = show::json(&examined, counts);
+    } else {
+        text = show::text(&examined, counts);
+    }
+    if let Some(first_hour) = first_hour {
+        json["firstHour"] = first_hour.json;
+        text += &first_hour.text;
+        worst = worst.max(first_hour.worst);
+    }
+    if arguments.json {
         output::json(&json)?;
     } else {
-        let first_hour = first_hour.as_ref().map(FirstHour::text).unwrap_or_default();
-        output::write(&(show::text(&examined, shown) + &first_hour))?;
+        output::write(&text)?;
     }
-    let tried = first_hour.as_ref().map_or(Level::Ok, FirstHour::worst);
-    Ok(status(&findings, tried, arguments.strict))
+    Ok(if worst == Level::Danger || (arguments.strict && worst > Level::Ok) {
+        ExitCode::from(FAILED)
+    } else if is_unseen {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// The findings, the worst first, with commands for the endpoints of this environment.
@@ -171,22 +187,4 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
         (None, None) => return Err("--function or --queue is missing".into()),
     };
     Ok((clients, deployments))
-}
-
-fn worst(findings: &[&Finding]) -> Level {
-    findings.iter().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok)
-}
-
-fn status(findings: &[&Finding], tried: Level, is_strict: bool) -> ExitCode {
-    let worst = worst(findings).max(tried);
-    let is_unseen = |finding: &&&Finding| {
-        finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown
-    };
-    if worst == Level::Danger || (is_strict && worst > Level::Ok) {
-        ExitCode::from(FAILED)
-    } else if findings.iter().any(|finding| is_unseen(&finding)) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
 }

@@ -1,5 +1,7 @@
 //! Commands of AWS's command line and lines of a template, with the real names in them.
 
+use std::fmt::Display;
+
 use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
@@ -8,25 +10,20 @@ use super::arn::Arn;
 use super::context::Context;
 use super::facts::{Function, Limit, Mapping};
 
-pub(crate) fn queue_attribute(
-    queue: &QueueArn,
-    name: &str,
-    value: impl std::fmt::Display,
-) -> String {
-    format!(
-        "aws sqs set-queue-attributes --region {} --queue-url {} --attributes {name}={value}",
-        queue.region(),
-        queue.url()
-    )
+pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
+    set_attributes(queue, format_args!("{name}={value}"))
 }
 
 /// An attribute whose value is JSON.
 pub(crate) fn queue_policy(queue: &QueueArn, name: &str, value: &serde_json::Value) -> String {
+    set_attributes(queue, format_args!("'{}'", json!({ name: value.to_string() })))
+}
+
+fn set_attributes(queue: &QueueArn, attributes: impl Display) -> String {
     format!(
-        "aws sqs set-queue-attributes --region {} --queue-url {} --attributes '{}'",
+        "aws sqs set-queue-attributes --region {} --queue-url {} --attributes {attributes}",
         queue.region(),
-        queue.url(),
-        json!({ name: value.to_string() })
+        queue.url()
     )
 }
 

@@ -7,8 +7,8 @@ use requeue::queue::CallError;
 use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
-use super::calls::FunctionConfiguration;
-use super::facts::{FunctionSettings, PolicyPlace, Unread, Valid};
+use super::facts::{FunctionSettings, Unread, Valid};
+use crate::function::FunctionConfiguration;
 
 const PREFIX: &str = "REQUEUE_";
 
@@ -20,11 +20,9 @@ pub(crate) fn settings(
     if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
         let key = configuration.kms_key_arn.as_deref();
         let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment");
-        return FunctionSettings::Unread(Unread {
-            permission: "kms:Decrypt",
-            resource: key.unwrap_or("the key of the function's environment").to_owned(),
-            error: CallError::answered(400, code),
-        });
+        let key = key.unwrap_or("the key of the function's environment");
+        let error = CallError::answered(400, code);
+        return FunctionSettings::Unread(Unread::of("kms:Decrypt", key, error));
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());
     let variables =
@@ -43,7 +41,8 @@ fn read_settings<'v>(
     let own = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
     let mut variables: HashMap<String, String> =
         own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let table = variables.get("REQUEUE_TABLE").filter(|name| !name.is_empty()).cloned();
+    let own = |name| variables.get(name).filter(|value| !value.is_empty()).cloned();
+    let (table, target_url) = (own("REQUEUE_TABLE"), own("REQUEUE_TARGET_URL"));
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
@@ -52,9 +51,10 @@ fn read_settings<'v>(
             default.clone_into(value);
         }
     }
-    let policy_place = variables.get("REQUEUE_POLICY").and_then(|value| policy_place(value));
+    let policy_place = variables.get("REQUEUE_POLICY").map(|value| value.trim().to_owned());
+    let policy_place = policy_place.filter(|place| !place.is_empty() && !place.starts_with('{'));
     // A path in them means another machine's file.
-    if let Some(PolicyPlace::File(_)) = policy_place {
+    if policy_place.as_ref().is_some_and(|place| !place.starts_with("arn:")) {
         variables.remove("REQUEUE_POLICY");
     }
     let ((config, secrets), problems) = match read_valid(variables) {
@@ -66,7 +66,15 @@ fn read_settings<'v>(
     with_policy(
         policy,
         config,
-        Valid { problems, secrets, variables, policy_elsewhere, table, ..Valid::default() },
+        Valid {
+            problems,
+            secrets,
+            variables,
+            policy_elsewhere,
+            table,
+            target_url,
+            ..Valid::default()
+        },
     )
 }
 
@@ -126,18 +134,6 @@ fn read_valid(
     }
 }
 
-/// `None` if the setting has the policy itself.
-fn policy_place(value: &str) -> Option<PolicyPlace> {
-    let value = value.trim();
-    if value.is_empty() || value.starts_with('{') {
-        None
-    } else if value.starts_with("arn:") {
-        Some(PolicyPlace::Stored(value.to_owned()))
-    } else {
-        Some(PolicyPlace::File(value.to_owned()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +153,7 @@ mod tests {
     fn a_path_in_the_settings_of_a_function_is_not_followed_on_this_machine() {
         let read =
             valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
-        let file = PolicyPlace::File("Cargo.toml".to_owned());
+        let file = "Cargo.toml".to_owned();
         assert_eq!((read.variables, read.policy_elsewhere), (2, Some(file)));
         assert_eq!(
             valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
@@ -191,7 +187,7 @@ mod tests {
     fn a_policy_that_is_stored_at_an_arn_is_a_secret_that_the_function_reads() {
         let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy";
         let read = valid(&[("REQUEUE_POLICY", &format!(" {arn}:3"))]);
-        assert_eq!(read.policy_elsewhere, Some(PolicyPlace::Stored(format!("{arn}:3"))));
+        assert_eq!(read.policy_elsewhere, Some(format!("{arn}:3")));
         assert_eq!(read.secrets, [arn.to_owned()].into());
         let given = RetryPolicy::default();
         let FunctionSettings::Valid(read) =

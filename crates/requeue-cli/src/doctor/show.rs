@@ -10,29 +10,21 @@ use super::diagnosis::{Finding, Level};
 use super::facts::{Deployment, Function};
 use crate::table;
 
-/// The findings to show.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
-    All,
-    Problems,
-}
+/// What the doctor found in each deployment.
+pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 
-impl Shown {
-    pub(crate) fn of(problems_only: bool) -> Self {
-        if problems_only { Self::Problems } else { Self::All }
-    }
+/// The number of findings of each level.
+pub(crate) type Counts = [(Level, usize); 4];
 
-    fn has(self, finding: &Finding) -> bool {
-        self == Self::All || finding.diagnosis.level != Level::Ok
-    }
+pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
+    Level::ALL.map(|level| (level, levels.clone().filter(|other| *other == level).count()))
 }
 
 /// A line for each finding; if it is not ok, its reason and remedies follow.
-pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> String {
+pub(crate) fn text(examined: &Examined, counts: Counts) -> String {
     let mut text = String::new();
     for (deployment, findings) in examined {
         let _ = writeln!(text, "{}", printable::line(&subject(deployment)));
-        let findings: Vec<&Finding> = findings.iter().filter(|it| shown.has(it)).collect();
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
         let several = deployment.paths.len() > 1;
         for Finding { id, why, queue, diagnosis } in findings {
@@ -46,9 +38,12 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> Str
         }
         let _ = writeln!(text);
     }
-    let counted = Level::ALL.map(|level| format!("{} {}", count(examined, level), level.as_str()));
-    let _ = writeln!(text, "{}", counted.join(", "));
-    text
+    text + &counted(counts)
+}
+
+/// The last line.
+pub(crate) fn counted(counts: Counts) -> String {
+    counts.map(|(level, count)| format!("{count} {}", level.as_str())).join(", ") + "\n"
 }
 
 /// A line, which goes on below itself if it is too long.
@@ -91,29 +86,19 @@ fn colour(level: Level) -> &'static str {
     }
 }
 
-pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)], shown: Shown) -> Value {
+pub(crate) fn json(examined: &Examined, counts: Counts) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
-        let findings: Vec<&Finding> = findings.iter().filter(|it| shown.has(it)).collect();
         json!({
             "function": deployment.function.as_ref().map(Function::qualified),
             "region": deployment.region,
             "findings": findings,
         })
     });
-    let summary =
-        Level::ALL.map(|level| (level.as_str().to_owned(), json!(count(examined, level))));
+    let summary = counts.map(|(level, count)| (level.as_str().to_owned(), json!(count)));
     json!({
         "deployments": deployments.collect::<Vec<_>>(),
         "summary": Value::Object(summary.into_iter().collect()),
     })
-}
-
-fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {
-    examined
-        .iter()
-        .flat_map(|(_, findings)| findings)
-        .filter(|finding| finding.diagnosis.level == level)
-        .count()
 }
 
 #[cfg(test)]
@@ -141,8 +126,8 @@ mod tests {
             alarms: Ok(Vec::new()),
         };
         let examined = [(deployment, vec![finding])];
-        let shown =
-            text(&examined, Shown::All).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
+        let shown = text(&examined, counts(&[Level::Danger].into_iter()));
+        let shown = shown.replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
         assert_eq!(shown.lines().count(), 6, "no line is made by a value: {shown}");
     }

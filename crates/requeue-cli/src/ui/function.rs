@@ -12,10 +12,9 @@ use tokio::time::sleep;
 
 use super::live::{LiveCounts, LiveState, live_routes};
 use crate::Error;
-use crate::doctor::calls::{LogEvent, log_events};
-use crate::doctor::endpoints::shown_endpoint;
+use crate::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
-use crate::function::DeployedFunction;
+use crate::function::{DeployedFunction, LogEvent, log_events};
 use crate::observe::{Event, Events, Kind, LogLine, epoch_millis};
 use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;

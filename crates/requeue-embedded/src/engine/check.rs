@@ -1,7 +1,7 @@
 //! The rules that a message must obey to be accepted. It is pure: it takes a draft and the queue's
 //! settings, and returns an error.
 
-use super::error::{ErrorCode, SqsError};
+use super::error::{SqsError, code};
 use super::limits;
 use super::message::Draft;
 use super::settings::Settings;
@@ -33,83 +33,20 @@ pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> 
     }
 }
 
-/// The ids that a message, or some message of a batch, does not have.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LackingIds {
-    pub(crate) group: bool,
-    pub(crate) deduplication: bool,
-}
-
-impl LackingIds {
-    /// Of messages, by their group and their deduplication id.
-    pub(crate) fn of<'a>(
-        messages: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>,
-    ) -> Self {
-        messages.fold(Self::default(), |lacking, (group, deduplication)| Self {
-            group: lacking.group || group.is_none(),
-            deduplication: lacking.deduplication || deduplication.is_none(),
-        })
-    }
-}
-
-/// The ids that a FIFO queue needs.
-pub(crate) fn ids(lacking: LackingIds, settings: &Settings) -> Result<(), SqsError> {
+/// Whether each of these messages, one or a batch, has the ids that a FIFO queue needs.
+pub(crate) fn ids<'d>(
+    drafts: impl Iterator<Item = &'d Draft> + Clone,
+    settings: &Settings,
+) -> Result<(), SqsError> {
     let Some(fifo) = &settings.fifo else { return Ok(()) };
-    if lacking.group {
+    if drafts.clone().any(|draft| draft.group.is_none()) {
         return Err(SqsError::missing("MessageGroupId"));
     }
-    if lacking.deduplication && !fifo.content_based_deduplication {
+    let lacks_deduplication = drafts.into_iter().any(|draft| draft.deduplication.is_none());
+    if lacks_deduplication && !fifo.content_based_deduplication {
         return Err(SqsError::invalid(
             "The queue should either have ContentBasedDeduplication enabled or \
              MessageDeduplicationId provided explicitly",
-        ));
-    }
-    Ok(())
-}
-
-/// Whether a batch with these ids and so many bytes is accepted as a whole.
-pub(crate) fn batch<'a>(
-    entry: &str,
-    ids: impl ExactSizeIterator<Item = &'a str> + Clone,
-    bytes: usize,
-) -> Result<(), SqsError> {
-    let count = ids.len();
-    if count == 0 {
-        return Err(SqsError::new(
-            ErrorCode::EmptyBatchRequest,
-            format!("There should be at least one {entry} in the request."),
-        ));
-    }
-    if count > limits::BATCH_ENTRIES {
-        return Err(SqsError::new(
-            ErrorCode::TooManyEntriesInBatchRequest,
-            format!(
-                "Maximum number of entries per request are {}. You have sent {count}.",
-                limits::BATCH_ENTRIES
-            ),
-        ));
-    }
-    if !ids.clone().all(is_batch_id) {
-        return Err(SqsError::new(
-            ErrorCode::InvalidBatchEntryId,
-            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. \
-             It can be at most 80 letters long.",
-        ));
-    }
-    let mut seen = std::collections::HashSet::new();
-    if let Some(id) = ids.into_iter().find(|id| !seen.insert(*id)) {
-        return Err(SqsError::new(
-            ErrorCode::BatchEntryIdsNotDistinct,
-            format!("Id {id} repeated."),
-        ));
-    }
-    if bytes > limits::BATCH_BYTES {
-        return Err(SqsError::new(
-            ErrorCode::BatchRequestTooLong,
-            format!(
-                "Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.",
-                limits::BATCH_BYTES
-            ),
         ));
     }
     Ok(())
@@ -131,11 +68,6 @@ pub(crate) fn bounds(
     })
 }
 
-fn is_batch_id(id: &str) -> bool {
-    (1..=limits::BATCH_ID_CHARS).contains(&id.len())
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
 /// The characters that XML 1.0 can hold. Source: reference, `SendMessage`.
 fn characters(text: &str) -> Result<(), SqsError> {
     let legal = |c: char| {
@@ -146,7 +78,7 @@ fn characters(text: &str) -> Result<(), SqsError> {
         return Ok(());
     }
     Err(SqsError::new(
-        ErrorCode::InvalidMessageContents,
+        code::INVALID_MESSAGE_CONTENTS,
         "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | \
          #xE000 to #xFFFD | #x10000 to #x10FFFF.",
     ))
@@ -273,8 +205,7 @@ fn standard_rules(draft: &Draft) -> Result<(), SqsError> {
 }
 
 fn fifo_rules(draft: &Draft, settings: &Settings) -> Result<(), SqsError> {
-    let of_draft = std::iter::once((draft.group.as_deref(), draft.deduplication.as_deref()));
-    ids(LackingIds::of(of_draft), settings)?;
+    ids(std::iter::once(draft), settings)?;
     // Zero is accepted and means nothing: the queue's own delay applies.
     match draft.delay_secs.filter(|delay| *delay != 0) {
         Some(delay) => Err(SqsError::invalid_value(delay, "DelaySeconds", WRONG_TYPE)),

@@ -1,21 +1,22 @@
-//! A refusal of SQS: the code in its modern and in its older spelling, and the sentence.
+//! A refusal of SQS: its code and its sentence.
 
 use std::fmt;
 
 /// Why a request, or one entry of a batch, was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SqsError {
-    pub(crate) code: ErrorCode,
+    /// One of [`code`].
+    pub(crate) code: &'static str,
     pub(crate) message: String,
 }
 
 impl SqsError {
-    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidParameterValue, message)
+        Self::new(code::INVALID_PARAMETER_VALUE, message)
     }
 
     pub(crate) fn invalid_value(
@@ -30,87 +31,50 @@ impl SqsError {
 
     pub(crate) fn missing(parameter: &str) -> Self {
         Self::new(
-            ErrorCode::MissingParameter,
+            code::MISSING_PARAMETER,
             format!("The request must contain the parameter {parameter}."),
         )
     }
 
-    pub(crate) fn no_queue() -> Self {
-        Self::new(ErrorCode::QueueDoesNotExist, "The specified queue does not exist.")
-    }
-}
-
-/// The codes of SQS that this engine can return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorCode {
-    BatchEntryIdsNotDistinct,
-    BatchRequestTooLong,
-    EmptyBatchRequest,
-    InvalidAction,
-    InvalidAttributeName,
-    InvalidAttributeValue,
-    InvalidBatchEntryId,
-    InvalidMessageContents,
-    InvalidParameterValue,
-    MalformedInput,
-    MissingParameter,
-    OverLimit,
-    PurgeQueueInProgress,
-    QueueDeletedRecently,
-    QueueDoesNotExist,
-    QueueNameExists,
-    ReceiptHandleIsInvalid,
-    ResourceNotFound,
-    TooManyEntriesInBatchRequest,
-    UnsupportedOperation,
-}
-
-impl ErrorCode {
     /// The name of the error's shape, for `__type`.
-    pub(crate) const fn shape(self) -> &'static str {
-        match self {
-            Self::BatchEntryIdsNotDistinct => "BatchEntryIdsNotDistinct",
-            Self::BatchRequestTooLong => "BatchRequestTooLong",
-            Self::EmptyBatchRequest => "EmptyBatchRequest",
-            Self::InvalidAction => "InvalidAction",
-            Self::InvalidAttributeName => "InvalidAttributeName",
-            Self::InvalidAttributeValue => "InvalidAttributeValue",
-            Self::InvalidBatchEntryId => "InvalidBatchEntryId",
-            Self::InvalidMessageContents => "InvalidMessageContents",
-            Self::InvalidParameterValue => "InvalidParameterValue",
-            Self::MalformedInput => "SerializationException",
-            Self::MissingParameter => "MissingParameter",
-            Self::OverLimit => "OverLimit",
-            Self::PurgeQueueInProgress => "PurgeQueueInProgress",
-            Self::QueueDeletedRecently => "QueueDeletedRecently",
-            Self::QueueDoesNotExist => "QueueDoesNotExist",
-            Self::QueueNameExists => "QueueNameExists",
-            Self::ReceiptHandleIsInvalid => "ReceiptHandleIsInvalid",
-            Self::ResourceNotFound => "ResourceNotFoundException",
-            Self::TooManyEntriesInBatchRequest => "TooManyEntriesInBatchRequest",
-            Self::UnsupportedOperation => "UnsupportedOperation",
+    pub(crate) fn shape(&self) -> &'static str {
+        match self.code {
+            code::QUEUE_DOES_NOT_EXIST => "QueueDoesNotExist",
+            code::QUEUE_NAME_EXISTS => "QueueNameExists",
+            code => code.rsplit('.').next().unwrap_or(code),
         }
     }
 
-    /// The code of the older protocol, which clients still print: SQS is an awsQuery-compatible
-    /// service.
-    ///
-    /// Source: the `awsQueryError` traits of the service model.
-    pub(crate) const fn query(self) -> &'static str {
-        match self {
-            Self::BatchEntryIdsNotDistinct => "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
-            Self::BatchRequestTooLong => "AWS.SimpleQueueService.BatchRequestTooLong",
-            Self::EmptyBatchRequest => "AWS.SimpleQueueService.EmptyBatchRequest",
-            Self::InvalidBatchEntryId => "AWS.SimpleQueueService.InvalidBatchEntryId",
-            Self::PurgeQueueInProgress => "AWS.SimpleQueueService.PurgeQueueInProgress",
-            Self::QueueDeletedRecently => "AWS.SimpleQueueService.QueueDeletedRecently",
-            Self::QueueDoesNotExist => "AWS.SimpleQueueService.NonExistentQueue",
-            Self::QueueNameExists => "QueueAlreadyExists",
-            Self::TooManyEntriesInBatchRequest => {
-                "AWS.SimpleQueueService.TooManyEntriesInBatchRequest"
-            }
-            Self::UnsupportedOperation => "AWS.SimpleQueueService.UnsupportedOperation",
-            other => other.shape(),
-        }
+    pub(crate) fn no_queue() -> Self {
+        Self::new(code::QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
     }
+}
+
+/// The codes of SQS that this engine can return, in the spelling of the older protocol, which clients
+/// still print: SQS is an awsQuery-compatible service.
+///
+/// Source: the `awsQueryError` traits of the service model.
+pub(crate) mod code {
+    pub(crate) const BATCH_ENTRY_IDS_NOT_DISTINCT: &str =
+        "AWS.SimpleQueueService.BatchEntryIdsNotDistinct";
+    pub(crate) const BATCH_REQUEST_TOO_LONG: &str = "AWS.SimpleQueueService.BatchRequestTooLong";
+    pub(crate) const EMPTY_BATCH_REQUEST: &str = "AWS.SimpleQueueService.EmptyBatchRequest";
+    pub(crate) const INVALID_ACTION: &str = "InvalidAction";
+    pub(crate) const INVALID_ATTRIBUTE_NAME: &str = "InvalidAttributeName";
+    pub(crate) const INVALID_ATTRIBUTE_VALUE: &str = "InvalidAttributeValue";
+    pub(crate) const INVALID_BATCH_ENTRY_ID: &str = "AWS.SimpleQueueService.InvalidBatchEntryId";
+    pub(crate) const INVALID_MESSAGE_CONTENTS: &str = "InvalidMessageContents";
+    pub(crate) const INVALID_PARAMETER_VALUE: &str = "InvalidParameterValue";
+    pub(crate) const MALFORMED_INPUT: &str = "SerializationException";
+    pub(crate) const MISSING_PARAMETER: &str = "MissingParameter";
+    pub(crate) const OVER_LIMIT: &str = "OverLimit";
+    pub(crate) const PURGE_QUEUE_IN_PROGRESS: &str = "AWS.SimpleQueueService.PurgeQueueInProgress";
+    pub(crate) const QUEUE_DELETED_RECENTLY: &str = "AWS.SimpleQueueService.QueueDeletedRecently";
+    pub(crate) const QUEUE_DOES_NOT_EXIST: &str = "AWS.SimpleQueueService.NonExistentQueue";
+    pub(crate) const QUEUE_NAME_EXISTS: &str = "QueueAlreadyExists";
+    pub(crate) const RECEIPT_HANDLE_IS_INVALID: &str = "ReceiptHandleIsInvalid";
+    pub(crate) const RESOURCE_NOT_FOUND: &str = "ResourceNotFoundException";
+    pub(crate) const TOO_MANY_ENTRIES_IN_BATCH_REQUEST: &str =
+        "AWS.SimpleQueueService.TooManyEntriesInBatchRequest";
+    pub(crate) const UNSUPPORTED_OPERATION: &str = "AWS.SimpleQueueService.UnsupportedOperation";
 }

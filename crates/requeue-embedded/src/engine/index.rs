@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::groups::{Groups, Key, Turn};
 use super::message::{Message, State};
+use super::settings::Fifo;
 
 type ByTime = BTreeSet<(SystemTime, Key)>;
 
@@ -30,14 +31,10 @@ pub(crate) struct Counts {
 }
 
 impl Index {
-    /// The index of a standard queue: the message that has been visible longest is next.
-    pub(crate) fn by_time() -> Self {
-        Self::default()
-    }
-
-    /// The index of a FIFO queue: the first message of a group is next.
-    pub(crate) fn by_group() -> Self {
-        Self { groups: Some(Groups::default()), ..Self::default() }
+    /// On a standard queue, the message that has been visible longest is next; on a FIFO queue, the
+    /// first message of a group.
+    pub(crate) fn of(fifo: Option<&Fifo>) -> Self {
+        Self { groups: fifo.map(|_| Groups::default()), ..Self::default() }
     }
 
     pub(crate) fn insert(&mut self, key: Key, message: &Message) {

@@ -54,8 +54,9 @@ pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
 /// Most characters of a queue's name, the ending `.fifo` included. Source: reference,
 /// `CreateQueue`.
 pub(crate) const QUEUE_NAME_CHARS: usize = 80;
-/// Most queues in one response of `ListQueues`. Source: reference, `ListQueues`.
-pub(crate) const LISTED_QUEUES: usize = 1_000;
+/// Bounds of `MaxResults` of `ListQueues`; the upper one is the default. Source: reference,
+/// `ListQueues`.
+pub(crate) const LISTED_QUEUES: RangeInclusive<u64> = 1..=1_000;
 /// Bounds of `MaxNumberOfMessagesPerSecond`; the upper one is the default. Source: reference,
 /// `StartMessageMoveTask`.
 pub(crate) const MOVES_PER_SECOND: RangeInclusive<u64> = 1..=500;

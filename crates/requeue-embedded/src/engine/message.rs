@@ -1,10 +1,16 @@
-//! One message as a queue stores it. It knows no queue and no rule: see `queue.rs` and `check.rs`.
+//! One message as a queue stores it, its receipt handles, and who is told of it. It knows no queue and
+//! no rule: see `queue.rs` and `check.rs`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use requeue_sqs::Attribute;
+
+use super::groups::Key;
 
 /// The attributes of a message; shared, since they never change.
 pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;
@@ -105,5 +111,52 @@ impl Message {
             receipt: 0,
             sender: None,
         }
+    }
+}
+
+/// The content of a receipt handle: the queue, the message and the number of the receive, so that
+/// no handle must be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub(crate) instance: u64,
+    pub(crate) key: Key,
+    pub(crate) number: u64,
+}
+
+impl Receipt {
+    pub(crate) fn to_handle(self) -> String {
+        STANDARD.encode(format!("requeue {} {} {}", self.instance, self.key, self.number))
+    }
+
+    pub(crate) fn from_handle(handle: &str) -> Option<Self> {
+        let text = String::from_utf8(STANDARD.decode(handle).ok()?).ok()?;
+        let mut words = text.strip_prefix("requeue ")?.split(' ').map(str::parse);
+        let mut next = || words.next()?.ok();
+        Some(Self { instance: next()?, key: next()?, number: next()? })
+    }
+}
+
+/// The observer, called with the queue's name and the message while the queues are locked.
+type Observer = Arc<dyn Fn(&str, &Message) + Send + Sync>;
+
+/// At most one observer.
+#[derive(Clone, Default)]
+pub(crate) struct Arrivals(Option<Observer>);
+
+impl Arrivals {
+    pub(crate) fn told_to(observer: Observer) -> Self {
+        Self(Some(observer))
+    }
+
+    pub(super) fn tell(&self, queue: &str, message: &Message) {
+        if let Some(observer) = &self.0 {
+            observer(queue, message);
+        }
+    }
+}
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Arrivals").field(&self.0.is_some()).finish()
     }
 }

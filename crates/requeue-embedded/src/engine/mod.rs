@@ -1,9 +1,8 @@
 //! SQS as a state machine: it takes a request and the time, and returns a response. It reads no
 //! clock, waits for nothing, and knows no protocol.
 
-mod arrivals;
+pub(crate) mod batch;
 pub(crate) mod check;
-mod deduplication;
 pub(crate) mod digest;
 pub(crate) mod error;
 mod groups;
@@ -12,7 +11,6 @@ pub(crate) mod limits;
 pub(crate) mod message;
 mod moves;
 mod queue;
-mod receipt;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
@@ -20,8 +18,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use arrivals::Arrivals;
-use error::{ErrorCode, SqsError};
+use error::{SqsError, code};
+pub(crate) use message::Arrivals;
 use message::{Draft, Message, Received, Sent};
 pub(crate) use moves::{MoveStatus, MoveTask};
 use queue::{QueueState, Take};
@@ -50,14 +48,21 @@ pub(crate) struct Receive {
     pub(crate) wait_secs: Option<i64>,
 }
 
+/// How long an empty receive waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LongPoll {
+    /// The whole wait, since the request arrived.
+    pub(crate) wait: Duration,
+    /// The next time at which another try may find something, if nothing else happens.
+    pub(crate) next_due: Option<SystemTime>,
+}
+
 /// The result of a receive.
 #[derive(Debug)]
 pub(crate) struct ReceiveResult {
     pub(crate) messages: Vec<Received>,
-    /// How long it may wait for a message, if it found none.
-    pub(crate) wait: Duration,
-    /// The next time at which another try may find something, if nothing else happens.
-    pub(crate) next_due: Option<SystemTime>,
+    /// It found no message, and would rather wait.
+    pub(crate) long_poll: Option<LongPoll>,
     /// Messages went to another queue, whose consumers should look.
     pub(crate) redrove: bool,
 }
@@ -108,7 +113,7 @@ impl Engine {
         }
         if self.deleted.get(name).is_some_and(|at| now < *at + limits::NAME_HELD) {
             return Err(SqsError::new(
-                ErrorCode::QueueDeletedRecently,
+                code::QUEUE_DELETED_RECENTLY,
                 "You must wait 60 seconds after deleting a queue before you can create another \
                  with the same name.",
             ));
@@ -207,15 +212,6 @@ impl Engine {
         self.queue(name, now)?.send(draft, id, now)
     }
 
-    /// Whether a batch as a whole is valid: see [`check::batch`].
-    pub(crate) fn check_batch<'a>(
-        entry: &str,
-        ids: impl ExactSizeIterator<Item = &'a str> + Clone,
-        bytes: usize,
-    ) -> Result<(), SqsError> {
-        check::batch(entry, ids, bytes)
-    }
-
     pub(crate) fn receive(
         &mut self,
         name: &str,
@@ -247,7 +243,7 @@ impl Engine {
         // "Amazon SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {
             return Err(SqsError::new(
-                ErrorCode::OverLimit,
+                code::OVER_LIMIT,
                 "The maximum number of in flight messages is reached.",
             ));
         }
@@ -261,7 +257,9 @@ impl Engine {
         if let Some((dead_letter, _)) = dead_letter {
             self.dead_letter(&dead_letter, &source_arn, moved, now);
         }
-        Ok(ReceiveResult { messages, wait, next_due: self.next_due(name, now), redrove })
+        let long_poll = LongPoll { wait, next_due: self.next_due(name, now) };
+        let long_poll = messages.is_empty().then_some(long_poll);
+        Ok(ReceiveResult { messages, long_poll, redrove })
     }
 
     /// The queue that a queue's redrive policy names, if it exists, and the policy's limit.
@@ -380,7 +378,7 @@ fn same_attributes(
     match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
         None => Ok(()),
         Some(name) => Err(SqsError::new(
-            ErrorCode::QueueNameExists,
+            code::QUEUE_NAME_EXISTS,
             format!(
                 "A queue already exists with the same name and a different value for attribute \
                  {name}"

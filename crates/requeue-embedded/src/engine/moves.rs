@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::error::{ErrorCode, SqsError};
+use super::error::{SqsError, code};
 use super::message::{Message, State};
 use super::{Engine, limits, name_of};
 
@@ -82,7 +82,7 @@ impl Engine {
             |task: &MoveTask| task.status == MoveStatus::Running && task.source_arn == source_arn;
         if self.moves.iter().any(running) {
             return Err(SqsError::new(
-                ErrorCode::UnsupportedOperation,
+                code::UNSUPPORTED_OPERATION,
                 "There is already a task running. Only one active task is allowed for a source \
                  queue arn at a given time.",
             ));
@@ -127,7 +127,7 @@ impl Engine {
         let task = self.moves.iter_mut().find(|task| task.handle == handle);
         let Some(task) = task.filter(|task| task.status == MoveStatus::Running) else {
             return Err(SqsError::new(
-                ErrorCode::ResourceNotFound,
+                code::RESOURCE_NOT_FOUND,
                 "Task does not exist or is not running.",
             ));
         };
@@ -206,7 +206,7 @@ impl Engine {
             return Ok(name.to_owned());
         }
         Err(SqsError::new(
-            ErrorCode::ResourceNotFound,
+            code::RESOURCE_NOT_FOUND,
             "The resource that you specified for the SourceArn parameter doesn't exist.",
         ))
     }

@@ -4,15 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-use super::arrivals::Arrivals;
-use super::check::{self, LackingIds};
-use super::deduplication::Memory;
-use super::error::{ErrorCode, SqsError};
-use super::groups::Key;
+use super::check;
+use super::error::{SqsError, code};
+use super::groups::{Key, Memory};
 use super::index::{Counts, Index};
 use super::limits;
-use super::message::{Draft, Message, Received, Sent, State};
-use super::receipt::Receipt;
+use super::message::{Arrivals, Draft, Message, Receipt, Received, Sent, State};
 use super::settings::Settings;
 
 /// The state of one queue. Callers call [`advance`](Self::advance) before they look.
@@ -49,10 +46,7 @@ pub(crate) struct Take {
 
 impl QueueState {
     pub(crate) fn new(name: &str, settings: Settings, instance: u64, now: SystemTime) -> Self {
-        let index = match &settings.fifo {
-            Some(_) => Index::by_group(),
-            None => Index::by_time(),
-        };
+        let index = Index::of(settings.fifo.as_ref());
         Self {
             name: name.to_owned(),
             settings,
@@ -84,12 +78,6 @@ impl QueueState {
     /// When the next message becomes visible by itself.
     pub(crate) fn next_due(&self) -> Option<SystemTime> {
         self.index.next_due()
-    }
-
-    /// Whether a batch is accepted in which an entry lacks these ids.
-    pub(crate) fn check_batch(&self, lacking: LackingIds) -> Result<(), SqsError> {
-        // As seen on AWS, whose code for a batch differs from that for one message.
-        check::ids(lacking, &self.settings).map_err(|error| SqsError::invalid(error.message))
     }
 
     /// Accepts a message, or recalls the one that it repeats.
@@ -194,7 +182,7 @@ impl QueueState {
             return match self.messages.get(&receipt.key) {
                 Some(other) if other.id == message.id => Ok(()),
                 _ => Err(SqsError::new(
-                    ErrorCode::ReceiptHandleIsInvalid,
+                    code::RECEIPT_HANDLE_IS_INVALID,
                     format!("The receipt handle \"{handle}\" is that of another message."),
                 )),
             };
@@ -276,7 +264,7 @@ impl QueueState {
     pub(crate) fn purge(&mut self, now: SystemTime) -> Result<(), SqsError> {
         if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
             return Err(SqsError::new(
-                ErrorCode::PurgeQueueInProgress,
+                code::PURGE_QUEUE_IN_PROGRESS,
                 format!(
                     "Only one PurgeQueue operation on {} is allowed every 60 seconds.",
                     self.name
@@ -350,7 +338,7 @@ impl QueueState {
             .or_else(|| Receipt::from_handle(handle).filter(known))
             .ok_or_else(|| {
                 SqsError::new(
-                    ErrorCode::ReceiptHandleIsInvalid,
+                    code::RECEIPT_HANDLE_IS_INVALID,
                     format!("The input receipt handle \"{handle}\" is not a valid receipt handle."),
                 )
             })

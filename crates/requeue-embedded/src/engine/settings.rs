@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::error::{ErrorCode, SqsError};
+use super::error::{SqsError, code};
 use super::limits;
 
 /// The settings of a queue.
@@ -242,12 +242,9 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn invalid(name: &str) -> SqsError {
-    SqsError::new(
-        ErrorCode::InvalidAttributeValue,
-        format!("Invalid value for the parameter {name}."),
-    )
+    SqsError::new(code::INVALID_ATTRIBUTE_VALUE, format!("Invalid value for the parameter {name}."))
 }
 
 pub(crate) fn unknown(name: &str) -> SqsError {
-    SqsError::new(ErrorCode::InvalidAttributeName, format!("Unknown Attribute {name}."))
+    SqsError::new(code::INVALID_ATTRIBUTE_NAME, format!("Unknown Attribute {name}."))
 }

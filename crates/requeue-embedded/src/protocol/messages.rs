@@ -1,21 +1,21 @@
-//! The operations about one message, and the translation of messages from and to the wire.
+//! The operations about messages, one or a batch, and the translation of messages from and to the
+//! wire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-
-use super::shapes::{
-    AttributeShape, ChangeMessageVisibility, DeleteMessage, MessageShape, MessageToSend, Messages,
-    Nothing, ReceiveMessage, SendMessage, SentShape,
-};
-use super::{Context, LongPoll, Performed, queue_name, told};
-use crate::engine::error::{ErrorCode, SqsError};
-use crate::engine::message::{Draft, Received, Sent, sequence_number};
-use crate::engine::{Engine, Receive, digest};
-use crate::view::system_attributes;
 use requeue_sqs::{Attribute, AttributeValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Context, Fields, Performed, with};
+use crate::engine::batch::{Entry, EntryError, ReadEntry};
+use crate::engine::error::{SqsError, code};
+use crate::engine::message::{Draft, Received, Sent, sequence_number};
+use crate::engine::{Engine, Receive, digest, settings};
+use crate::view::system_attributes;
 
 /// The one system attribute that a sender may set. Source: reference, `SendMessage`.
 const TRACE_HEADER: &str = "AWSTraceHeader";
@@ -36,75 +36,149 @@ const SYSTEM_ATTRIBUTES: [&str; 12] = [
     "SqsManagedSseEnabled",
 ];
 
-pub(super) fn send(
-    engine: &mut Engine,
-    asked: SendMessage,
-    context: &Context<'_>,
-) -> Result<SentShape, SqsError> {
-    let draft = draft(asked.message, context)?;
-    let digests = Digests::of(&draft, context);
-    let sent = engine.send(queue_name(&asked.queue_url), draft, context.now)?;
-    Ok(digests.into_answer(None, sent))
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct AttributeShape {
+    data_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    string_value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binary_value: Option<String>,
+}
+
+pub(super) fn send(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let queue = asked.queue()?;
+    let draft = draft(asked, context)?;
+    let digests = digests(&draft, context);
+    Ok(sent(digests, engine.send(&queue, draft, context.now)?))
+}
+
+pub(super) fn send_batch(engine: &mut Engine, asked: Fields, context: &Context<'_>) -> Answer {
+    let mut of_entries = BTreeMap::new();
+    let read = |id: &str, fields| {
+        let draft = draft(fields, context)?;
+        of_entries.insert(id.to_owned(), digests(&draft, context));
+        Ok(Entry::Send(draft))
+    };
+    batch(engine, "SendMessageBatch", asked, context, read).map(|mut answer| {
+        for entry in answer["Successful"].as_array_mut().into_iter().flatten() {
+            let digests = entry["Id"].as_str().and_then(|id| of_entries.remove(id));
+            if let (Value::Object(entry), Some(Value::Object(digests))) = (entry, digests) {
+                entry.extend(digests);
+            }
+        }
+        answer
+    })
 }
 
 pub(super) fn receive(
     engine: &mut Engine,
-    asked: &ReceiveMessage,
+    mut asked: Fields,
     context: &Context<'_>,
 ) -> Result<Performed, SqsError> {
-    let wanted = Wanted::of(asked)?;
     let how = Receive {
-        max_messages: asked.max_number_of_messages,
-        visibility_secs: asked.visibility_timeout,
-        wait_secs: asked.wait_time_seconds,
+        max_messages: asked.optional("MaxNumberOfMessages")?,
+        visibility_secs: asked.optional("VisibilityTimeout")?,
+        wait_secs: asked.optional("WaitTimeSeconds")?,
     };
-    let result = engine.receive(queue_name(&asked.queue_url), how, context.now)?;
-    let long_poll = LongPoll { wait: result.wait, next_due: result.next_due };
-    let empty = result.messages.is_empty();
-    let messages = result.messages.into_iter().map(|received| wanted.shape(received)).collect();
-    told(Messages { messages }).map(|performed| Performed {
+    let wanted = Wanted::of(&mut asked)?;
+    let result = engine.receive(&asked.queue()?, how, context.now)?;
+    let messages = result.messages.into_iter().map(|received| wanted.shape(received));
+    let messages: Vec<Value> = messages.collect();
+    let messages = (!messages.is_empty()).then_some(Value::Array(messages));
+    let answer = with(json!({}), [("Messages", messages)]);
+    Ok(Performed {
+        json: answer.to_string().into_bytes(),
         news: result.redrove,
-        long_poll: empty.then_some(long_poll),
-        ..performed
+        long_poll: result.long_poll,
     })
 }
 
-pub(super) fn delete(
-    engine: &mut Engine,
-    asked: &DeleteMessage,
-    context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    queue.delete(&asked.receipt_handle)?;
-    Ok(Nothing {})
+pub(super) fn delete(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let handle: String = asked.required("ReceiptHandle")?;
+    engine.queue(&asked.queue()?, context.now)?.delete(&handle)?;
+    Ok(json!({}))
+}
+
+pub(super) fn delete_batch(engine: &mut Engine, asked: Fields, context: &Context<'_>) -> Answer {
+    batch(engine, "DeleteMessageBatch", asked, context, |_, mut entry| {
+        Ok(Entry::Delete { handle: entry.required("ReceiptHandle")? })
+    })
 }
 
 pub(super) fn change_visibility(
     engine: &mut Engine,
-    asked: &ChangeMessageVisibility,
+    mut asked: Fields,
     context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    queue.change_visibility(&asked.receipt_handle, asked.visibility_timeout, context.now)?;
-    Ok(Nothing {})
+) -> Answer {
+    let handle: String = asked.required("ReceiptHandle")?;
+    let secs = asked.required("VisibilityTimeout")?;
+    engine.queue(&asked.queue()?, context.now)?.change_visibility(&handle, secs, context.now)?;
+    Ok(json!({}))
+}
+
+pub(super) fn change_visibility_batch(
+    engine: &mut Engine,
+    asked: Fields,
+    context: &Context<'_>,
+) -> Answer {
+    batch(engine, "ChangeMessageVisibilityBatch", asked, context, |_, mut entry| {
+        let handle = entry.required("ReceiptHandle")?;
+        Ok(Entry::ChangeVisibility { handle, secs: entry.required("VisibilityTimeout")? })
+    })
+}
+
+fn batch(
+    engine: &mut Engine,
+    operation: &str,
+    mut asked: Fields,
+    context: &Context<'_>,
+    mut read: impl FnMut(&str, Fields) -> Result<Entry, SqsError>,
+) -> Answer {
+    let queue = asked.queue()?;
+    // Missing entries are refused like an empty batch.
+    let entries: Vec<Map<String, Value>> = asked.optional("Entries")?.unwrap_or_default();
+    let entries = entries.into_iter().map(|entry| {
+        let mut entry = Fields(entry);
+        let id: String = entry.required("Id")?;
+        let read = read(&id, entry);
+        Ok((id, read))
+    });
+    let entries = entries.collect::<Result<Vec<ReadEntry>, SqsError>>()?;
+    let results = engine.batch((operation, &queue), entries, context.entry_faults, context.now)?;
+    let (mut successful, mut failed) = (Vec::new(), Vec::new());
+    for (id, result) in results {
+        let entry = json!({ "Id": id });
+        match result {
+            Ok(None) => successful.push(entry),
+            Ok(Some(one)) => successful.push(sent(entry, one)),
+            Err(EntryError::Refused { code, message, sender_fault }) => failed.push(json!({
+                "Id": id, "SenderFault": sender_fault, "Code": code, "Message": message,
+            })),
+            Err(EntryError::Unmentioned) => {}
+        }
+    }
+    let failed = (!failed.is_empty()).then_some(Value::Array(failed));
+    Ok(with(json!({ "Successful": successful }), [("Failed", failed)]))
 }
 
 /// A message from the wire.
-pub(super) fn draft(asked: MessageToSend, context: &Context<'_>) -> Result<Draft, SqsError> {
-    let attributes = asked.message_attributes.unwrap_or_default();
+fn draft(mut asked: Fields, context: &Context<'_>) -> Result<Draft, SqsError> {
+    type Shapes = BTreeMap<String, AttributeShape>;
+    let attributes: Shapes = asked.optional("MessageAttributes")?.unwrap_or_default();
     let attributes: Result<BTreeMap<String, Attribute>, SqsError> = attributes
         .into_iter()
         .map(|(name, shape)| attribute(&name, shape).map(|attribute| (name, attribute)))
         .collect();
     // The sender's own header wins over the one of the request, which holds for every message of
     // the request.
-    let own = trace_header(asked.message_system_attributes.unwrap_or_default())?;
+    let own = trace_header(asked.optional("MessageSystemAttributes")?.unwrap_or_default())?;
     Ok(Draft {
-        body: asked.message_body.unwrap_or_default(),
+        body: asked.optional("MessageBody")?.unwrap_or_default(),
         attributes: Arc::new(attributes?),
-        delay_secs: asked.delay_seconds,
-        group: asked.message_group_id,
-        deduplication: asked.message_deduplication_id,
+        delay_secs: asked.optional("DelaySeconds")?,
+        group: asked.optional("MessageGroupId")?,
+        deduplication: asked.optional("MessageDeduplicationId")?,
         trace: own.or_else(|| context.trace.map(str::to_owned)),
     })
 }
@@ -117,11 +191,10 @@ fn attribute(name: &str, shape: AttributeShape) -> Result<Attribute, SqsError> {
     })?;
     let value = match (shape.string_value, shape.binary_value) {
         (Some(text), None) => AttributeValue::Text(text),
-        (None, Some(base64)) => {
-            STANDARD.decode(base64).map(AttributeValue::Binary).map_err(|_| {
-                SqsError::new(ErrorCode::MalformedInput, "A binary value is not base64.")
-            })?
-        }
+        (None, Some(base64)) => STANDARD
+            .decode(base64)
+            .map(AttributeValue::Binary)
+            .map_err(|_| SqsError::new(code::MALFORMED_INPUT, "A binary value is not base64."))?,
         // An absent value counts as an empty one, which the rules refuse.
         (None, None) if data_type.starts_with("Binary") => AttributeValue::Binary(Vec::new()),
         (None, None) => AttributeValue::Text(String::new()),
@@ -154,57 +227,46 @@ fn trace_header(attributes: BTreeMap<String, AttributeShape>) -> Result<Option<S
 }
 
 /// The digests of a draft, taken before it is given away.
-pub(super) struct Digests {
-    body: String,
-    attributes: Option<String>,
-    system: Option<String>,
+fn digests(draft: &Draft, context: &Context<'_>) -> Value {
+    // A header that came with the request is no system attribute of the sender.
+    let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);
+    let system = own.map(|header| {
+        let attribute =
+            Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(header) };
+        (TRACE_HEADER.to_owned(), attribute)
+    });
+    let system = digest::of_attributes(system.iter().map(|(name, attribute)| (name, attribute)));
+    let attributes = digest::of_attributes(draft.attributes.iter());
+    with(
+        json!({ "MD5OfMessageBody": digest::of_body(&draft.body) }),
+        [
+            ("MD5OfMessageAttributes", attributes.map(Value::from)),
+            ("MD5OfMessageSystemAttributes", system.map(Value::from)),
+        ],
+    )
 }
 
-impl Digests {
-    pub(super) fn of(draft: &Draft, context: &Context<'_>) -> Self {
-        // A header that came with the request is no system attribute of the sender.
-        let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);
-        let system = own.map(|header| {
-            let attribute =
-                Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(header) };
-            (TRACE_HEADER.to_owned(), attribute)
-        });
-        Self {
-            body: digest::of_body(&draft.body),
-            attributes: digest::of_attributes(draft.attributes.iter()),
-            system: digest::of_attributes(system.iter().map(|(name, attribute)| (name, attribute))),
-        }
-    }
-
-    pub(super) fn into_answer(self, id: Option<String>, sent: Sent) -> SentShape {
-        SentShape {
-            id,
-            message_id: sent.id,
-            md5_of_body: self.body,
-            md5_of_attributes: self.attributes,
-            md5_of_system_attributes: self.system,
-            sequence_number: sent.sequence.map(sequence_number),
-        }
-    }
+/// An answer with the facts of a message that was accepted.
+fn sent(answer: Value, Sent { id, sequence }: Sent) -> Value {
+    let sequence = sequence.map(|sequence| sequence_number(sequence).into());
+    with(answer, [("MessageId", Some(id.into())), ("SequenceNumber", sequence)])
 }
 
 /// The parts of a message that a receive asks for.
-struct Wanted<'a> {
-    system: Vec<&'a str>,
-    attributes: &'a [String],
+struct Wanted {
+    system: Vec<String>,
+    attributes: Vec<String>,
 }
 
-impl<'a> Wanted<'a> {
-    fn of(asked: &'a ReceiveMessage) -> Result<Self, SqsError> {
-        let older = asked.attribute_names.iter().flatten();
-        let names = asked.message_system_attribute_names.iter().flatten().chain(older);
-        let system: Vec<&str> = names.map(String::as_str).collect();
-        match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(name)) {
-            Some(name) => Err(crate::engine::settings::unknown(name)),
-            None => Ok(Self {
-                system,
-                attributes: asked.message_attribute_names.as_deref().unwrap_or_default(),
-            }),
+impl Wanted {
+    fn of(asked: &mut Fields) -> Result<Self, SqsError> {
+        let mut names = |field| Ok(asked.optional::<Vec<String>>(field)?.unwrap_or_default());
+        let mut system = names("MessageSystemAttributeNames")?;
+        // The older name of this field.
+        system.extend(names("AttributeNames")?);
+        match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(&name.as_str())) {
+            Some(name) => Err(settings::unknown(name)),
+            None => Ok(Self { system, attributes: names("MessageAttributeNames")? }),
         }
     }
 
@@ -219,23 +281,25 @@ impl<'a> Wanted<'a> {
         })
     }
 
-    fn shape(&self, received: Received) -> MessageShape {
-        let message = received.message;
-        let all = self.system.contains(&"All");
-        let mut attributes = system_attributes(&message);
-        attributes.retain(|name, _| all || self.system.contains(name));
+    fn shape(&self, Received { message, receipt_handle }: Received) -> Value {
+        let mut system = system_attributes(&message);
+        system.retain(|name, _| self.system.iter().any(|wanted| wanted == "All" || wanted == name));
         let wanted = || message.attributes.iter().filter(|(name, _)| self.wants(name));
-        let message_attributes: BTreeMap<String, AttributeShape> =
-            wanted().map(|(name, attribute)| (name.clone(), shape_of(attribute))).collect();
-        MessageShape {
-            message_id: message.id.clone(),
-            receipt_handle: received.receipt_handle,
-            md5_of_body: digest::of_body(&message.body),
-            attributes,
-            md5_of_attributes: digest::of_attributes(wanted()),
-            message_attributes,
-            body: message.body,
-        }
+        let attributes: BTreeMap<&String, AttributeShape> =
+            wanted().map(|(name, attribute)| (name, shape_of(attribute))).collect();
+        with(
+            json!({
+                "MessageId": message.id,
+                "ReceiptHandle": receipt_handle,
+                "MD5OfBody": digest::of_body(&message.body),
+            }),
+            [
+                ("Attributes", (!system.is_empty()).then(|| json!(system))),
+                ("MD5OfMessageAttributes", digest::of_attributes(wanted()).map(Value::from)),
+                ("MessageAttributes", (!attributes.is_empty()).then(|| json!(attributes))),
+                ("Body", Some(message.body.into())),
+            ],
+        )
     }
 }
 

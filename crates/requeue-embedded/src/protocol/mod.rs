@@ -1,20 +1,17 @@
 //! awsJson1.0: it takes the bytes of a request and returns the bytes of a response. It knows no
 //! transport and reads no clock.
 
-mod batches;
 mod messages;
-mod moves;
 mod queues;
-mod shapes;
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
-use super::engine::Engine;
-use super::engine::error::{ErrorCode, SqsError};
-use super::fault::EntryFaults;
+use super::engine::error::{SqsError, code};
+use super::engine::{Engine, LongPoll};
+use super::fault::EntryFault;
 
 /// The parts of a request that are not in its body.
 pub(crate) struct Context<'a> {
@@ -23,7 +20,7 @@ pub(crate) struct Context<'a> {
     pub(crate) endpoint: &'a str,
     /// The header `x-amzn-trace-id`.
     pub(crate) trace: Option<&'a str>,
-    pub(crate) entry_faults: &'a EntryFaults,
+    pub(crate) entry_faults: &'a [EntryFault],
 }
 
 /// A response, and its consequences for waiting requests.
@@ -35,13 +32,45 @@ pub(crate) struct Performed {
     pub(crate) long_poll: Option<LongPoll>,
 }
 
-/// How long an empty receive waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LongPoll {
-    /// The whole wait, since the request arrived.
-    pub(crate) wait: Duration,
-    /// The next time at which another try may find something.
-    pub(crate) next_due: Option<SystemTime>,
+/// The fields of a request, or of an entry of one. Each is taken once.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn read(body: &[u8]) -> Result<Self, SqsError> {
+        serde_json::from_slice(body).map(Self).map_err(malformed)
+    }
+
+    fn optional<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SqsError> {
+        let value = self.0.remove(name);
+        value.map_or(Ok(None), |value| serde_json::from_value(value).map_err(malformed))
+    }
+
+    fn required<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, SqsError> {
+        self.optional(name)?.ok_or_else(|| SqsError::missing(name))
+    }
+
+    /// The name of the queue.
+    fn queue(&mut self) -> Result<String, SqsError> {
+        Ok(queue_name(&self.required::<String>("QueueUrl")?).to_owned())
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is for `map_err`")]
+fn malformed(_: serde_json::Error) -> SqsError {
+    SqsError::new(code::MALFORMED_INPUT, "The request could not be read.")
+}
+
+/// The fields of a response.
+type Answer = Result<Value, SqsError>;
+
+/// An answer with those of these fields that have a value.
+fn with<const N: usize>(mut answer: Value, fields: [(&str, Option<Value>); N]) -> Value {
+    for (name, value) in fields {
+        if let Some(value) = value {
+            answer[name] = value;
+        }
+    }
+    answer
 }
 
 /// Carries out one request.
@@ -51,50 +80,42 @@ pub(crate) fn perform(
     body: &[u8],
     context: &Context<'_>,
 ) -> Result<Performed, SqsError> {
-    match operation {
-        "CreateQueue" => told(queues::create(engine, &parse(body)?, context)?),
-        "GetQueueUrl" => told(queues::url(engine, &parse(body)?, context)?),
-        "ListQueues" => told(queues::list(engine, &parse(body)?, context)?),
-        "ListDeadLetterSourceQueues" => {
-            told(queues::dead_letter_sources(engine, &parse(body)?, context)?)
+    let carry_out: fn(&mut Engine, Fields, &Context<'_>) -> Answer = match operation {
+        "CreateQueue" => queues::create,
+        "GetQueueUrl" => queues::url,
+        "ListQueues" => queues::list,
+        "ListDeadLetterSourceQueues" => queues::dead_letter_sources,
+        "GetQueueAttributes" => queues::attributes,
+        "SetQueueAttributes" => queues::set_attributes,
+        "DeleteQueue" => queues::delete,
+        "PurgeQueue" => queues::purge,
+        "ListQueueTags" => queues::tags,
+        "TagQueue" => queues::tag,
+        "UntagQueue" => queues::untag,
+        "SendMessage" => messages::send,
+        "SendMessageBatch" => messages::send_batch,
+        "ReceiveMessage" => return messages::receive(engine, Fields::read(body)?, context),
+        "DeleteMessage" => messages::delete,
+        "DeleteMessageBatch" => messages::delete_batch,
+        "ChangeMessageVisibility" => messages::change_visibility,
+        "ChangeMessageVisibilityBatch" => messages::change_visibility_batch,
+        "StartMessageMoveTask" => queues::start_move,
+        "ListMessageMoveTasks" => queues::moves,
+        "CancelMessageMoveTask" => queues::cancel_move,
+        _ => {
+            let message = format!("The action {operation} is not valid for this endpoint.");
+            return Err(SqsError::new(code::INVALID_ACTION, message));
         }
-        "GetQueueAttributes" => told(queues::attributes(engine, &parse(body)?, context)?),
-        "SetQueueAttributes" => changed(queues::set_attributes(engine, &parse(body)?, context)?),
-        "DeleteQueue" => changed(queues::delete(engine, &parse(body)?, context)?),
-        "PurgeQueue" => changed(queues::purge(engine, &parse(body)?, context)?),
-        "ListQueueTags" => told(queues::tags(engine, &parse(body)?, context)?),
-        "TagQueue" => told(queues::tag(engine, parse(body)?, context)?),
-        "UntagQueue" => told(queues::untag(engine, &parse(body)?, context)?),
-        "SendMessage" => changed(messages::send(engine, parse(body)?, context)?),
-        "SendMessageBatch" => changed(batches::send(engine, parse(body)?, context)?),
-        "ReceiveMessage" => messages::receive(engine, &parse(body)?, context),
-        "DeleteMessage" => changed(messages::delete(engine, &parse(body)?, context)?),
-        "DeleteMessageBatch" => changed(batches::delete(engine, parse(body)?, context)?),
-        "ChangeMessageVisibility" => {
-            changed(messages::change_visibility(engine, &parse(body)?, context)?)
-        }
-        "ChangeMessageVisibilityBatch" => {
-            changed(batches::change_visibility(engine, parse(body)?, context)?)
-        }
-        "StartMessageMoveTask" => changed(moves::start(engine, &parse(body)?, context)?),
-        "ListMessageMoveTasks" => told(moves::list(engine, &parse(body)?, context)?),
-        "CancelMessageMoveTask" => told(moves::cancel(engine, &parse(body)?, context)?),
-        _ => Err(SqsError::new(
-            ErrorCode::InvalidAction,
-            format!("The action {operation} is not valid for this endpoint."),
-        )),
-    }
+    };
+    let answer = carry_out(engine, Fields::read(body)?, context)?;
+    let news = !operation.starts_with("Get") && !operation.starts_with("List");
+    Ok(Performed { json: answer.to_string().into_bytes(), news, long_poll: None })
 }
 
 /// The body of a refusal.
 pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Body<'a> {
-        #[serde(rename = "__type")]
-        kind: String,
-        message: &'a str,
-    }
-    to_json(&Body { kind: format!("com.amazonaws.sqs#{shape}"), message })
+    let kind = format!("com.amazonaws.sqs#{shape}");
+    json!({ "__type": kind, "message": message }).to_string().into_bytes()
 }
 
 /// The queue and the number of entries of a request, as far as any operation names them.
@@ -124,30 +145,4 @@ fn queue_name(url: &str) -> &str {
 fn queue_url(engine: &Engine, context: &Context<'_>, name: &str) -> String {
     let endpoint = context.endpoint.trim_end_matches('/');
     format!("{endpoint}/{}/{name}", engine.account())
-}
-
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
-    serde_json::from_slice(body).map_err(|error| {
-        // A missing field is distinguished from nonsense, as AWS does.
-        match error.to_string() {
-            text if text.starts_with("missing field `") => {
-                let member = text.split('`').nth(1).unwrap_or_default().to_owned();
-                SqsError::missing(&member)
-            }
-            _ => SqsError::new(ErrorCode::MalformedInput, "The request could not be read."),
-        }
-    })
-}
-
-fn to_json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("an answer is made of strings and numbers")
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "all arms of `perform` look alike")]
-fn told(answer: impl Serialize) -> Result<Performed, SqsError> {
-    Ok(Performed { json: to_json(&answer), news: false, long_poll: None })
-}
-
-fn changed(answer: impl Serialize) -> Result<Performed, SqsError> {
-    told(answer).map(|performed| Performed { news: true, ..performed })
 }

@@ -1,14 +1,13 @@
-//! The operations about queues.
+//! The operations about queues, and about the tasks that move their messages.
 
 use std::collections::BTreeMap;
 
-use super::shapes::{
-    Attributes, CreateQueue, GetQueueAttributes, GetQueueUrl, ListQueues, Nothing, OfQueue,
-    QueueUrl, Queues, SetQueueAttributes, Sources, TagQueue, Tags, UntagQueue,
-};
-use super::{Context, queue_name, queue_url};
-use crate::engine::error::{ErrorCode, SqsError};
-use crate::engine::{Engine, limits, settings};
+use requeue_sqs::epoch_millis;
+use serde_json::{Value, json};
+
+use super::{Answer, Context, Fields, queue_url, with};
+use crate::engine::error::SqsError;
+use crate::engine::{Engine, MoveStatus, MoveTask, check, limits, settings};
 
 /// All attributes that a queue can have. They tell an unknown attribute from one that this queue
 /// lacks.
@@ -37,148 +36,146 @@ const ATTRIBUTES: [&str; 22] = [
     "All",
 ];
 
-pub(super) fn create(
-    engine: &mut Engine,
-    asked: &CreateQueue,
-    context: &Context<'_>,
-) -> Result<QueueUrl, SqsError> {
-    let none = BTreeMap::new();
-    let attributes = asked.attributes.as_ref().unwrap_or(&none);
-    let tags = asked.tags.clone().unwrap_or_default();
-    engine.create_queue(&asked.queue_name, attributes, tags, context.now)?;
-    Ok(QueueUrl { queue_url: queue_url(engine, context, &asked.queue_name) })
+pub(super) fn create(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let name: String = asked.required("QueueName")?;
+    let attributes = asked.optional("Attributes")?.unwrap_or_default();
+    // The one field of the model that begins with a small letter.
+    let tags = asked.optional("tags")?.unwrap_or_default();
+    engine.create_queue(&name, &attributes, tags, context.now)?;
+    Ok(json!({ "QueueUrl": queue_url(engine, context, &name) }))
 }
 
-pub(super) fn url(
-    engine: &mut Engine,
-    asked: &GetQueueUrl,
-    context: &Context<'_>,
-) -> Result<QueueUrl, SqsError> {
-    engine.queue(&asked.queue_name, context.now)?;
-    match &asked.owner {
+pub(super) fn url(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let name: String = asked.required("QueueName")?;
+    let owner: Option<String> = asked.optional("QueueOwnerAWSAccountId")?;
+    engine.queue(&name, context.now)?;
+    match owner {
         Some(owner) if owner != engine.account() => Err(SqsError::no_queue()),
-        _ => Ok(QueueUrl { queue_url: queue_url(engine, context, &asked.queue_name) }),
+        _ => Ok(json!({ "QueueUrl": queue_url(engine, context, &name) })),
     }
 }
 
-pub(super) fn list(
-    engine: &mut Engine,
-    asked: &ListQueues,
-    context: &Context<'_>,
-) -> Result<Queues, SqsError> {
-    let prefix = asked.queue_name_prefix.as_deref().unwrap_or_default();
-    let limit = match asked.max_results {
-        None => limits::LISTED_QUEUES,
-        Some(max) => usize::try_from(max)
-            .ok()
-            .filter(|max| (1..=limits::LISTED_QUEUES).contains(max))
-            .ok_or_else(|| {
-                SqsError::invalid_value(max, "MaxResults", "MaxResults must be >= 1 and <= 1000.")
-            })?,
-    };
+pub(super) fn list(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let prefix: String = asked.optional("QueueNamePrefix")?.unwrap_or_default();
+    let max_results: Option<i64> = asked.optional("MaxResults")?;
     // The token is the last name of the page before.
-    let after = asked.next_token.as_deref().unwrap_or_default();
+    let after: String = asked.optional("NextToken")?.unwrap_or_default();
+    let limit = match max_results {
+        None => *limits::LISTED_QUEUES.end(),
+        Some(max) => check::bounds(max, "MaxResults", &limits::LISTED_QUEUES)?,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut names: Vec<&str> =
-        engine.queue_names(prefix).filter(|name| *name > after).take(limit + 1).collect();
+        engine.queue_names(&prefix).filter(|name| *name > &*after).take(limit + 1).collect();
     // Without `MaxResults` there is no token, even if queues were left out. Source: reference,
     // `ListQueues`.
     let more = names.len() > limit;
     names.truncate(limit);
-    let next_token = names.last().filter(|_| more && asked.max_results.is_some());
-    Ok(Queues {
-        next_token: next_token.map(|name| (*name).to_owned()),
-        queue_urls: names.iter().map(|name| queue_url(engine, context, name)).collect(),
-    })
+    let next = names.last().filter(|_| more && max_results.is_some());
+    let urls: Vec<String> = names.iter().map(|name| queue_url(engine, context, name)).collect();
+    Ok(with(json!({ "QueueUrls": urls }), [("NextToken", next.map(|name| json!(name)))]))
 }
 
 pub(super) fn dead_letter_sources(
     engine: &mut Engine,
-    asked: &OfQueue,
+    mut asked: Fields,
     context: &Context<'_>,
-) -> Result<Sources, SqsError> {
-    let name = queue_name(&asked.queue_url);
-    engine.queue(name, context.now)?;
-    let sources = engine.dead_letter_sources(name);
-    Ok(Sources {
-        queue_urls: sources.iter().map(|name| queue_url(engine, context, name)).collect(),
-    })
+) -> Answer {
+    let name = asked.queue()?;
+    engine.queue(&name, context.now)?;
+    let sources = engine.dead_letter_sources(&name);
+    let urls: Vec<String> = sources.iter().map(|name| queue_url(engine, context, name)).collect();
+    // This field is spelled differently from the one of `ListQueues`.
+    Ok(json!({ "queueUrls": urls }))
 }
 
-pub(super) fn attributes(
-    engine: &mut Engine,
-    asked: &GetQueueAttributes,
-    context: &Context<'_>,
-) -> Result<Attributes, SqsError> {
-    let names = asked.attribute_names.as_deref().unwrap_or_default();
-    let mut attributes = engine.attributes(queue_name(&asked.queue_url), context.now)?;
+pub(super) fn attributes(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let name = asked.queue()?;
+    let names: Vec<String> = asked.optional("AttributeNames")?.unwrap_or_default();
+    let mut attributes = engine.attributes(&name, context.now)?;
     if let Some(unknown) = names.iter().find(|name| !ATTRIBUTES.contains(&name.as_str())) {
         return Err(settings::unknown(unknown));
     }
     if !names.iter().any(|name| name == "All") {
         attributes.retain(|name, _| names.contains(name));
     }
-    Ok(Attributes { attributes })
+    Ok(json!({ "Attributes": attributes }))
 }
 
 pub(super) fn set_attributes(
     engine: &mut Engine,
-    asked: &SetQueueAttributes,
+    mut asked: Fields,
     context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    engine.set_attributes(queue_name(&asked.queue_url), &asked.attributes, context.now)?;
-    Ok(Nothing {})
+) -> Answer {
+    let attributes = asked.required("Attributes")?;
+    engine.set_attributes(&asked.queue()?, &attributes, context.now)?;
+    Ok(json!({}))
 }
 
-pub(super) fn delete(
-    engine: &mut Engine,
-    asked: &OfQueue,
-    context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    engine.delete_queue(queue_name(&asked.queue_url), context.now)?;
-    Ok(Nothing {})
+pub(super) fn delete(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    engine.delete_queue(&asked.queue()?, context.now)?;
+    Ok(json!({}))
 }
 
-pub(super) fn purge(
-    engine: &mut Engine,
-    asked: &OfQueue,
-    context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    queue.purge(context.now)?;
-    Ok(Nothing {})
+pub(super) fn purge(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    engine.queue(&asked.queue()?, context.now)?.purge(context.now)?;
+    Ok(json!({}))
 }
 
-pub(super) fn tags(
-    engine: &mut Engine,
-    asked: &OfQueue,
-    context: &Context<'_>,
-) -> Result<Tags, SqsError> {
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    Ok(Tags { tags: queue.tags.clone() })
+pub(super) fn tags(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    Ok(json!({ "Tags": engine.queue(&asked.queue()?, context.now)?.tags }))
 }
 
-pub(super) fn tag(
-    engine: &mut Engine,
-    asked: TagQueue,
-    context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    if asked.tags.is_empty() {
-        return Err(SqsError::new(
-            ErrorCode::MissingParameter,
-            "The request must contain the parameter Tags.",
-        ));
+pub(super) fn tag(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let tags: BTreeMap<String, String> = asked.required("Tags")?;
+    if tags.is_empty() {
+        return Err(SqsError::missing("Tags"));
     }
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    queue.tags.extend(asked.tags);
-    Ok(Nothing {})
+    engine.queue(&asked.queue()?, context.now)?.tags.extend(tags);
+    Ok(json!({}))
 }
 
-pub(super) fn untag(
-    engine: &mut Engine,
-    asked: &UntagQueue,
-    context: &Context<'_>,
-) -> Result<Nothing, SqsError> {
-    let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    queue.tags.retain(|key, _| !asked.tag_keys.contains(key));
-    Ok(Nothing {})
+pub(super) fn untag(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let keys: Vec<String> = asked.required("TagKeys")?;
+    let queue = engine.queue(&asked.queue()?, context.now)?;
+    queue.tags.retain(|key, _| !keys.contains(key));
+    Ok(json!({}))
+}
+
+pub(super) fn start_move(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let source: String = asked.required("SourceArn")?;
+    let target: Option<String> = asked.optional("DestinationArn")?;
+    let rate = asked.optional("MaxNumberOfMessagesPerSecond")?;
+    let handle = engine.start_move(&source, target.as_deref(), rate, context.now)?;
+    Ok(json!({ "TaskHandle": handle }))
+}
+
+pub(super) fn moves(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let source: String = asked.required("SourceArn")?;
+    let tasks = engine.move_tasks(&source, asked.optional("MaxResults")?, context.now)?;
+    Ok(json!({ "Results": tasks.into_iter().map(task).collect::<Vec<Value>>() }))
+}
+
+pub(super) fn cancel_move(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
+    let handle: String = asked.required("TaskHandle")?;
+    let moved = engine.cancel_move(&handle, context.now)?;
+    Ok(json!({ "ApproximateNumberOfMessagesMoved": moved }))
+}
+
+fn task(task: &MoveTask) -> Value {
+    let running = task.status == MoveStatus::Running;
+    let always = json!({
+        "Status": task.status.as_str(),
+        "SourceArn": task.source_arn,
+        "ApproximateNumberOfMessagesMoved": task.moved,
+        "ApproximateNumberOfMessagesToMove": task.to_move,
+        "StartedTimestamp": epoch_millis(task.started),
+    });
+    let sometimes = [
+        ("TaskHandle", running.then(|| json!(task.handle))),
+        ("DestinationArn", task.destination_arn.as_ref().map(|arn| json!(arn))),
+        ("MaxNumberOfMessagesPerSecond", task.rate.map(|rate| json!(rate))),
+        ("FailureReason", task.failure.map(|reason| json!(reason))),
+    ];
+    with(always, sometimes)
 }

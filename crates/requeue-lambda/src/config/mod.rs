@@ -7,9 +7,7 @@ use requeue::{InvalidConfig, Settings, Variables};
 
 use crate::http::{HttpSettings, TargetRules, TargetUrl};
 use crate::secrets::{Stored, Texts};
-use host::Host;
 
-mod host;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -181,6 +179,30 @@ impl Reader {
             target_rules,
             http: self.http().timeout(settings.limits.timeout),
             settings,
+        }
+    }
+}
+
+/// Other variables of the environment: the address of the Runtime API, and the proxy.
+#[derive(Default)]
+struct Host {
+    /// `host:port`. `None` elsewhere.
+    runtime_api: Option<String>,
+    /// The proxy, from the variables that many programs read.
+    https_proxy: String,
+    no_proxy: String,
+}
+
+impl Host {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+    fn from_env() -> Self {
+        let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // In the order of curl.
+        let either = |lower, upper| read(lower).or_else(|| read(upper)).unwrap_or_default();
+        Self {
+            runtime_api: read("AWS_LAMBDA_RUNTIME_API"),
+            https_proxy: either("https_proxy", "HTTPS_PROXY"),
+            no_proxy: either("no_proxy", "NO_PROXY"),
         }
     }
 }

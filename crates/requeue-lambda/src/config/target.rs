@@ -170,18 +170,13 @@ impl Reader {
         let (certificate, key) = match (self.vars.get(CERTIFICATE), self.vars.get(KEY)) {
             (Some(certificate), Some(key)) => (certificate, key),
             (None, None) => return None,
-            (Some(_), None) => {
-                self.vars.problem(
-                    KEY,
-                    format_args!("is missing: REQUEUE_{CERTIFICATE} needs its private key"),
-                );
-                return None;
-            }
-            (None, Some(_)) => {
-                self.vars.problem(
-                    CERTIFICATE,
-                    format_args!("is missing: REQUEUE_{KEY} needs its certificate"),
-                );
+            (certificate, _) => {
+                let (name, other, what) = match certificate {
+                    Some(_) => (KEY, CERTIFICATE, "private key"),
+                    None => (CERTIFICATE, KEY, "certificate"),
+                };
+                let problem = format_args!("is missing: REQUEUE_{other} needs its {what}");
+                self.vars.problem(name, problem);
                 return None;
             }
         };
@@ -190,12 +185,8 @@ impl Reader {
         match ClientCertificate::from_pem(&certificate?, &key?) {
             Ok(certificate) => Some(certificate),
             Err(error) => {
-                let name = match error {
-                    InvalidClientCertificate::Certificate => CERTIFICATE,
-                    InvalidClientCertificate::Key
-                    | InvalidClientCertificate::EncryptedKey
-                    | InvalidClientCertificate::Mismatch => KEY,
-                };
+                let is_of_key = error != InvalidClientCertificate::Certificate;
+                let name = if is_of_key { KEY } else { CERTIFICATE };
                 self.vars.problem(name, format_args!("is invalid: {error}"));
                 None
             }

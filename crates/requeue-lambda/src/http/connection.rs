@@ -30,8 +30,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connector::Connector;
 use super::frames::{Frames, MAX_HEAD_BYTES};
 use super::proxy::BoxError;
-use super::request::{Address, Unaddressed};
 use super::status_line::StatusLine;
+use super::url::Address;
 use super::watched::{Watched, lock};
 
 /// The interval of pings over an HTTP/2 connection with open requests. Without them, a connection
@@ -195,7 +195,7 @@ impl Connection {
     /// to be cancelled, or the connection fails, a complete status line is enough.
     pub(super) async fn send(
         &mut self,
-        request: Unaddressed,
+        request: Request<Full<Bytes>>,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {
@@ -285,14 +285,15 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
 impl Http1 {
     async fn send(
         &mut self,
-        mut request: Unaddressed,
+        mut request: Request<Full<Bytes>>,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {
         let uri = if self.is_proxied { &address.absolute } else { &address.origin };
-        request.headers.insert(HOST, address.host.clone());
+        *request.uri_mut() = uri.clone();
+        request.headers_mut().insert(HOST, address.host.clone());
         *lock(&self.status) = StatusLine::default();
-        let mut sent = pin!(self.sender.try_send_request(request.to(uri.clone())));
+        let mut sent = pin!(self.sender.try_send_request(request));
         let status = || lock(&self.status).status();
         let response = poll_fn(|context| match sent.as_mut().poll(context) {
             Poll::Ready(response) => Poll::Ready(Some(response)),
@@ -318,12 +319,12 @@ impl Http1 {
 impl Stream {
     async fn send(
         &mut self,
-        request: Unaddressed,
+        mut request: Request<Full<Bytes>>,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {
-        let sent =
-            self.connection.sender.clone().try_send_request(request.to(address.absolute.clone()));
+        *request.uri_mut() = address.absolute.clone();
+        let sent = self.connection.sender.clone().try_send_request(request);
         match in_time(until, pin!(sent)).await {
             Some(Ok(response)) => Ok(Received::new(response)),
             Some(Err(error)) => {

@@ -12,6 +12,8 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use ::http::Request;
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use requeue::classify::{Response, names_status};
 use requeue::queue::AttributeValue;
@@ -26,7 +28,6 @@ mod frames;
 mod header;
 mod pool;
 mod proxy;
-mod request;
 mod request_headers;
 mod rules;
 mod scope;
@@ -45,12 +46,12 @@ pub use delivery::Delivery;
 pub use header::HeaderError;
 use pool::{Pool, Times};
 pub use proxy::Proxy;
-use request::{Address, Unaddressed};
 pub use rules::TargetRules;
 pub use scope::{InvalidScopeKey, ScopeKey};
 pub use settings::HttpSettings;
 pub(crate) use settings::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 pub use signature::{InvalidSigningSecret, SigningSecret};
+use url::Address;
 pub use url::{TargetUrl, TargetUrlError};
 
 /// The message attribute that names the body's media type.
@@ -189,11 +190,9 @@ impl<C: Connector> HttpTarget<C> {
             // Assembled for each attempt, since a signature contains the time of signing.
             let headers = request_headers::assemble(&self.settings, delivery)?;
             let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
-            let request = Unaddressed {
-                method: self.settings.method.clone(),
-                headers,
-                body: delivery.body.clone(),
-            };
+            let mut request = Request::new(Full::new(delivery.body.clone()));
+            *request.method_mut() = self.settings.method.clone();
+            *request.headers_mut() = headers;
             let connecting =
                 async { if is_repeated { self.pool.open().await } else { self.pool.get().await } };
             let connected =

@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::connection::{Connection, Http1, Http2, LastUse, Stream};
 use super::connector::{ConnectTimedOut, Connector, Connectors};
 use super::proxy::BoxError;
-use super::request::Address;
+use super::url::Address;
 use super::watched::lock;
 use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
 

@@ -159,8 +159,9 @@ impl Service<Uri> for Route {
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The proxy could not be reached, or refused the tunnel.
-#[derive(Debug)]
-pub(super) struct ProxyFailed(BoxError);
+#[derive(Debug, thiserror::Error)]
+#[error("{}", refusal(&**.0).unwrap_or("proxy not reached"))]
+pub(super) struct ProxyFailed(#[source] BoxError);
 
 /// The tunnel's error in words. The library gives it no type of its own.
 const REFUSALS: [(&str, &str); 4] = [
@@ -177,25 +178,13 @@ impl ProxyFailed {
 
     /// Whether the proxy responded.
     pub(super) fn is_refusal(&self) -> bool {
-        self.refusal().is_some()
-    }
-
-    fn refusal(&self) -> Option<&'static str> {
-        let text = self.0.to_string();
-        REFUSALS.iter().find(|row| row.0 == text).map(|row| row.1)
+        refusal(&*self.0).is_some()
     }
 }
 
-impl fmt::Display for ProxyFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.refusal().unwrap_or("proxy not reached"))
-    }
-}
-
-impl Error for ProxyFailed {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&*self.0)
-    }
+fn refusal(error: &dyn Error) -> Option<&'static str> {
+    let text = error.to_string();
+    REFUSALS.iter().find(|row| row.0 == text).map(|row| row.1)
 }
 
 #[cfg(test)]

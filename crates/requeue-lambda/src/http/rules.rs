@@ -3,7 +3,6 @@
 //! response of the function. Knows no URL and resolves no name.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -199,7 +198,9 @@ where
             let is_allowed = |address: &SocketAddr| match rules.check(address.ip(), port) {
                 Ok(()) => true,
                 Err(error) => {
-                    refused = Some(RefusedAddress(error));
+                    let is_api = error == TargetUrlError::RuntimeApi;
+                    let what = if is_api { "Lambda's Runtime API" } else { "a link-local address" };
+                    refused = Some(RefusedAddress(what));
                     false
                 }
             };
@@ -214,19 +215,9 @@ where
 }
 
 /// A name has only addresses that are refused.
-#[derive(Debug)]
-pub(super) struct RefusedAddress(TargetUrlError);
-
-impl fmt::Display for RefusedAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            TargetUrlError::RuntimeApi => "host name resolves to Lambda's Runtime API",
-            _ => "host name resolves to a link-local address",
-        })
-    }
-}
-
-impl Error for RefusedAddress {}
+#[derive(Debug, thiserror::Error)]
+#[error("host name resolves to {0}")]
+pub(super) struct RefusedAddress(&'static str);
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,7 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use requeue::aws;
 use requeue_aws::{CallError, Region, SdkConfig, Service, call_json};
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::{FetchError, Stored, Texts};
@@ -54,27 +53,27 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                 }
             }
             let operation = "secretsmanager.GetSecretValue";
-            let response: SecretResponse =
+            let response: Value =
                 call_json(&at(region), Service::SecretsManager, operation, &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
-            let text = response.secret_string.ok_or_else(|| FetchError {
+            let text = response["SecretString"].as_str().ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
                 remedy: Some("it has no text: store it as SecretString".to_owned()),
             })?;
-            log(arn, response.version_id.as_deref());
-            Ok(text)
+            log(arn, response["VersionId"].as_str());
+            Ok(text.to_owned())
         }
         Stored::Parameter { arn, region } => {
             let parameters = json!({ "Name": arn, "WithDecryption": true });
-            let response: ParameterResponse =
+            let response: Value =
                 call_json(&at(region), Service::Ssm, "AmazonSSM.GetParameter", &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
-            let parameter = response.parameter.unwrap_or_default();
-            let text = parameter.value.ok_or_else(unreadable)?;
-            log(arn, parameter.version.map(|version| version.to_string()).as_deref());
-            Ok(text)
+            let parameter = &response["Parameter"];
+            let text = parameter["Value"].as_str().ok_or_else(unreadable)?;
+            log(arn, parameter["Version"].as_u64().map(|version| version.to_string()).as_deref());
+            Ok(text.to_owned())
         }
     }
 }
@@ -82,26 +81,6 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
 /// Says which version of a stored text this process has, until it ends.
 fn log(arn: &str, version: Option<&str>) {
     tracing::info!(arn, version, "fetched a stored setting");
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct SecretResponse {
-    secret_string: Option<String>,
-    version_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct ParameterResponse {
-    parameter: Option<Parameter>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Parameter {
-    value: Option<String>,
-    version: Option<u64>,
 }
 
 fn fetch_error(error: &CallError, action: &str) -> FetchError {

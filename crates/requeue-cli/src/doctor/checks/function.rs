@@ -2,7 +2,7 @@
 
 use requeue::RecursiveLoop;
 
-use super::super::facts::{FunctionSettings, Mapping, PolicyPlace, Readiness, Sends, Valid};
+use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::document::retries;
@@ -74,18 +74,19 @@ fn settings(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(found, correct_settings(context)));
     }
     if let Some(place) = &valid.policy_elsewhere {
-        let (found, remedy) = match place {
-            PolicyPlace::File(file) => (
+        let (found, remedy) = if place.starts_with("arn:") {
+            (
+                format!("REQUEUE_POLICY names {place}, and this command fetches no stored text"),
+                format!("{} | requeue doctor … --policy -", stored_text(place)),
+            )
+        } else {
+            (
                 format!(
-                    "REQUEUE_POLICY names the file {file} in the function's package, and this \
+                    "REQUEUE_POLICY names the file {place} in the function's package, and this \
                      command cannot read that"
                 ),
                 "requeue doctor … --policy FILE, with a copy of that file".to_owned(),
-            ),
-            PolicyPlace::Stored(arn) => (
-                format!("REQUEUE_POLICY names {arn}, and this command fetches no stored text"),
-                format!("{} | requeue doctor … --policy -", stored_text(arn)),
-            ),
+            )
         };
         return Ok(Diagnosis::unknown(found, [remedy]));
     }
@@ -151,11 +152,7 @@ fn mapping(context: &Context<'_>) -> Checked {
     let names: Vec<&str> =
         context.deployment.paths.iter().map(|path| path.source.arn.name()).collect();
     let run = |function: &String| format!("requeue doctor --function {function}");
-    if names.is_empty() && !function.mapped.is_empty() {
-        let found = format!("its mappings invoke {}", function.mapped.join(" and "));
-        return Err(Skip::not_checked(found, function.mapped.iter().map(run)));
-    }
-    if names.is_empty() {
+    if names.is_empty() && function.mapped.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
         let create = remedy::function(
@@ -171,12 +168,12 @@ fn mapping(context: &Context<'_>) -> Checked {
             [format!("{create}, with the queue's ARN"), qualified],
         ));
     }
-    let found = format!("invoked by {}", names.join(", "));
-    if function.mapped.is_empty() {
-        return Ok(Diagnosis::ok(found));
-    }
-    let others = function.mapped.join(" and ");
-    let found = format!("{found}; other mappings invoke {others}");
+    let (invoked, others) = (names.join(", "), function.mapped.join(" and "));
+    let found = match (names.is_empty(), function.mapped.is_empty()) {
+        (_, true) => return Ok(Diagnosis::ok(format!("invoked by {invoked}"))),
+        (true, false) => format!("its mappings invoke {others}"),
+        (false, false) => format!("invoked by {invoked}; other mappings invoke {others}"),
+    };
     Err(Skip::not_checked(found, function.mapped.iter().map(run)))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::diagnosis::{Check, Checked, Diagnosis, Finding, Level, Skip};
-use super::facts::{Consumer, Deployment, Reached};
+use super::facts::{Deployment, Mapping, Reached};
 use super::remedy;
 use crate::table::span;
 
@@ -64,7 +64,8 @@ fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     let level = looked.iter().map(|looked| looked.level).max().ok_or(Skip::NotApplicable)?;
     looked.retain(|looked| looked.level == level);
     let mut found: Vec<String> = looked.iter().map(|looked| looked.found.clone()).collect();
-    if level != Level::Ok && found.len() > 1 {
+    let is_alike = looked.windows(2).all(|pair| pair[0].remedies == pair[1].remedies);
+    if level != Level::Ok && !is_alike {
         found.push("each needs its remedy".to_owned());
     }
     let mut remedies = Vec::new();
@@ -89,9 +90,8 @@ fn consumers<'d>(
     let consumers = reached.consumers.as_ref()?.iter();
     let others = consumers.filter(|it| own != Some(&it.uuid) && is_polling(&it.state));
     let (functions, disable): (Vec<&str>, Vec<String>) = others
-        .map(|Consumer { uuid, function, .. }| {
-            let options = format!("--uuid {uuid} --no-enabled");
-            (&**function, remedy::lambda(context, "update-event-source-mapping", &options))
+        .map(|mapping @ Mapping { function, .. }| {
+            (&**function, remedy::mapping(context, mapping, "--no-enabled"))
         })
         .unzip();
     Ok((!functions.is_empty()).then_some((functions, disable)))

@@ -41,13 +41,13 @@ pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
 pub(crate) const NO_KEY: &str = "NotFound";
 
 /// The permissions that the role needs on a resource.
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
     /// IAM's decision on each action, as a finding names the action.
     pub(super) decisions: Result<Vec<(String, AccessDecision)>, Skip>,
     /// The resource, as in ` on orders`.
     pub(super) place: String,
     /// The resource's own policy, if it has one that the doctor reads.
-    pub(super) own: Result<Option<Stated>, Skip>,
+    pub(super) own: Result<Option<OwnPolicy<'a>>, Skip>,
     /// The level of a refusal.
     pub(super) level: Level,
     /// The end of the finding that the role's policies do not allow it.
@@ -58,7 +58,7 @@ pub(super) struct Asked {
     pub(super) grants: Vec<String>,
 }
 
-impl Asked {
+impl Asked<'_> {
     /// On a resource without an own policy.
     pub(super) fn of(access: &Known<Access>, needed: &[&str], place: String) -> Self {
         let decided = |action: &&str| {
@@ -78,12 +78,23 @@ impl Asked {
         }
     }
 
+    /// With a refusal that is no Deny counting as unknown, for the reason `doubt`.
+    pub(super) fn in_doubt(mut self, doubt: &'static str, grants: Vec<String>) -> Self {
+        for (_, decision) in self.decisions.iter_mut().flatten() {
+            if !matches!(decision, AccessDecision::Allowed | AccessDecision::Denied) {
+                *decision = AccessDecision::Depends;
+            }
+        }
+        Self { doubt, grants, ..self }
+    }
+
     /// Denied, not allowed by the resource, limited, not allowed, depends, allowed: the first that
     /// holds for an action.
     pub(super) fn look(self, function: &Function) -> Checked {
+        use AccessDecision::{Allowed, Denied, Depends, Limited, NotAllowed};
         let Self { decisions, place, own, level, consequence, doubt, grants } = self;
-        let stated = own.as_ref().ok().and_then(Option::as_ref);
-        if let Some(diagnosis) = stated.and_then(Stated::refusal) {
+        let known = own.as_ref().ok().and_then(Option::as_ref);
+        if let Some(diagnosis) = known.and_then(OwnPolicy::refusal) {
             return Ok(diagnosis);
         }
         let decisions = decisions?;
@@ -91,109 +102,95 @@ impl Asked {
             let decided = decisions.iter().filter(move |(_, of)| *of == decision);
             decided.map(|(action, _)| action.as_str()).collect()
         };
-        let bad = |found, remedies| Ok(Diagnosis { level, found, remedies });
-        let is_granted = |actions: &[&str]| stated.is_some_and(|stated| stated.grants(actions));
-        let but = || format!(", but {} may", stated.map_or("", |stated| &stated.subject));
-        let denied = of(AccessDecision::Denied).join(", ");
-        if !denied.is_empty() {
-            return bad(format!("the role is denied {denied}{place}"), vec![NO_DENY.to_owned()]);
-        }
-        for limit in [Limit::Organization, Limit::Boundary] {
-            let actions = of(AccessDecision::Limited(limit));
-            if actions.is_empty() {
-                continue;
+        let bad =
+            [Denied, Limited(Limit::Organization), Limited(Limit::Boundary), NotAllowed, Depends];
+        let worst = bad.into_iter().find(|decision| !of(*decision).is_empty()).unwrap_or(Allowed);
+        let actions = of(worst);
+        let named = actions.join(", ");
+        let (found, remedies) = match worst {
+            Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.to_owned()]),
+            Limited(limit) => {
+                let widen = remedy::widen(function, limit, &named);
+                (format!("{} allow {named}{place}", limit.does_not()), vec![widen])
             }
-            let limited = actions.join(", ");
-            let found = format!("{} allow {limited}{place}", limit.does_not());
-            let widen = remedy::widen(function, limit, &limited);
-            // No boundary limits a policy that names a session of the role.
-            if limit == Limit::Boundary && is_granted(&actions) {
-                return Err(Skip::not_checked(format!("{found}{}", but()), [widen]));
+            NotAllowed => (format!("the role's policies do not allow {named}{place}"), grants),
+            Depends => {
+                let found = format!("{named}{place} depends on {doubt}");
+                return Err(Skip::not_checked(found, grants));
             }
-            return bad(found, vec![widen]);
-        }
-        let missing = of(AccessDecision::NotAllowed);
-        if !missing.is_empty() {
-            let found = format!("the role's policies do not allow {}{place}", missing.join(", "));
-            if is_granted(&missing) {
-                return Err(Skip::not_checked(format!("{found}{}", but()), grants));
+            Allowed => {
+                return match own?.as_ref().and_then(OwnPolicy::doubt) {
+                    Some(skip) => Err(skip),
+                    None if named.is_empty() => Err(Skip::NotApplicable),
+                    None => Ok(Diagnosis::ok(format!("the role may {named}{place}"))),
+                };
             }
-            return bad(format!("{found}{consequence}"), grants);
+        };
+        // No boundary limits a policy that names a session of the role.
+        let may_be_granted = matches!(worst, NotAllowed | Limited(Limit::Boundary));
+        if let Some(own) = known.filter(|own| may_be_granted && own.grants(&actions)) {
+            return Err(Skip::not_checked(format!("{found}, but {} may", own.subject), remedies));
         }
-        let depends = of(AccessDecision::Depends).join(", ");
-        if !depends.is_empty() {
-            return Err(Skip::not_checked(format!("{depends}{place} depends on {doubt}"), grants));
-        }
-        if let Some(skip) = own?.as_ref().and_then(Stated::doubt) {
-            return Err(skip);
-        }
-        let allowed = of(AccessDecision::Allowed).join(", ");
-        if allowed.is_empty() {
-            return Err(Skip::NotApplicable);
-        }
-        Ok(Diagnosis::ok(format!("the role may {allowed}{place}")))
+        let consequence = if worst == NotAllowed { consequence } else { String::new() };
+        Ok(Diagnosis { level, found: format!("{found}{consequence}"), remedies })
     }
 }
 
 const NO_DENY: &str =
     "remove the Deny from the role's policies, its boundary or the organization's policies";
 
-/// The actions that a resource's own policy denies the role, or does not allow it.
-pub(super) struct Stated {
+/// A resource's own policy.
+pub(super) struct OwnPolicy<'a> {
+    policy: AccessPolicy,
+    /// The role's request, without an action.
+    request: Request<'a>,
+    needed: &'a [&'a str],
     /// As in `the policy of orders`.
     subject: String,
     /// Shows the policy.
     show: String,
-    denied: Vec<String>,
-    may_deny: Vec<String>,
-    /// Only if this policy has to allow an action or to leave it to the role's account.
-    not_allowed: Vec<String>,
-    may_allow: Vec<String>,
-    /// The actions that it may allow to the role itself, if that is enough.
-    granted: Vec<String>,
 }
 
-impl Stated {
-    /// `None` if the text is no policy.
+impl<'a> OwnPolicy<'a> {
+    /// An error if the text is no policy.
     fn of(
         text: Option<&str>,
-        needed: &[&str],
-        request: Request<'_>,
+        needed: &'a [&'a str],
+        request: Request<'a>,
         (subject, show): (String, String),
     ) -> Result<Self, Skip> {
-        let policy = text.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read);
-        let Some(policy) = policy else {
-            return Err(Skip::not_checked(format!("{subject} cannot be read"), [show]));
-        };
-        let of = |truth: &dyn Fn(&Request<'_>) -> Truth, expected| -> Vec<String> {
-            let actions = needed.iter().copied();
-            let is = |action: &&str| truth(&Request { action, ..request }) == expected;
-            actions.filter(is).map(str::to_owned).collect()
-        };
-        let denies = |request: &Request<'_>| policy.denies(request);
-        let admits = |request: &Request<'_>| policy.allows(request).max(policy.delegates(request));
-        let grants = |request: &Request<'_>| Truth::from(policy.allows(request) > Truth::No);
-        let is_own = Arn::of(request.resource).account == Arn::of(request.role).account;
-        // Nothing but its own policy gives access to a key, or to the queue of another account.
-        let has_to_allow = !is_own || Arn::of(request.resource).service == "kms";
-        let has_to = |actions| if has_to_allow { actions } else { Vec::new() };
-        Ok(Self {
-            subject,
-            show,
-            denied: of(&denies, Truth::Yes),
-            may_deny: of(&denies, Truth::Maybe),
-            not_allowed: has_to(of(&admits, Truth::No)),
-            may_allow: has_to(of(&admits, Truth::Maybe)),
-            granted: if is_own { of(&grants, Truth::Yes) } else { Vec::new() },
-        })
+        match text.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read) {
+            Some(policy) => Ok(Self { policy, request, needed, subject, show }),
+            None => Err(Skip::not_checked(format!("{subject} cannot be read"), [show])),
+        }
+    }
+
+    fn is_of_own_account(&self) -> bool {
+        Arn::of(self.request.resource).account == Arn::of(self.request.role).account
+    }
+
+    /// The needed actions for which `is` holds.
+    fn actions(&self, is: impl Fn(&Request<'_>) -> bool) -> String {
+        let needed = self.needed.iter().copied();
+        let actions = needed.filter(|action| is(&Request { action, ..self.request }));
+        actions.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether the policy allows the request, or leaves it to the role's account. Nothing else gives
+    /// access to a key, or to the queue of another account.
+    fn admits(&self, request: &Request<'_>) -> Truth {
+        let has_to = !self.is_of_own_account() || Arn::of(request.resource).service == "kms";
+        let admits = self.policy.allows(request).max(self.policy.delegates(request));
+        if has_to { admits } else { Truth::Yes }
     }
 
     fn refusal(&self) -> Option<Diagnosis> {
-        let Self { subject, show, denied, not_allowed, .. } = self;
+        let Self { policy, subject, show, .. } = self;
+        let denied = self.actions(|request| policy.denies(request) == Truth::Yes);
+        let missing = self.actions(|request| self.admits(request) == Truth::No);
         let found = if !denied.is_empty() {
-            format!("{subject} denies the role {}", denied.join(", "))
-        } else if !not_allowed.is_empty() {
-            let missing = not_allowed.join(", ");
+            format!("{subject} denies the role {denied}")
+        } else if !missing.is_empty() {
             format!("{subject} neither allows the role {missing} nor leaves that to IAM")
         } else {
             return None;
@@ -202,13 +199,19 @@ impl Stated {
     }
 
     fn doubt(&self) -> Option<Skip> {
-        let depends = [self.may_deny.as_slice(), &self.may_allow].concat().join(", ");
-        let found = || format!("{} has conditions about {depends}", self.subject);
-        (!depends.is_empty()).then(|| Skip::not_checked(found(), [&*self.show]))
+        let Self { policy, subject, show, .. } = self;
+        let depends = self.actions(|request| {
+            policy.denies(request) == Truth::Maybe || self.admits(request) == Truth::Maybe
+        });
+        let found = || format!("{subject} has conditions about {depends}");
+        (!depends.is_empty()).then(|| Skip::not_checked(found(), [&**show]))
     }
 
+    /// Whether the policy may allow all these to the role itself, and that is enough.
     fn grants(&self, actions: &[&str]) -> bool {
-        actions.iter().all(|action| self.granted.iter().any(|granted| granted == action))
+        let may =
+            |action: &&str| self.policy.allows(&Request { action, ..self.request }) > Truth::No;
+        self.is_of_own_account() && actions.iter().all(may)
     }
 }
 
@@ -244,7 +247,8 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     let own = match &reached.queue {
         Ok(queue) => {
             let policy = queue.as_ref().and_then(|queue| queue.policy.as_deref());
-            Stated::of(policy, needed, request, (format!("the policy of {name}"), show)).map(Some)
+            OwnPolicy::of(policy, needed, request, (format!("the policy of {name}"), show))
+                .map(Some)
         }
         Err(unread) => Err(unread.into()),
     };
@@ -290,6 +294,7 @@ pub(super) fn use_of_key(
         return state_of_key(customer, of);
     };
     let CustomerKey { name, access, key, policy: own } = &**customer;
+    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let arn = key.as_ref().map_or(name, |key| &key.arn);
     let Arn { partition, service, region, .. } = Arn::of(of);
     // Other partitions have other names for the service.
@@ -299,7 +304,7 @@ pub(super) fn use_of_key(
     let show =
         format!("aws kms get-key-policy --region {region} --key-id {arn} --policy-name default");
     let own = match own {
-        Ok(own) => Stated::of(Some(own), needed, request, (subject, show)).map(Some),
+        Ok(own) => OwnPolicy::of(Some(own), needed, request, (subject, show)).map(Some),
         Err(unread) => Err(unread.into()),
     };
     let consequence = format!(": unless the key's own policy does, {through} refuses the role");
@@ -308,19 +313,14 @@ pub(super) fn use_of_key(
         Asked { own, consequence, grants, ..Asked::of(access, needed, format!(" with {name}")) };
     // IAM needs the ARN of a key, and only KMS knows the key of an alias.
     if is_alias(arn) {
-        for (_, decision) in asked.decisions.iter_mut().flatten() {
-            if !matches!(decision, AccessDecision::Allowed | AccessDecision::Denied) {
-                *decision = AccessDecision::Depends;
-            }
-        }
-        asked.doubt = "the key of this alias, which only KMS knows";
-        asked.grants = vec![format!(
+        let simulate = format!(
             "aws iam simulate-principal-policy --policy-source-arn {} --action-names {} \
              --resource-arns $(aws kms describe-key --region {region} --key-id {name} --query \
              KeyMetadata.Arn --output text)",
             function.role,
             needed.join(" ")
-        )];
+        );
+        asked = asked.in_doubt("the key of this alias, which only KMS knows", vec![simulate]);
     }
     all([state_of_key(customer, of), asked.look(function)])
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
+use super::super::facts::RedriveSettings;
 use super::{
     ANNOTATED_RECEIVES, Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY,
     LONGEST_RETENTION, Level, MOST_RECEIVES, Skip, TIMEOUTS, all, days, remedy,
@@ -143,11 +144,15 @@ fn message_size(context: &Context<'_>) -> Checked {
 }
 
 fn max_receive_count(context: &Context<'_>) -> Checked {
-    all([least_receives(context), receives_for_retries(context), annotate_receives(context)])
+    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    all([
+        least_receives(context, redrive),
+        receives_for_retries(context, redrive),
+        annotate_receives(context, redrive),
+    ])
 }
 
-fn least_receives(context: &Context<'_>) -> Checked {
-    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let count = redrive.max_receive_count;
     let (level, reason) = match count {
         0..2 => (
@@ -162,8 +167,7 @@ fn least_receives(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::of(level, format!("maxReceiveCount is {count}{reason}"), [set]))
 }
 
-fn receives_for_retries(context: &Context<'_>) -> Checked {
-    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     if !context.waits_in_place()? {
         return Err(Skip::NotApplicable);
     }
@@ -198,9 +202,8 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::warning(found, remedies))
 }
 
-fn annotate_receives(context: &Context<'_>) -> Checked {
+fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let (queue, config, arn) = (context.queue()?, context.config()?, &context.source()?.arn);
-    let redrive = queue.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     let is_annotating =
         config.dead_letter == Some(DeadLetterMode::Annotate) && config.mode == Mode::Requeue;
     if !is_annotating || arn.is_fifo() {

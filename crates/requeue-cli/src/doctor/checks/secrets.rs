@@ -2,7 +2,7 @@
 //! secret's own policy.
 
 use super::super::arn::Arn;
-use super::super::facts::{Access, AccessDecision, Function, Secret};
+use super::super::facts::{Function, Secret};
 use super::permissions::{Asked, DECRYPT, use_of_key};
 use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
 
@@ -31,62 +31,39 @@ pub(crate) fn is_whole(arn: &str) -> bool {
 
 fn secret_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let missing: Vec<&str> = function
-        .secrets
-        .iter()
-        .filter(|secret| is_missing(function, secret))
-        .map(|secret| secret.arn.as_str())
-        .collect();
-    if !missing.is_empty() {
-        let found = format!("{} does not exist", missing.join(" and "));
-        return Ok(Diagnosis::danger(found, ["create it, or correct the ARN in the settings"]));
-    }
-    let is_unclear = |secret: &&Secret| {
-        let is_clear = matches!(
-            secret.decision,
-            Ok(AccessDecision::Allowed | AccessDecision::Denied) | Err(_)
-        );
-        !is_whole(&secret.arn) && !is_clear
-    };
-    let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) =
-        function.secrets.iter().partition(is_unclear);
-    let read = |secrets: &[&Secret]| {
-        let decided = secrets.iter().filter_map(|Secret { arn, decision, .. }| {
-            Some((format!("{} on {arn}", reading(arn)), *decision.as_ref().ok()?))
-        });
-        let consequence =
-            ": unless the secret's own policy does, the function does not start".to_owned();
-        let decisions = Ok(decided.collect());
-        let none = Asked::of(&Ok(Access::new()), &[], String::new());
-        Asked { decisions, consequence, grants: grants(function), ..none }
-    };
-    let mut partial = read(&unclear);
-    for (_, decision) in partial.decisions.iter_mut().flatten() {
-        *decision = AccessDecision::Depends;
-    }
-    partial.doubt = "the six characters that Secrets Manager adds to an ARN";
-    partial.grants = unclear.iter().map(|secret| whole(&secret.arn)).collect();
-    let unread = clear.iter().filter_map(|secret| secret.decision.as_ref().err());
-    let unread = unread.map(|unread| Err(unread.into()));
-    let looked = [partial.look(function), read(&clear).look(function), keys(context, function)];
-    all(looked.into_iter().chain(unread))
+    all(function.secrets.iter().flat_map(|secret| {
+        if is_missing(function, secret) {
+            let found = format!("{} does not exist", secret.arn);
+            let remedy = "create it, or correct the ARN in the settings";
+            return vec![Ok(Diagnosis::danger(found, [remedy]))];
+        }
+        vec![permission(function, secret), key(context, secret)]
+    }))
 }
 
-fn keys(context: &Context<'_>, function: &Function) -> Checked {
-    let existing = function.secrets.iter().filter(|secret| !is_missing(function, secret));
-    all(existing.map(|Secret { arn, key, .. }| {
-        let key = match key {
-            Ok(Some(key)) => key,
-            Ok(None) => return Err(Skip::NotApplicable),
-            Err(unread) => return Err(unread.into()),
-        };
-        let (service, policy) = if reading(arn) == PARAMETER {
-            ("SSM", "requeue-parameter-key")
-        } else {
-            ("Secrets Manager", "requeue-secret-key")
-        };
-        use_of_key(context, key, (arn, service), (&[DECRYPT], policy))
-    }))
+fn permission(function: &Function, Secret { arn, decision, .. }: &Secret) -> Checked {
+    // A grant covers all secrets, so a finding names each with its action.
+    let action = format!("{} on {arn}", reading(arn));
+    let access = decision.clone().map(|decision| [(action.clone(), decision)].into());
+    let consequence =
+        ": unless the secret's own policy does, the function does not start".to_owned();
+    let asked = Asked::of(&access, &[&action], String::new());
+    let asked = Asked { consequence, grants: grants(function), ..asked };
+    if is_whole(arn) {
+        return asked.look(function);
+    }
+    let doubt = "the six characters that Secrets Manager adds to an ARN";
+    asked.in_doubt(doubt, vec![whole(arn)]).look(function)
+}
+
+fn key(context: &Context<'_>, Secret { arn, key, .. }: &Secret) -> Checked {
+    let key = key.as_ref()?.as_ref().ok_or(Skip::NotApplicable)?;
+    let (service, policy) = if reading(arn) == PARAMETER {
+        ("SSM", "requeue-parameter-key")
+    } else {
+        ("Secrets Manager", "requeue-secret-key")
+    };
+    use_of_key(context, key, (arn, service), (&[DECRYPT], policy))
 }
 
 /// Whether the services of the function's own account know no such secret.

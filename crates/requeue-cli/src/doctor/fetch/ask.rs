@@ -9,14 +9,16 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use requeue::aws::SdkConfig;
 use requeue::queue::CallError;
 use requeue_aws::{Service, call_json};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::arn::Arn;
-use super::super::calls::{self, TooManyPages, encoded};
-use super::super::endpoints;
+use super::super::calls::{TooManyPages, list};
+use super::super::checks::REQUEUE;
 use super::super::facts::{Known, Unread};
+use crate::endpoints;
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
+use crate::function::{encoded, get};
 use crate::progress::{CommandProgress, NOTICEABLE};
 
 pub(crate) struct Clients {
@@ -31,6 +33,13 @@ pub(crate) struct Clients {
 /// An operation of AWS's JSON protocol: its service, permission and name, and the field of its
 /// response that counts; empty for all fields.
 pub(super) type Operation = (Service, &'static str, &'static str, &'static str);
+
+const METRIC: Operation = (
+    Service::CloudWatch,
+    "cloudwatch:GetMetricStatistics",
+    "GraniteServiceVersion20100801.GetMetricStatistics",
+    "",
+);
 
 impl Clients {
     pub(crate) fn new(sdk: &SdkConfig, region: &str) -> Self {
@@ -70,7 +79,7 @@ impl Clients {
             let has_more = error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>);
             let error = call_error(&error);
             let error = if has_more { CallError::ambiguous(TOO_MANY_PAGES) } else { error };
-            Unread { permission, resource: resource.to_owned(), error }
+            Unread::of(permission, resource, error)
         })
     }
 
@@ -82,7 +91,7 @@ impl Clients {
         path: &str,
     ) -> Known<Value> {
         let path = path.replace("{}", &encoded(resource).to_string());
-        self.ask(permission, resource, calls::get(&self.sdk, &path)).await
+        self.ask(permission, resource, get(&self.sdk, &path)).await
     }
 
     /// The field of the response to an operation in the region of `sdk`.
@@ -98,11 +107,32 @@ impl Clients {
         if field.is_empty() {
             return Ok(response);
         }
-        response.get_mut(field).map(Value::take).ok_or_else(|| Unread {
-            permission,
-            resource: resource.to_owned(),
-            error: CallError::ambiguous(UNREADABLE),
-        })
+        response
+            .get_mut(field)
+            .map(Value::take)
+            .ok_or_else(|| Unread::of(permission, resource, CallError::ambiguous(UNREADABLE)))
+    }
+
+    /// The sum of the values of a metric of Requeue from `start` on, in seconds of the epoch, for
+    /// `span` seconds; `None` if it has none.
+    pub(in super::super) async fn metric_sum(
+        &self,
+        metric: &str,
+        dimensions: [(&str, &str); 2],
+        (start, span): (i64, u32),
+    ) -> Known<Option<f64>> {
+        let parameters = json!({
+            "Namespace": REQUEUE,
+            "MetricName": metric,
+            "Dimensions": dimensions.map(|(name, value)| json!({ "Name": name, "Value": value })),
+            "StartTime": start,
+            "EndTime": start + i64::from(span),
+            "Period": span,
+            "Statistics": ["Sum"],
+        });
+        let output = self.ask_json(&self.sdk, METRIC, "*", parameters).await?;
+        let sums = list(&output["Datapoints"]).iter().filter_map(|point| point["Sum"].as_f64());
+        Ok(sums.reduce(|sum, more| sum + more))
     }
 
     /// Changes the waiting calls, and names the oldest: it has waited for longest.

@@ -8,11 +8,12 @@ use requeue_aws::Service;
 use serde_json::{Value, json};
 
 use super::super::arn::Arn;
-use super::super::calls::{FunctionConfiguration, list, text};
+use super::super::calls::{list, text};
 use super::super::checks::LOGGING;
 use super::super::facts::{Function, FunctionSettings, Known, Unread};
 use super::ask::Operation;
 use super::{Clients, Named};
+use crate::function::FunctionConfiguration;
 
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 const RECURSION: &str = "lambda:GetFunctionRecursionConfig";
@@ -67,11 +68,8 @@ impl Clients {
                 .map(|concurrency| count(&concurrency["ReservedConcurrentExecutions"])),
             unreserved_concurrency: account.and_then(|account| {
                 let limit = &account["AccountLimit"]["UnreservedConcurrentExecutions"];
-                count(limit).ok_or_else(|| Unread {
-                    permission: ACCOUNT,
-                    resource: "*".to_owned(),
-                    error: CallError::ambiguous("NoLimit"),
-                })
+                count(limit)
+                    .ok_or_else(|| Unread::of(ACCOUNT, "*", CallError::ambiguous("NoLimit")))
             }),
             secrets,
         }

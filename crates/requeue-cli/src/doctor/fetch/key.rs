@@ -14,7 +14,6 @@ use super::super::facts::{
 };
 use super::Clients;
 use super::ask::Operation;
-use super::queue::SIMULATE;
 
 const DESCRIBE_KEY: Operation = (Kms, "kms:DescribeKey", "TrentService.DescribeKey", "KeyMetadata");
 const KEY_POLICY: Operation = (Kms, "kms:GetKeyPolicy", "TrentService.GetKeyPolicy", "Policy");
@@ -34,8 +33,9 @@ const EXPIRY: Operation = (
 const MANAGED: &str = "alias/aws/";
 
 impl Clients {
-    /// The key by its name in the properties of the resource of this ARN.
-    pub(super) async fn key(&self, name: &str, of: &str) -> EncryptionKey {
+    /// The key by its name in the properties of the resource of this ARN, and the permissions of
+    /// `role` with it.
+    pub(super) async fn key(&self, name: &str, of: &str, role: Option<&str>) -> EncryptionKey {
         if name.starts_with(MANAGED) || name.contains(&format!(":{MANAGED}")) {
             return EncryptionKey::ManagedByAws;
         }
@@ -62,21 +62,12 @@ impl Clients {
                 policy.map(|policy| text(&policy).unwrap_or_default())
             }
         };
-        let access = Err(Unread {
-            permission: SIMULATE,
-            resource: name.clone(),
-            error: CallError::ambiguous("NotAsked"),
-        });
-        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
-    }
-
-    /// Asks for the permissions of the role with the key.
-    pub(super) async fn ask_of_key(&self, key: &mut EncryptionKey, role: &str) {
-        let EncryptionKey::Customer(customer) = key else { return };
-        let CustomerKey { name, access, key, .. } = &mut **customer;
-        let arn = key.as_ref().map_or(&*name, |key| &key.arn);
         let resource = if is_alias(arn) { "*" } else { arn };
-        *access = self.simulate(role, &KEY, resource).await;
+        let access = match role {
+            Some(role) => Some(self.simulate(role, &KEY, resource).await),
+            None => None,
+        };
+        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
     }
 
     /// Asks whether `role` may read the secrets in the settings.
@@ -90,22 +81,19 @@ impl Clients {
             // IAM's response has a decision for each action.
             let decision =
                 access.map(|access| access.get(action).copied().unwrap_or(AccessDecision::Depends));
-            let mut key = self.key_of_secret(arn).await;
-            if let Ok(Some(key)) = &mut key {
-                self.ask_of_key(key, role).await;
-            }
+            let key = self.key_of_secret(arn, role).await;
             Secret { arn: arn.clone(), decision, key }
         });
         join_all(asked).await
     }
 
     /// `None` for a parameter that is not encrypted.
-    async fn key_of_secret(&self, arn: &str) -> Known<Option<EncryptionKey>> {
+    async fn key_of_secret(&self, arn: &str, role: &str) -> Known<Option<EncryptionKey>> {
         let sdk = self.at(arn);
         if reading(arn) != PARAMETER {
             let secret = self.ask_json(&sdk, SECRET, arn, json!({ "SecretId": arn })).await?;
             return Ok(Some(match text(&secret["KmsKeyId"]) {
-                Some(name) => self.key(&name, arn).await,
+                Some(name) => self.key(&name, arn, Some(role)).await,
                 None => EncryptionKey::ManagedByAws,
             }));
         }
@@ -118,14 +106,11 @@ impl Clients {
         let parameters = json!({ "ParameterFilters": [filter] });
         let found = self.ask_json(&sdk, PARAMETERS, arn, parameters).await?;
         let Some(parameter) = list(&found).first() else {
-            return Err(Unread {
-                permission: PARAMETERS.1,
-                resource: arn.to_owned(),
-                error: CallError::answered(400, "ParameterNotFound"),
-            });
+            let missing = CallError::answered(400, "ParameterNotFound");
+            return Err(Unread::of(PARAMETERS.1, arn, missing));
         };
         Ok(match text(&parameter["KeyId"]) {
-            Some(name) => Some(self.key(&name, arn).await),
+            Some(name) => Some(self.key(&name, arn, Some(role)).await),
             None => None,
         })
     }
@@ -153,7 +138,7 @@ impl Clients {
             Ok(described) => {
                 arn = text(&described["TableArn"]).unwrap_or(arn);
                 if let Some(name) = text(&described["SSEDescription"]["KMSMasterKeyArn"]) {
-                    key = Some(self.key(&name, &arn).await);
+                    key = Some(self.key(&name, &arn, role).await);
                 }
                 Ok(Some(properties(&described)))
             }
@@ -161,12 +146,7 @@ impl Clients {
             Err(unread) => Err(unread),
         };
         let access = match role {
-            Some(role) => {
-                if let Some(key) = &mut key {
-                    self.ask_of_key(key, role).await;
-                }
-                Some(self.simulate(role, &USING, &arn).await)
-            }
+            Some(role) => Some(self.simulate(role, &USING, &arn).await),
             None => None,
         };
         Some(Table { name, arn, properties, expiry, access, key })

@@ -11,13 +11,15 @@ use requeue::queue::{CallError, QueueArn};
 use serde_json::Value;
 
 use super::arn::qualifier;
-use super::calls::{self, FunctionConfiguration, list, text};
+use super::calls::{self, list, text};
+use super::checks::{SENDING, TAKING};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
     Sends, Unread,
 };
 use super::settings;
 use crate::Error;
+use crate::function::{self as deployed, FunctionConfiguration};
 
 mod ask;
 mod function;
@@ -28,8 +30,7 @@ pub(crate) use ask::Clients;
 
 const MAPPINGS: &str = "lambda:ListEventSourceMappings";
 pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
-pub(super) const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
-const METRICS: &str = "cloudwatch:GetMetricStatistics";
+const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
 /// The seconds of an hour.
@@ -49,15 +50,10 @@ impl Clients {
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let configuration = calls::function_configuration(&self.sdk, name);
+        let configuration = deployed::function_configuration(&self.sdk, name);
         let configuration = self.ask(CONFIGURATION, name, configuration).await;
-        let configuration = configuration.map_err(|unread| match unread.error.code.as_str() {
-            "ResourceNotFoundException" => {
-                let region = &self.region;
-                format!("there is no function {name} in {region}; check its name and the region")
-            }
-            _ => self.told(&unread),
-        })?;
+        let configuration =
+            configuration.map_err(|unread| deployed::not_found(name, &self.sdk, &unread.error))?;
         let function = configuration.function_name.as_deref().unwrap_or_default();
         let named = qualifier(name, function);
         // Lambda lists the mappings of an alias by its whole ARN. Source: Lambda API reference,
@@ -95,18 +91,17 @@ impl Clients {
         queue: QueueArn,
         policy: Option<&RetryPolicy>,
     ) -> Result<Vec<Deployment>, Error> {
-        let source = self.reached(queue).await;
+        let source = self.reached(queue, None).await;
         let unread = match &source.queue {
             Ok(Some(_)) => None,
-            Ok(None) => Some(&Unread {
-                permission: ATTRIBUTES,
-                resource: source.arn.to_string(),
-                error: CallError::answered(400, "QueueDoesNotExist"),
-            }),
-            Err(unread) => Some(unread),
+            Ok(None) => {
+                let missing = CallError::answered(400, "QueueDoesNotExist");
+                Some(Unread::of(ATTRIBUTES, source.arn.to_string(), missing))
+            }
+            Err(unread) => Some(unread.clone()),
         };
         if let Some(unread) = unread {
-            return Err(self.told(unread).into());
+            return Err(self.told(&unread).into());
         }
         let consumers = source.consumers.iter().flatten();
         // With the other queues of each function, since they share its concurrency and settings.
@@ -169,9 +164,11 @@ impl Clients {
         let queues = mappings.iter().filter_map(|mapping| {
             Some((mapping, mapping["EventSourceArn"].as_str()?.parse().ok()?))
         });
+        let (role, needed) = (function.role.as_str(), [&TAKING[..], &[SENDING]].concat());
         let paths = join_all(queues.map(|(mapping, queue)| async {
-            let (source, mapping) = tokio::join!(self.reached(queue), self.mapping(mapping));
-            self.path(Some(mapping), source, Some(&function.role), &settings).await
+            let source = self.reached(queue, Some((role, &needed)));
+            let (source, mapping) = tokio::join!(source, self.mapping(mapping));
+            self.path(Some(mapping), source, Some(role), &settings).await
         }));
         let paths = paths.await;
         self.with_paths(Some(function), settings, paths).await
@@ -226,8 +223,8 @@ impl Clients {
         for path in paths {
             let dimensions = [("Service", service), ("Queue", path.source.arn.name())];
             let sum = async |metric| {
-                let sum = calls::metric_sum(&self.sdk, metric, dimensions, hour);
-                self.ask(METRICS, "*", sum).await.map(|sum| sum.is_some_and(|sum| sum > 0.0))
+                let sum = self.metric_sum(metric, dimensions, hour).await;
+                sum.map(|sum| sum.is_some_and(|sum| sum > 0.0))
             };
             let (confirmed, unconfirmed) =
                 tokio::try_join!(sum("Requeued"), sum("SendUnconfirmed"))?;
@@ -245,17 +242,18 @@ fn mapping(mapping: &Value) -> Mapping {
             let filters = list(&mapping["FilterCriteria"]["Filters"]).iter();
             Ok(filters.filter_map(|filter| text(&filter["Pattern"])).collect())
         }
-        error => Err(Unread {
-            permission: "kms:Decrypt",
-            resource: text(&mapping["KMSKeyArn"])
-                .unwrap_or_else(|| "the key of the mapping's filters".to_owned()),
-            error: CallError::answered(400, error["ErrorCode"].as_str().unwrap_or("Unreadable")),
-        }),
+        error => {
+            let key = text(&mapping["KMSKeyArn"]);
+            let key = key.unwrap_or_else(|| "the key of the mapping's filters".to_owned());
+            let code = error["ErrorCode"].as_str().unwrap_or("Unreadable");
+            Err(Unread::of("kms:Decrypt", key, CallError::answered(400, code)))
+        }
     };
     let window = mapping["MaximumBatchingWindowInSeconds"].as_u64();
     let mut response_types = list(&mapping["FunctionResponseTypes"]).iter();
     Mapping {
         uuid: text(&mapping["UUID"]).unwrap_or_default(),
+        function: text(&mapping["FunctionArn"]).unwrap_or_default(),
         state: text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned()),
         batch_size: number(&mapping["BatchSize"]).unwrap_or(DEFAULT_BATCH),
         window: Duration::from_secs(window.unwrap_or_default()),

@@ -7,17 +7,17 @@ use aws_sdk_sqs::types::QueueAttributeName as Name;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
-use super::super::calls::{event_source_mappings, iam, list, text};
-use super::super::checks::{SENDING, TAKING};
+use super::super::calls::{event_source_mappings, list, simulate_principal_policy};
+use super::super::checks::SENDING;
 use super::super::facts::{
-    Access, AllowedSources, Consumer, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath,
-    Reached, RedriveSettings,
+    Access, AllowedSources, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached,
+    RedriveSettings,
 };
-use super::{ATTRIBUTES, Clients, MAPPINGS};
+use super::{ATTRIBUTES, Clients, MAPPINGS, mapping};
 use crate::failed_call::Cause;
 use crate::redrive_policy;
 
-pub(super) const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
+const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 /// The default of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const DEFAULT_RECEIVES: u32 = 10;
 
@@ -26,27 +26,22 @@ impl Clients {
     pub(super) async fn path(
         &self,
         mapping: Option<Mapping>,
-        mut source: Reached,
+        source: Reached,
         role: Option<&str>,
         settings: &FunctionSettings,
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
         let direct = settings.valid().and_then(|valid| valid.config.dead_letter.as_ref()?.queue());
         let direct = direct.map(|url| url.arn(source.arn.partition(), &self.region));
-        let dead_letters = async { Some(self.reached(target?).await) };
-        let direct = async { Some(self.reached(direct?).await) };
-        let (dead_letters, mut direct) = tokio::join!(dead_letters, direct);
-        if let Some(role) = role {
-            let taking: Vec<&str> = TAKING.into_iter().chain([SENDING]).collect();
-            self.ask_of_queue(&mut source, role, &taking).await;
-            if let Some(direct) = &mut direct {
-                self.ask_of_queue(direct, role, &[SENDING]).await;
-            }
-        }
+        let sending = role.map(|role| (role, &[SENDING][..]));
+        let dead_letters = async { Some(self.reached(target?, None).await) };
+        let direct = async { Some(self.reached(direct?, sending).await) };
+        let (dead_letters, direct) = tokio::join!(dead_letters, direct);
         QueuePath { mapping, source, dead_letters, direct }
     }
 
-    pub(super) async fn reached(&self, arn: QueueArn) -> Reached {
+    /// A queue, and whether this role may do this there and use its key.
+    pub(super) async fn reached(&self, arn: QueueArn, role: Option<(&str, &[&str])>) -> Reached {
         let name = arn.to_string();
         let request = self.sqs.get_queue_attributes().queue_url(arn.url());
         let request = request.attribute_names(Name::All);
@@ -63,22 +58,21 @@ impl Clients {
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
         let key = attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty());
         let key = match key {
-            Some(key) => Some(self.key(key, &name).await),
+            Some(key) => Some(self.key(key, &name, role.map(|(role, _)| role)).await),
             None => None,
         };
         // A queue's ARN has its partition; the URL of an emulator has none.
         let own = attribute(Name::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(queue));
-        let consumers = consumers.map(|mappings| mappings.iter().filter_map(consumer).collect());
-        Reached { arn: own.unwrap_or(arn), queue, access: None, key, consumers }
-    }
-
-    /// Asks for the permissions of the role on an existing queue and its key.
-    async fn ask_of_queue(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
-        reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
-        if let Some(key) = &mut reached.key {
-            self.ask_of_key(key, role).await;
-        }
+        let is_of_function = |mapping: &&Value| mapping["FunctionArn"].is_string();
+        let consumers =
+            consumers.map(|mappings| mappings.iter().filter(is_of_function).map(mapping).collect());
+        let arn = own.unwrap_or(arn);
+        let access = match role {
+            Some((role, actions)) => Some(self.simulate(role, actions, &arn.to_string()).await),
+            None => None,
+        };
+        Reached { arn, queue, access, key, consumers }
     }
 
     pub(super) async fn simulate(
@@ -87,17 +81,9 @@ impl Clients {
         actions: &[&str],
         resource: &str,
     ) -> Known<Access> {
-        let results = iam::simulate_principal_policy(&self.sdk, role, actions, resource);
+        let results = simulate_principal_policy(&self.sdk, role, actions, resource);
         self.ask(SIMULATE, role, results).await
     }
-}
-
-fn consumer(mapping: &Value) -> Option<Consumer> {
-    Some(Consumer {
-        uuid: text(&mapping["UUID"]).unwrap_or_default(),
-        function: text(&mapping["FunctionArn"])?,
-        state: text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned()),
-    })
 }
 
 fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {

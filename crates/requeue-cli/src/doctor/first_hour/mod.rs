@@ -9,27 +9,24 @@ use std::time::Duration;
 use requeue::printable;
 use serde_json::{Value, json};
 
-mod calls;
-mod evidence;
-mod message;
 mod plan;
 mod step;
 #[cfg(test)]
 mod tests;
 mod trial;
 
-use message::TestMessage;
-use plan::Plan;
+use plan::{MESSAGES, Plan};
 use step::Step;
 use trial::Trial;
 
 use super::diagnosis::Level;
-use super::endpoints::Endpoints;
+
 use super::facts::Deployment;
 use super::fetch::Clients;
-use super::show::{below, finding};
+use super::show::{below, counted, counts, finding};
 use crate::Error;
 use crate::duration_argument::within;
+use crate::endpoints::Endpoints;
 use crate::table::{columns, hanging, wrapped};
 
 #[derive(clap::Args)]
@@ -48,16 +45,15 @@ pub(crate) struct Options {
     wait: Duration,
 }
 
-/// The result.
-pub(crate) enum FirstHour {
-    /// The doctor found a danger, so nothing was sent.
-    Withheld,
-    /// The messages that would be sent.
-    Planned(Box<Plan>),
-    Tried(Vec<Step>),
+/// The result, for both forms of output.
+pub(crate) struct FirstHour {
+    pub(crate) text: String,
+    pub(crate) json: Value,
+    /// The worst level of its steps.
+    pub(crate) worst: Level,
 }
 
-/// `None` if the options do not ask for it.
+/// `None` if the options do not ask for it. `worst` is the level of the deployment.
 pub(crate) async fn run(
     clients: &Clients,
     deployment: &Deployment,
@@ -68,66 +64,34 @@ pub(crate) async fn run(
         return Ok(None);
     }
     if worst == Level::Danger {
-        return Ok(Some(FirstHour::Withheld));
+        let text = "\nfirst hour: nothing was sent; repair each danger first\n".to_owned();
+        return Ok(Some(FirstHour { text, json: json!({ "sent": false }), worst: Level::Ok }));
     }
-    let plan = Plan::of(deployment, &clients.variables(deployment).await?)?;
-    let trial = Trial::prepare(clients, plan).await?;
+    let trial = Trial::prepare(clients, Plan::of(deployment)?).await?;
     if !options.send_test_messages {
-        return Ok(Some(FirstHour::Planned(Box::new(trial.into_plan()))));
+        let (text, json) = (plan_text(&trial.plan), plan_json(&trial.plan));
+        return Ok(Some(FirstHour { text, json, worst: Level::Ok }));
     }
-    let steps = trial.run(options.wait).await?;
-    Ok(Some(FirstHour::Tried(steps)))
-}
-
-impl FirstHour {
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Withheld => {
-                "\nfirst hour: nothing was sent; repair each danger first\n".to_owned()
-            }
-            Self::Planned(plan) => plan_text(plan),
-            Self::Tried(steps) => steps_text(steps),
-        }
+    let mut steps = trial.run(options.wait).await?;
+    let endpoints = Endpoints::of(&clients.sdk);
+    for remedy in steps.iter_mut().flat_map(|step| &mut step.remedies) {
+        *remedy = endpoints.named_in(remedy);
     }
-
-    pub(crate) fn json(&self) -> Value {
-        match self {
-            Self::Withheld => json!({ "sent": false }),
-            Self::Planned(plan) => plan_json(plan),
-            Self::Tried(steps) => json!({ "sent": true, "steps": steps }),
-        }
-    }
-
-    /// With commands for these endpoints.
-    pub(crate) fn at(mut self, endpoints: &Endpoints) -> Self {
-        if let Self::Tried(steps) = &mut self {
-            for remedy in steps.iter_mut().flat_map(|step| &mut step.remedies) {
-                *remedy = endpoints.named_in(remedy);
-            }
-        }
-        self
-    }
-
-    /// The worst level of its steps.
-    pub(crate) fn worst(&self) -> Level {
-        match self {
-            Self::Withheld | Self::Planned(_) => Level::Ok,
-            Self::Tried(steps) => {
-                steps.iter().map(|step| step.level).max().unwrap_or(Level::Unknown)
-            }
-        }
-    }
+    Ok(Some(FirstHour {
+        text: steps_text(&steps),
+        json: json!({ "sent": true, "steps": steps }),
+        worst: steps.iter().map(|step| step.level).max().unwrap_or(Level::Unknown),
+    }))
 }
 
 fn plan_text(plan: &Plan) -> String {
     let [source, target] = [plan.source.name(), plan.target.as_str()].map(printable::line);
     let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
-    let width = TestMessage::ALL.map(|message| message.id().len()).into_iter().max();
-    let width = width.unwrap_or_default();
+    let width = MESSAGES.iter().map(|message| message.id().len()).max().unwrap_or_default();
     let terminal = columns(stdout());
-    for message in TestMessage::ALL {
-        let expected = format!("expected: {}", message.expected());
-        for (id, line) in [(message.id(), message.responses()), ("", &expected)] {
+    for message in &MESSAGES {
+        let expected = format!("expected: {}", message.expected);
+        for (id, line) in [(message.id(), message.responses), ("", &expected)] {
             text += &(hanging(&format!("  {id:<width$}  "), line, terminal.unwrap_or(usize::MAX))
                 + "\n");
         }
@@ -139,18 +103,15 @@ fn plan_text(plan: &Plan) -> String {
 }
 
 fn plan_json(plan: &Plan) -> Value {
-    let messages = TestMessage::ALL.map(|message| {
-        json!({
-            "id": message.id(),
-            "responses": message.responses(),
-            "expected": message.expected(),
-        })
-    });
     json!({
         "sent": false,
         "queue": plan.source.name(),
         "target": plan.target,
-        "messages": messages,
+        "messages": MESSAGES.each_ref().map(|message| json!({
+            "id": message.id(),
+            "responses": message.responses,
+            "expected": message.expected,
+        })),
         "deadLetter": plan.arrival(),
     })
 }
@@ -165,10 +126,5 @@ fn steps_text(steps: &[Step]) -> String {
         let reasons = [&*expected, meaning].into_iter().filter(|reason| !reason.is_empty());
         text += &below(reasons, remedies);
     }
-    let counted = Level::ALL.map(|level| {
-        let count = steps.iter().filter(|step| step.level == level).count();
-        format!("{count} {}", level.as_str())
-    });
-    let _ = writeln!(text, "\n{}", counted.join(", "));
-    text
+    text + "\n" + &counted(counts(&steps.iter().map(|step| step.level)))
 }

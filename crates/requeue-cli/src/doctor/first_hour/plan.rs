@@ -1,17 +1,82 @@
-//! Whether a deployment may get test messages, and what to expect of it. Asks AWS nothing.
+//! The test messages; whether a deployment may get them, and what to expect of it. Asks AWS nothing.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use http::Uri;
+use requeue::FailureClass::{self, NonRetryable, Quota, RateLimit, Temporary};
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
+use serde_json::json;
 
 use super::super::facts::{Deployment, Reached};
 use crate::table::span;
 
 /// The last part of the test endpoint's path. No real service has it by accident.
 const TEST_PATH: &str = "/requeue-test-endpoint";
+
+/// The message attribute that marks a test message, with the id of the run as its value.
+pub(crate) const MARK: &str = "requeue-test";
+/// The seconds that the endpoint asks for with its `Retry-After`.
+pub(crate) const RETRY_AFTER: u64 = 5;
+
+/// A test message. The endpoint of `examples/test-endpoint` reads its responses from the body.
+#[derive(Debug)]
+pub(crate) struct TestMessage {
+    /// The class of its failure; `None` if it only succeeds.
+    pub(crate) class: Option<FailureClass>,
+    /// The endpoint's words for its responses, one for each attempt.
+    answers: &'static [&'static str],
+    /// These responses.
+    pub(crate) responses: &'static str,
+    pub(crate) expected: &'static str,
+}
+
+const LATER: &str = "one failure of this class, and a retry after the policy's delay";
+
+/// The first one shows whether anything works at all. The last one makes the function pause, so the
+/// others go before it.
+pub(crate) const MESSAGES: [TestMessage; 5] = [
+    TestMessage {
+        class: None,
+        answers: &["ok"],
+        responses: "200",
+        expected: "it completes at its first attempt",
+    },
+    TestMessage {
+        class: Some(Quota),
+        answers: &["quota", "ok"],
+        responses: "403 quotaExceeded, then 200",
+        expected: LATER,
+    },
+    TestMessage {
+        class: Some(Temporary),
+        answers: &["temporary", "ok"],
+        responses: "503, then 200",
+        expected: LATER,
+    },
+    TestMessage {
+        class: Some(NonRetryable),
+        answers: &["non-retryable"],
+        responses: "400",
+        expected: "one failure of this class, and no retry: a dead letter",
+    },
+    TestMessage {
+        class: Some(RateLimit),
+        answers: &["rate-limit", "ok"],
+        responses: "429 with Retry-After: 5, then 200",
+        expected: "one failure of this class, and a retry after 5 s or more",
+    },
+];
+
+impl TestMessage {
+    pub(crate) fn id(&self) -> &'static str {
+        self.class.map_or("success", FailureClass::as_str)
+    }
+
+    pub(crate) fn body(&self, run: &str) -> String {
+        json!({ MARK: run, "answers": self.answers }).to_string()
+    }
+}
 
 /// A deployment that may get test messages.
 #[derive(Debug)]
@@ -30,27 +95,24 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `variables` are those of the function. The error says why no message may be sent.
-    pub(crate) fn of(
-        deployment: &Deployment,
-        variables: &HashMap<String, String>,
-    ) -> Result<Self, String> {
+    /// The error says why no message may be sent.
+    pub(crate) fn of(deployment: &Deployment) -> Result<Self, String> {
         let refused = |reason: &str| format!("--first-hour sends nothing: {reason}");
         let function =
             deployment.function.as_ref().ok_or_else(|| refused("there is no function"))?;
         let name = &function.name;
-        let target = target(name, variables).map_err(|reason| refused(&reason))?;
         let valid = deployment.settings.valid().ok_or_else(|| {
             refused(
                 "the function's settings are not known; run the command without --first-hour, which \
                  says why",
             )
         })?;
-        let config = &valid.config;
+        let (config, url) = (&valid.config, valid.target_url.as_deref());
+        let target = target(name, url).map_err(|reason| refused(&reason))?;
         if config.mode == Mode::Report {
             return Err(refused("REQUEUE_MODE is report, which retries nothing; remove it"));
         }
-        if variables.get("REQUEUE_METRICS").is_some_and(|value| value == "off") {
+        if config.metrics.is_none() {
             return Err(refused(
                 "REQUEUE_METRICS is off, and the results are read from lines of metrics; remove it",
             ));
@@ -114,12 +176,9 @@ impl Plan {
 }
 
 /// The URL of the test endpoint, which the function must post to.
-pub(super) fn target(
-    function: &str,
-    variables: &HashMap<String, String>,
-) -> Result<String, String> {
+pub(super) fn target(function: &str, url: Option<&str>) -> Result<String, String> {
     let fix = "deploy examples/test-endpoint, and set TargetUrl to its output";
-    let url = variables.get("REQUEUE_TARGET_URL").ok_or_else(|| {
+    let url = url.ok_or_else(|| {
         format!(
             "{function} has no REQUEUE_TARGET_URL; try a handler of your own by hand, as \
              docs/operate/first-hour.md says"

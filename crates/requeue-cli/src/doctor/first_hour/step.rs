@@ -1,16 +1,15 @@
 //! Compares what was seen with what was expected. Asks AWS nothing.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use requeue::FailureClass;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::super::checks::REQUEUE;
 use super::super::diagnosis::Level;
-use super::calls::Counts;
-use super::evidence::Evidence;
-use super::message::{RETRY_AFTER, TestMessage};
-use super::plan::Plan;
+use super::plan::{MESSAGES, Plan, RETRY_AFTER, TestMessage};
 use crate::table::span;
 
 /// One result.
@@ -25,49 +24,82 @@ pub(crate) struct Step {
     pub(crate) remedies: Vec<String>,
 }
 
+/// The function's lines of metrics, which come at every log level and hold no message: the values
+/// of one queue, of all its messages (`None`) and by class.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    values: BTreeMap<(Option<String>, String), Vec<u64>>,
+    /// The dimension `Service`.
+    pub(crate) service: Option<String>,
+}
+
+impl Evidence {
+    /// Adds a line of the log, if it holds metrics of this queue.
+    pub(crate) fn add(&mut self, queue: &str, line: &str) {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { return };
+        let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        for directive in items(&line["_aws"]["CloudWatchMetrics"]) {
+            if directive["Namespace"] != REQUEUE || line["Queue"] != queue {
+                continue;
+            }
+            self.service = line["Service"].as_str().map(str::to_owned).or(self.service.take());
+            let class = line["Class"].as_str().map(str::to_owned);
+            for name in items(&directive["Metrics"]) {
+                let name = name["Name"].as_str().unwrap_or_default();
+                let values = self.values.entry((class.clone(), name.to_owned())).or_default();
+                let several = items(&line[name]);
+                values.extend(several.iter().chain([&line[name]]).filter_map(Value::as_u64));
+            }
+        }
+    }
+
+    pub(crate) fn values(&self, class: Option<&str>, metric: &str) -> &[u64] {
+        let key = (class.map(str::to_owned), metric.to_owned());
+        self.values.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn sum(&self, class: Option<&str>, metric: &str) -> u64 {
+        self.values(class, metric).iter().sum()
+    }
+
+    /// The classes with failures, as in `quota 1, temporary 2`; or `none`.
+    pub(crate) fn failures(&self) -> String {
+        let failed = self.values.iter().filter(|((_, metric), _)| metric == "Failed");
+        let classes: Vec<String> = failed
+            .filter_map(|((class, _), values)| {
+                Some(format!("{} {}", class.as_ref()?, values.iter().sum::<u64>()))
+            })
+            .collect();
+        if classes.is_empty() { "none".to_owned() } else { classes.join(", ") }
+    }
+}
+
 /// What a trial has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) evidence: Evidence,
-    /// The counts of the source queue.
-    pub(crate) source: Counts,
+    /// The count of the source queue.
+    pub(crate) source: u64,
     /// The count of the dead-letter queue before the first message, and now.
     pub(crate) dead_letters: (u64, u64),
     pub(crate) completed_after: Option<Duration>,
     /// When the dead-letter queue's count rose, from the sending of its message.
     pub(crate) arrived_after: Option<Duration>,
-    pub(crate) letter: Letter,
-    pub(crate) metrics: Metrics,
+    /// The reason in the dead letter, or why it was not read; `None` if there were other messages, or
+    /// a look could move it.
+    pub(crate) letter: Option<Result<Option<Reason>, String>>,
+    /// CloudWatch's sum of the metric `Received`, or its code; `None` if it has no values yet.
+    pub(crate) received: Option<Result<f64, String>>,
     pub(crate) waited: Duration,
     /// Whether all messages were sent, or only the first one.
     pub(crate) is_whole: bool,
 }
 
-/// The dead letter in the dead-letter queue.
-#[derive(Debug, Default)]
-pub(crate) enum Letter {
-    /// There were other messages, or a look could move it.
-    #[default]
-    NotLooked,
-    NotFound,
-    /// With SQS's code.
-    Refused(String),
-    Found {
-        class: Option<String>,
-        reason: Option<String>,
-    },
-}
-
-/// The metrics that CloudWatch made of the lines.
-#[derive(Debug, Default)]
-pub(crate) enum Metrics {
-    /// None until the end of the wait.
-    #[default]
-    None,
-    /// With CloudWatch's code.
-    Refused(String),
-    /// The sum of `Received`.
-    Received(f64),
+/// Why a message was dead-lettered.
+#[derive(Debug)]
+pub(crate) struct Reason {
+    pub(crate) class: String,
+    pub(crate) reason: String,
 }
 
 /// The number of messages that should complete.
@@ -88,20 +120,18 @@ impl Seen {
     }
 
     /// Whether each of these that should fail did so.
-    pub(crate) fn has_failed(&self, messages: &[TestMessage]) -> bool {
-        messages.iter().all(|message| match message {
-            TestMessage::Success => true,
-            TestMessage::Failing(class) => self.evidence.sum(Some(class.as_str()), "Failed") > 0,
-        })
+    pub(crate) fn has_failed<'m>(&self, all: impl IntoIterator<Item = &'m TestMessage>) -> bool {
+        let mut classes = all.into_iter().filter_map(|message| message.class);
+        classes.all(|class| self.evidence.sum(Some(class.as_str()), "Failed") > 0)
     }
 
     /// Whether nothing is left to wait for.
     pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
         // A message that SQS moves by itself is in the queue until then.
         let left = u64::from(plan.moved_after.is_some());
-        self.has_failed(&TestMessage::ALL)
+        self.has_failed(&MESSAGES)
             && self.completed() >= COMPLETING
-            && self.source.all() <= left
+            && self.source <= left
             && (plan.moved_after.is_some() || self.arrived_after.is_some())
     }
 }
@@ -114,13 +144,16 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
         let expected = expected.to_owned();
         Step { id, level, expected, seen, meaning, remedies }
     };
-    let of = |message: TestMessage, judged| step(message.id(), message.expected(), judged);
-    let mut steps = vec![of(TestMessage::Success, success(plan, seen))];
+    let messages = MESSAGES.iter().take(if seen.is_whole { MESSAGES.len() } else { 1 });
+    let judged = messages.map(|message| {
+        let judged = match message.class {
+            None => success(plan, seen),
+            Some(class) => failure(class, &seen.evidence),
+        };
+        step(message.id(), message.expected, judged)
+    });
+    let mut steps: Vec<Step> = judged.collect();
     if seen.is_whole {
-        steps.extend(TestMessage::ALL.into_iter().filter_map(|message| match message {
-            TestMessage::Success => None,
-            TestMessage::Failing(class) => Some(of(message, failure(class, &seen.evidence))),
-        }));
         let all = format!("{COMPLETING} messages complete");
         let received = "CloudWatch has values of the metric Received";
         steps.push(step("completed", &all, completed(plan, seen)));
@@ -152,11 +185,10 @@ fn success(plan: &Plan, seen: &Seen) -> Judged {
 }
 
 fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
-    let name = class.as_str();
-    let sum = |metric| evidence.sum(Some(name), metric);
-    let (failed, retried, dead_lettered) = (sum("Failed"), sum("Requeued"), sum("DeadLettered"));
-    let delays = evidence.values(Some(name), "RetryDelay");
-    let times: Vec<String> = delays.iter().map(|delay| span(Duration::from_secs(*delay))).collect();
+    let name = Some(class.as_str());
+    let [failed, retried, dead_lettered] =
+        ["Failed", "Requeued", "DeadLettered"].map(|metric| evidence.sum(name, metric));
+    let delays = evidence.values(name, "RetryDelay");
     let is_final = class == FailureClass::NonRetryable;
     let is_early =
         class == FailureClass::RateLimit && delays.iter().any(|delay| *delay < RETRY_AFTER);
@@ -178,105 +210,97 @@ fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     } else {
         (Level::Ok, "")
     };
-    let seen = match (failed, is_final, retried) {
-        (0, ..) => format!("no failure of this class; failures: {}", evidence.failures()),
-        (_, true, _) => format!("{failed} failed, {dead_lettered} dead-lettered"),
-        (_, false, 0) => format!("{failed} failed, none retried"),
-        _ => format!("{failed} failed, {} retried after {}", times.len(), times.join(", ")),
+    let seen = if failed == 0 {
+        format!("no failure of this class; failures: {}", evidence.failures())
+    } else if is_final {
+        format!("{failed} failed, {dead_lettered} dead-lettered")
+    } else if retried == 0 {
+        format!("{failed} failed, none retried")
+    } else {
+        let times = delays.iter().map(|delay| span(Duration::from_secs(*delay)));
+        let times: Vec<String> = times.collect();
+        format!("{failed} failed, {} retried after {}", times.len(), times.join(", "))
     };
     (level, seen, meaning, Vec::new())
 }
 
 fn completed(plan: &Plan, seen: &Seen) -> Judged {
-    let (done, left) = (seen.completed(), seen.source.all());
-    let (level, meaning, remedies) = if seen.evidence.sum(None, "SendUnconfirmed") > 0 {
+    let (done, left, source) = (seen.completed(), seen.source, &plan.source);
+    let (level, meaning, remedy) = if seen.evidence.sum(None, "SendUnconfirmed") > 0 {
         let meaning = "SQS did not confirm a copy: see the runbook, \"Send unconfirmed\".";
-        (Level::Danger, meaning, vec![plan.doctor()])
+        (Level::Danger, meaning, Some(plan.doctor()))
     } else if done >= COMPLETING {
-        (Level::Ok, "", Vec::new())
+        (Level::Ok, "", None)
     } else if left > 0 {
-        (
-            Level::Unknown,
-            "A message still waits for its retry. The policy's delay may be longer than the wait; \
-             if so, the next run needs a longer --wait.",
-            vec![format!(
-                "aws sqs get-queue-attributes --queue-url {} --attribute-names All",
-                plan.source.url()
-            )],
-        )
+        let meaning = "A message still waits for its retry. The policy's delay may be longer than \
+                       the wait; if so, the next run needs a longer --wait.";
+        let url = source.url();
+        let look = format!("aws sqs get-queue-attributes --queue-url {url} --attribute-names All");
+        (Level::Unknown, meaning, Some(look))
     } else {
-        (
-            Level::Danger,
-            "A message has left the queue and did not complete: something else receives from it.",
-            vec![plan.doctor()],
-        )
+        let meaning = "A message has left the queue and did not complete: something else receives \
+                       from it.";
+        (Level::Danger, meaning, Some(plan.doctor()))
     };
-    (level, format!("{done} completed, {left} in {}", plan.source.name()), meaning, remedies)
+    let seen = format!("{done} completed, {left} in {}", source.name());
+    (level, seen, meaning, remedy.into_iter().collect())
 }
 
 fn dead_letter(plan: &Plan, seen: &Seen) -> Judged {
     let name = plan.dead_letters.name();
-    let look = vec![format!("requeue dlq list --queue {}", plan.dead_letters.url())];
-    let Some(after) = seen.arrived_after else {
-        return if plan.moved_after.is_some() {
-            let found = "not awaited: in this mode SQS moves the message by itself".to_owned();
-            (Level::Unknown, found, "Look again after that time.", look)
-        } else {
-            let (count, waited) = (seen.dead_letters.1, span(seen.waited));
+    let moves_itself = plan.moved_after.is_some();
+    let arrived = seen.arrived_after.map(|after| format!("in {name} after {}", span(after)));
+    let (level, found, meaning) = match (arrived, &seen.letter) {
+        (None, _) if moves_itself => (
+            Level::Unknown,
+            "not awaited: in this mode SQS moves the message by itself".to_owned(),
+            "Look again after that time.",
+        ),
+        (None, _) => (
+            Level::Danger,
+            format!(
+                "{name} has {} messages as before, after {}",
+                seen.dead_letters.1,
+                span(seen.waited)
+            ),
+            "The given-up message does not reach its queue, or the dead-letter queue has a consumer \
+             of its own.",
+        ),
+        (Some(arrived), Some(Ok(Some(Reason { class, reason })))) => {
+            (Level::Ok, format!("{arrived}, class {class}, reason {reason}"), "")
+        }
+        (Some(arrived), Some(Ok(None))) => {
+            let found = format!("{arrived}, without a reason");
+            let early = "SQS moved the message before Requeue could note the reason.";
+            if moves_itself { (Level::Ok, found, "") } else { (Level::Warning, found, early) }
+        }
+        (Some(arrived), unread) => {
+            let others = "other messages are there";
+            let why =
+                unread.as_ref().and_then(|read| read.as_ref().err()).map_or(others, |why| why);
             (
-                Level::Danger,
-                format!("{name} has {count} messages as before, after {waited}"),
-                "The given-up message does not reach its queue, or the dead-letter queue has a \
-                 consumer of its own.",
-                look,
+                Level::Unknown,
+                format!("{arrived}; its reason was not read: {why}"),
+                "A look at a message counts as a receive, so the command looks only into a queue \
+                 that was empty. The look needs sqs:ReceiveMessage on that queue, and kms:Decrypt on \
+                 its key. SQS's counts are approximate, and a short queue may give nothing at first.",
             )
-        };
-    };
-    let arrived = format!("in {name} after {}", span(after));
-    let (level, found, meaning) = match &seen.letter {
-        Letter::Found { class: Some(class), reason: Some(reason) } => {
-            let found = format!("{arrived}, class {class}, reason {reason}");
-            return (Level::Ok, found, "", Vec::new());
         }
-        Letter::Found { .. } if plan.moved_after.is_some() => {
-            return (Level::Ok, format!("{arrived}, without a reason"), "", Vec::new());
-        }
-        Letter::Found { .. } => (
-            Level::Warning,
-            format!("{arrived}, without a reason"),
-            "SQS moved the message before Requeue could note the reason.",
-        ),
-        Letter::NotLooked => (
-            Level::Unknown,
-            format!("{arrived}; its reason was not read, since other messages are there"),
-            "A look at a message counts as a receive, so the command looks only into a queue that \
-             was empty.",
-        ),
-        Letter::NotFound => (
-            Level::Unknown,
-            format!("{arrived} by its count, but SQS did not hand it out"),
-            "SQS's counts are approximate, and a short queue may give nothing at first.",
-        ),
-        Letter::Refused(code) => (
-            Level::Unknown,
-            format!("{arrived}; its reason was not read ({code})"),
-            "The look needs sqs:ReceiveMessage on the dead-letter queue, and kms:Decrypt on its \
-             key.",
-        ),
     };
-    (level, found, meaning, look)
+    let look = format!("requeue dlq list --queue {}", plan.dead_letters.url());
+    (level, found, meaning, (level != Level::Ok).then_some(look).into_iter().collect())
 }
 
 fn metrics(seen: &Seen) -> Judged {
-    match &seen.metrics {
-        Metrics::Received(sum) => (Level::Ok, format!("{sum} received"), "", Vec::new()),
-        Metrics::Refused(code) => (
+    match &seen.received {
+        Some(Ok(sum)) => (Level::Ok, format!("{sum} received"), "", Vec::new()),
+        Some(Err(code)) => (
             Level::Unknown,
             format!("not asked: cloudwatch:GetMetricStatistics was refused ({code})"),
             "The log has the lines of metrics. Whether CloudWatch reads them is not known.",
             vec!["run it with the permission cloudwatch:GetMetricStatistics".to_owned()],
         ),
-        Metrics::None => (
+        None => (
             Level::Unknown,
             "none yet, but the log has the lines".to_owned(),
             "CloudWatch may take some minutes. If there are none after 15 minutes, it refused the \

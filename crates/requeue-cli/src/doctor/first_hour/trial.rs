@@ -1,17 +1,20 @@
 //! Sends the messages and waits for their results.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use jiff::Timestamp;
+use requeue::queue::QueueArn;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::super::fetch::Clients;
-use super::evidence::Evidence;
-use super::message::TestMessage;
-use super::plan::Plan;
-use super::step::{Letter, Metrics, Seen, Step, steps};
+use super::super::facts::Known;
+use super::super::fetch::{ATTRIBUTES, Clients};
+use super::plan::{MARK, MESSAGES, Plan, TestMessage};
+use super::step::{Evidence, Reason, Seen, Step, steps};
+use crate::function::log_events;
 use crate::{Error, output};
 
 /// Between two looks at counts and log.
@@ -23,20 +26,28 @@ const FIRST: Duration = Duration::from_secs(120);
 const FAILURES: Duration = Duration::from_secs(60);
 /// CloudWatch has had so much time to make metrics of the first lines.
 const METRICS: Duration = Duration::from_secs(120);
+/// The time that one request for a metric covers, in seconds: the longest wait, and an hour.
+/// CloudWatch has no values of the future, and AWS's clock may be ahead.
+const METRICS_SPAN: u32 = 7_200;
 /// The log is read from so long before the first message on, since this machine's clock may be
 /// ahead of AWS's.
 const CLOCK_SKEW: Duration = Duration::from_secs(600);
+/// Longest part of a log that is read, in pages of at most 1 MB.
+const MOST_PAGES: u32 = 20;
+
+/// The lines of metrics in a log: stream, time and text. Emulators give the ids of lines again.
+type Lines = BTreeSet<(String, u64, String)>;
 
 /// A deployment at rest.
 pub(crate) struct Trial<'c> {
     clients: &'c Clients,
-    plan: Plan,
-    /// The begin of the log's interesting part.
+    pub(super) plan: Plan,
+    /// The begin of the log's interesting part, in milliseconds of the epoch.
     since: u64,
     /// The minute of the first message, in seconds of the epoch.
     minute: i64,
-    /// Its lines of metrics before the first message, by their ids.
-    before: BTreeMap<String, String>,
+    /// Its lines of metrics before the first message.
+    before: Lines,
     seen: Seen,
 }
 
@@ -44,12 +55,11 @@ impl<'c> Trial<'c> {
     /// Sends nothing. The error says why no message may be sent.
     pub(crate) async fn prepare(clients: &'c Clients, plan: Plan) -> Result<Self, Error> {
         let (source, dead_letters) =
-            tokio::try_join!(clients.counts(&plan.source), clients.counts(&plan.dead_letters))?;
-        if source.all() > 0 {
+            tokio::try_join!(clients.count(&plan.source), clients.count(&plan.dead_letters))?;
+        if source > 0 {
             return Err(format!(
-                "--first-hour sends nothing: {} has {} messages; wait until it is empty",
-                plan.source.name(),
-                source.all()
+                "--first-hour sends nothing: {} has {source} messages; wait until it is empty",
+                plan.source.name()
             )
             .into());
         }
@@ -57,18 +67,13 @@ impl<'c> Trial<'c> {
         let since = u64::try_from((now - CLOCK_SKEW).as_millisecond())?;
         let minute = now.as_second() / 60 * 60;
         let before = clients.lines(&plan.log_group, since).await?;
-        let seen =
-            Seen { dead_letters: (dead_letters.all(), dead_letters.all()), ..Seen::default() };
+        let seen = Seen { dead_letters: (dead_letters, dead_letters), ..Seen::default() };
         Ok(Self { clients, plan, since, minute, before, seen })
-    }
-
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
     }
 
     pub(crate) async fn run(mut self, wait: Duration) -> Result<Vec<Step>, Error> {
         let run = Uuid::new_v4().to_string();
-        let [first, quota, temporary, non_retryable, pausing] = TestMessage::ALL;
+        let [first, quota, temporary, non_retryable, pausing] = &MESSAGES;
         let began = Instant::now();
         let deadline = began + wait;
         self.send(first, &run).await?;
@@ -84,7 +89,7 @@ impl<'c> Trial<'c> {
             let began = Instant::now();
             let failed = deadline.min(began + FAILURES);
             self.until("the first failures", began, failed, |seen, _| {
-                seen.has_failed(&[quota, temporary, non_retryable])
+                seen.has_failed([quota, temporary, non_retryable])
             })
             .await?;
             self.send(pausing, &run).await?;
@@ -95,7 +100,7 @@ impl<'c> Trial<'c> {
         Ok(steps(&self.plan, &self.seen))
     }
 
-    async fn send(&self, message: TestMessage, run: &str) -> Result<String, Error> {
+    async fn send(&self, message: &TestMessage, run: &str) -> Result<String, Error> {
         let id = self.clients.send(&self.plan.source, run, message.body(run)).await?;
         output::note(format_args!("note: sent {} as {id}", message.id()));
         Ok(id)
@@ -113,24 +118,23 @@ impl<'c> Trial<'c> {
         loop {
             sleep(PAUSE).await;
             self.clients.tell_wait(began);
-            let Self { clients, plan, .. } = &*self;
+            let Self { clients, plan, seen, .. } = self;
             let (source, dead_letters, lines) = tokio::try_join!(
-                clients.counts(&plan.source),
-                clients.counts(&plan.dead_letters),
+                clients.count(&plan.source),
+                clients.count(&plan.dead_letters),
                 clients.lines(&plan.log_group, self.since)
             )?;
-            let seen = &mut self.seen;
             seen.waited = began.elapsed();
             seen.source = source;
-            seen.dead_letters.1 = dead_letters.all();
+            seen.dead_letters.1 = dead_letters;
             if seen.dead_letters.1 > seen.dead_letters.0 {
                 seen.arrived_after.get_or_insert(seen.waited);
             }
             seen.evidence = Evidence::default();
-            for (_, line) in lines.iter().filter(|(id, _)| !self.before.contains_key(*id)) {
-                seen.evidence.add(self.plan.source.name(), line);
+            for (_, _, line) in lines.difference(&self.before) {
+                seen.evidence.add(plan.source.name(), line);
             }
-            if is_enough(seen, &self.plan) || Instant::now() >= deadline {
+            if is_enough(seen, plan) || Instant::now() >= deadline {
                 return Ok(());
             }
         }
@@ -142,15 +146,14 @@ impl<'c> Trial<'c> {
         if before > 0 || now == 0 || self.plan.is_redriven {
             return;
         }
-        self.seen.letter = match self.clients.dead_letter(&self.plan.dead_letters, id).await {
-            Ok(Some(letter)) => {
-                let info = &letter["retryState"]["deadLetter"];
-                let text = |name: &str| info[name].as_str().map(str::to_owned);
-                Letter::Found { class: text("class"), reason: text("reason") }
-            }
-            Ok(None) => Letter::NotFound,
-            Err(code) => Letter::Refused(code),
-        };
+        let found = self.clients.dead_letter(&self.plan.dead_letters, id).await;
+        let letter = found.map_err(|unread| unread.error.code);
+        let letter = letter.and_then(|letter| letter.ok_or("SQS did not hand it out".to_owned()));
+        self.seen.letter = Some(letter.map(|letter| {
+            let info = &letter["retryState"]["deadLetter"];
+            let text = |name: &str| info[name].as_str().map(str::to_owned);
+            Some(Reason { class: text("class")?, reason: text("reason")? })
+        }));
     }
 
     /// Asks until there are values, or the deadline.
@@ -161,16 +164,83 @@ impl<'c> Trial<'c> {
         self.clients.begin_wait("waiting for the metrics", began, deadline);
         loop {
             self.clients.tell_wait(began);
-            let asked = self.clients.metric("Received", dimensions, self.minute).await;
-            self.seen.metrics = match asked {
-                Ok(Some(sum)) => Metrics::Received(sum),
-                Ok(None) => Metrics::None,
-                Err(code) => Metrics::Refused(code),
-            };
-            if !matches!(self.seen.metrics, Metrics::None) || Instant::now() >= deadline {
+            let times = (self.minute, METRICS_SPAN);
+            let received = self.clients.metric_sum("Received", dimensions, times).await;
+            self.seen.received = received.map_err(|unread| unread.error.code).transpose();
+            if self.seen.received.is_some() || Instant::now() >= deadline {
                 return;
             }
             sleep(PAUSE).await;
         }
+    }
+}
+
+impl Clients {
+    /// The number of a queue's messages in all states.
+    async fn count(&self, queue: &QueueArn) -> Result<u64, Error> {
+        const NAMES: [QueueAttributeName; 3] = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+        ];
+        let request = self.sqs.get_queue_attributes().queue_url(queue.url());
+        let request = request.set_attribute_names(Some(NAMES.to_vec())).send();
+        let output = self.ask(ATTRIBUTES, queue.name(), request).await;
+        let output = output.map_err(|unread| self.told(&unread))?;
+        let attributes = output.attributes.unwrap_or_default();
+        Ok(attributes.values().filter_map(|count| count.parse::<u64>().ok()).sum())
+    }
+
+    /// The lines of metrics in the log since this time, in milliseconds of the epoch.
+    async fn lines(&self, group: &str, since: u64) -> Result<Lines, Error> {
+        let (mut lines, mut token) = (Lines::new(), None);
+        for _ in 0..MOST_PAGES {
+            let page = log_events(&self.sdk, group, since, token.as_deref());
+            let page = match self.ask("logs:FilterLogEvents", group, page).await {
+                Ok(page) => page,
+                // Lambda makes the group at the first invocation.
+                Err(unread) if unread.error.code == "ResourceNotFoundException" => {
+                    return Ok(lines);
+                }
+                Err(unread) => return Err(self.told(&unread).into()),
+            };
+            let of_metrics =
+                page.events.into_iter().filter(|line| line.message.contains("CloudWatchMetrics"));
+            lines.extend(
+                of_metrics.map(|line| (line.log_stream_name, line.timestamp, line.message)),
+            );
+            token = page.next_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(lines);
+            }
+        }
+        Err(format!("{group} has too many lines of the last minutes; try again later").into())
+    }
+
+    /// Sends a test message, and returns its id.
+    async fn send(&self, queue: &QueueArn, run: &str, body: String) -> Result<String, Error> {
+        let mark =
+            MessageAttributeValue::builder().data_type("String").string_value(run).build()?;
+        // Each message has a group of its own, so that none waits for another.
+        let group = queue.is_fifo().then(|| Uuid::new_v4().to_string());
+        let request = self.sqs.send_message().queue_url(queue.url()).message_body(body);
+        let request = request
+            .message_attributes(MARK, mark)
+            .set_message_deduplication_id(group.clone())
+            .set_message_group_id(group);
+        let sent = self.ask("sqs:SendMessage", queue.name(), request.send()).await;
+        let sent = sent.map_err(|unread| self.told(&unread))?;
+        Ok(sent.message_id.unwrap_or_default())
+    }
+
+    /// Looks for a dead letter by the id of its first delivery. The messages are visible again at
+    /// once.
+    async fn dead_letter(&self, queue: &QueueArn, id: &str) -> Known<Option<Value>> {
+        let request = self.sqs.receive_message().queue_url(queue.url());
+        let request = request.max_number_of_messages(10).visibility_timeout(0).wait_time_seconds(2);
+        let received = self.ask("sqs:ReceiveMessage", queue.name(), request.send()).await?;
+        let bodies = received.messages.unwrap_or_default().into_iter().filter_map(|m| m.body);
+        let mut letters = bodies.filter_map(|body| serde_json::from_str::<Value>(&body).ok());
+        Ok(letters.find(|letter| letter["originalMessageId"] == id))
     }
 }

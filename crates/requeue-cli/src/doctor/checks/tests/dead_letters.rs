@@ -7,7 +7,7 @@ fn passes_on(d: &mut Deployment, target: &str) {
     d.dead_letters().redrive = Some(redrive);
 }
 
-fn consumed(d: &mut Deployment, consumers: Known<Vec<Consumer>>) {
+fn consumed(d: &mut Deployment, consumers: Known<Vec<Mapping>>) {
     d.path().dead_letters.as_mut().unwrap().consumers = consumers;
 }
 
@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         "dead-letter-consumers",
         |d| {
-            let other = Consumer { state: "Disabled".to_owned(), ..consumer("5a", "orders") };
+            let other = Mapping { state: "Disabled".to_owned(), ..consumer("5a", "orders") };
             consumed(d, Ok(vec![other]));
         },
         Some(Fine),

@@ -88,16 +88,12 @@ pub(super) const ROWS: &[Row] = &[
         |d| d.settings = FunctionSettings::Unread(refused::<()>().unwrap_err()),
         Some(Unknown),
     ),
-    (
-        "settings",
-        |d| d.valid().policy_elsewhere = Some(PolicyPlace::File("policy.json".to_owned())),
-        Some(Unknown),
-    ),
+    ("settings", |d| d.valid().policy_elsewhere = Some("policy.json".to_owned()), Some(Unknown)),
     (
         "settings",
         |d| {
             let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy:3";
-            d.valid().policy_elsewhere = Some(PolicyPlace::Stored(arn.to_owned()));
+            d.valid().policy_elsewhere = Some(arn.to_owned());
         },
         Some(Unknown),
     ),

@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         "other-consumers",
         |d| {
-            let other = Consumer { state: "Disabled".to_owned(), ..consumer("5a", "audit") };
+            let other = Mapping { state: "Disabled".to_owned(), ..consumer("5a", "audit") };
             d.path().source.consumers.as_mut().unwrap().push(other);
         },
         Some(Fine),

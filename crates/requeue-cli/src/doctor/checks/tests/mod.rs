@@ -45,11 +45,17 @@ fn allowed(actions: &[&str]) -> Access {
     actions.iter().map(|action| ((*action).to_owned(), AccessDecision::Allowed)).collect()
 }
 
-fn consumer(uuid: &str, function: &str) -> Consumer {
-    Consumer {
+fn consumer(uuid: &str, function: &str) -> Mapping {
+    Mapping {
         uuid: uuid.to_owned(),
         function: format!("arn:aws:lambda:eu-west-1:123456789012:function:{function}"),
         state: "Enabled".to_owned(),
+        batch_size: 10,
+        window: secs(20),
+        reports_failures: true,
+        maximum_concurrency: Some(10),
+        maximum_pollers: None,
+        filters: Ok(Vec::new()),
     }
 }
 
@@ -98,16 +104,7 @@ pub(in super::super) fn good() -> Deployment {
     };
     let redrive_allow = AllowedSources::Queues(vec![source.arn.to_string()]);
     let dead_letters = QueueAttributes { redrive_allow, ..queue(14 * DAY) };
-    let mapping = Mapping {
-        uuid: "4e1f".to_owned(),
-        state: "Enabled".to_owned(),
-        batch_size: 10,
-        window: secs(20),
-        reports_failures: true,
-        maximum_concurrency: Some(10),
-        maximum_pollers: None,
-        filters: Ok(Vec::new()),
-    };
+    let mapping = consumer("4e1f", "orders");
     let function = Function {
         name: "orders".to_owned(),
         qualifier: None,
@@ -311,7 +308,7 @@ fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
 /// A key that is enabled, and whose policy leaves the decision to IAM.
 fn customer(name: &str, access: Known<Access>) -> EncryptionKey {
     let key = Ok(Key { arn: ARN_OF_KEY.to_owned(), state: "Enabled".to_owned() });
-    let (name, policy) = (name.to_owned(), Ok(delegating()));
+    let (name, access, policy) = (name.to_owned(), Some(access), Ok(delegating()));
     EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
 }
 

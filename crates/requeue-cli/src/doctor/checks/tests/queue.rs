@@ -30,11 +30,7 @@ pub(super) const ROWS: &[Row] = &[
     ("retention", |d| d.queue().retention = secs(900), Some(Danger)),
     ("retention", |d| d.queue().retention = secs(901), Some(Warning)),
     ("retention", |d| budget(d, 14 * DAY), Some(Warning)),
-    (
-        "retention",
-        |d| d.valid().policy_elsewhere = Some(PolicyPlace::File("policy.json".to_owned())),
-        Some(Unknown),
-    ),
+    ("retention", |d| d.valid().policy_elsewhere = Some("policy.json".to_owned()), Some(Unknown)),
     (
         "retention",
         |d| {
