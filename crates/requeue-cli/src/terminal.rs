@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use requeue::Clock;
 
 use crate::environment;
@@ -92,6 +93,35 @@ pub(crate) fn leave() {
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
+}
+
+/// Writes log lines above the lines of a screen, or else to the standard output:
+/// `2026-11-25T12:04:05Z  INFO working …`.
+pub(crate) struct LogLines(pub(crate) Option<Screen>);
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        match &self.0 {
+            Some(screen) if is_json(&text) => screen.above(&text)?,
+            Some(screen) => screen.note(&text)?,
+            None if is_json(&text) => stdout().write_all(line)?,
+            None => {
+                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+                stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stdout().flush()
+    }
+}
+
+/// Whether a line has a time already.
+fn is_json(line: &str) -> bool {
+    line.starts_with('{')
 }
 
 #[cfg(test)]

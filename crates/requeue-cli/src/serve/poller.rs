@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use super::environment::{Environment, INIT_TIMEOUT, InvocationEnd, StartError};
-use super::function::Function;
+use super::function::{self, Function};
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
 use super::show::{self, FinishedBatch};
-use super::{rebuild, show::line, watched};
+use super::{show::line, watched};
 use crate::Error;
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
@@ -112,7 +112,7 @@ impl Poller {
             mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), settings.batch_size),
             queue: queue.clone(),
             settings,
-            builds: rebuild::watch(function.file.clone()),
+            builds: function::builds(function.file.clone()),
             arrivals: arrivals(sqs, queue.clone(), dead_letters.clone(), function.events.clone()),
             function: Arc::new(function),
             groups,
