@@ -23,6 +23,7 @@ mod examples;
 mod failed_call;
 mod function;
 mod invoke;
+mod mutex;
 mod new;
 mod observe;
 mod outage;

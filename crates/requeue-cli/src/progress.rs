@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ mod line;
 
 use line::Pace;
 
+use crate::mutex::Mutex;
 use crate::output;
 use crate::silence::Requests;
 use crate::terminal::{self, CLEARED};
@@ -179,7 +180,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         return;
     }
     {
-        let mut drawn = drawn();
+        let mut drawn = DRAWN.lock();
         if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
             // Of several waits at the same time, the first has the line.
             return;
@@ -191,7 +192,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         {
-            let mut drawn = drawn();
+            let mut drawn = DRAWN.lock();
             let Some(line) = drawn.as_mut() else { return };
             *line = state.text(terminal::columns(), &pace);
             terminal::say(&format!("{CLEARED}{line}"));
@@ -323,13 +324,9 @@ pub(crate) fn give_way() {
 /// The line on the terminal. A process has one terminal, so this is global.
 static DRAWN: Mutex<Option<String>> = Mutex::new(None);
 
-fn drawn() -> MutexGuard<'static, Option<String>> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Removes the line, and returns its text.
 fn remove() -> Option<String> {
-    let mut drawn = drawn();
+    let mut drawn = DRAWN.lock();
     let line = drawn.take()?;
     terminal::say(CLEARED);
     Some(line)
@@ -337,7 +334,7 @@ fn remove() -> Option<String> {
 
 /// Writes other text to the terminal: above the line, which then appears again.
 pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let drawn = drawn();
+    let drawn = DRAWN.lock();
     let Some(line) = drawn.as_ref() else {
         drop(drawn);
         return write();

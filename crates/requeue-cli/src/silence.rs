@@ -1,11 +1,13 @@
 //! Requests to a service, and the time for which it has not responded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::queue::{CallError, CallErrorKind};
 use tokio::time::Instant;
+
+use crate::mutex::Mutex;
 
 /// A response may take so long.
 const SILENT: Duration = Duration::from_secs(2);
@@ -59,7 +61,7 @@ pub(crate) struct Request {
 impl Requests {
     /// A request for this action begins, to which the service may respond after this wait.
     pub(crate) fn begin(&self, action: &'static str, wait: Duration) -> Request {
-        let mut running = self.lock();
+        let mut running = self.0.lock();
         running.last += 1;
         let number = running.last;
         running.requests.insert(number, Due { action, at: Instant::now() + wait, wait });
@@ -68,7 +70,7 @@ impl Requests {
 
     /// A request without a response for long. The next try of a request may follow after a pause.
     pub(crate) fn silence(&self) -> Option<Silence> {
-        let running = self.lock();
+        let running = self.0.lock();
         let is_tried = |action| running.requests.values().any(|due| due.action == action);
         let goes_on = |(action, lost): &(&&'static str, &Lost)| {
             is_tried(**action) || lost.ended.elapsed() <= SILENT
@@ -83,12 +85,12 @@ impl Requests {
 
     /// Whether the service has responded to any request since then.
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
-        self.lock().last_response.is_some_and(|response| response > time)
+        self.0.lock().last_response.is_some_and(|response| response > time)
     }
 
     /// Whether a request for this action has waited so long for its response.
     pub(crate) fn has_waited(&self, action: &str, time: Duration) -> bool {
-        let running = self.lock();
+        let running = self.0.lock();
         let began = |due: &Due| due.at.checked_sub(due.wait);
         let waits =
             |due: &&Due| due.action == action && began(due).is_some_and(|at| at.elapsed() >= time);
@@ -97,11 +99,7 @@ impl Requests {
 
     /// Whether the service has responded late since then: it stood still, and goes on.
     pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
-        self.lock().last_late_response.is_some_and(|response| response > time)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().last_late_response.is_some_and(|response| response > time)
     }
 }
 
@@ -117,7 +115,7 @@ impl Request {
 
     /// The service has responded.
     pub(crate) fn responded(self) {
-        let mut running = self.requests.lock();
+        let mut running = self.requests.0.lock();
         let now = Instant::now();
         running.last_response = Some(now);
         let Some(own) = running.requests.remove(&self.number) else { return };
@@ -136,7 +134,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let mut running = self.requests.lock();
+        let mut running = self.requests.0.lock();
         let now = Instant::now();
         if let Some(Due { action, at, .. }) =
             running.requests.remove(&self.number).filter(|due| due.at < now)

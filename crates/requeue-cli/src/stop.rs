@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use requeue::Clock;
 
+use crate::mutex::Mutex;
 use crate::progress;
 use crate::table::clock_time;
 
@@ -89,17 +90,17 @@ impl Stop {
     /// What a second signal leaves from now on, as the command then says. `{until}` stands for the
     /// time until which messages stay hidden.
     pub(crate) fn leaves(&self, text: impl Into<Cow<'static, str>>) {
-        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).text = text.into();
+        self.left_behind.lock().text = text.into();
     }
 
     /// What an end at once would leave now, in words.
     pub(crate) fn left_behind(&self) -> String {
-        self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).words()
+        self.left_behind.lock().words()
     }
 
     /// From now on SQS hides the messages in hand for this time.
     pub(crate) fn hides_for(&self, visibility: Duration) {
-        let mut left = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left_behind.lock();
         left.visibility = Some(visibility);
     }
 
@@ -126,7 +127,7 @@ impl Stop {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
-                let leaves = || left.lock().unwrap_or_else(PoisonError::into_inner).words();
+                let leaves = || left.lock().words();
                 progress::stopping(leaves());
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);

@@ -2,8 +2,8 @@
 //! or the lines of a worker with the log above them.
 
 use std::io::{self, Write, stderr, stdout};
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use requeue::Clock;
 
 use crate::environment;
+use crate::mutex::Mutex;
 use crate::table::{clock_time, wrapped};
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
@@ -28,7 +29,7 @@ impl Screen {
     /// Draws these lines instead of the earlier ones, in one write, since the log shares the
     /// terminal.
     pub(crate) fn draw(&self, lines: Vec<String>) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.0.lock();
         let cleared = cleared(&drawn, width());
         *drawn = lines;
         say(&format!("{cleared}{}", drawn.join("\n")));
@@ -36,7 +37,7 @@ impl Screen {
 
     /// Writes a text above the lines, which then appear again.
     pub(crate) fn above(&self, text: &str) -> io::Result<()> {
-        let drawn = self.drawn();
+        let drawn = self.0.lock();
         stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
         stdout().flush()?;
         say(&drawn.join("\n"));
@@ -47,10 +48,6 @@ impl Screen {
     pub(crate) fn note(&self, text: &str) -> io::Result<()> {
         let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
-    }
-
-    fn drawn(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval};
 
 use crate::Error;
+use crate::mutex::Mutex;
 use crate::output::outln;
 use crate::rate::{Call, Calls};
 use crate::simulated::SimulatedFunction;
@@ -40,12 +41,8 @@ struct CountingTarget {
 }
 
 impl CountingTarget {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn count(&self) {
-        self.calls().push(Call { at: self.began.elapsed(), message: 0 });
+        self.calls.lock().push(Call { at: self.began.elapsed(), message: 0 });
     }
 }
 
@@ -86,7 +83,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
         drained = function.drain(|_| {}) => drained?,
         ended = print(&target, messages, || Ok(sqs.message_count(&queue)? == 0)) => ended?,
     }
-    let calls = target.calls();
+    let calls = target.calls.lock();
     outln!(
         "{} calls for {messages} messages in {:.1} s; at most {} in any second, of {} that the \
          limit allows",
@@ -109,7 +106,7 @@ async fn print(
     seconds.tick().await;
     loop {
         seconds.tick().await;
-        let count = target.calls().count();
+        let count = target.calls.lock().count();
         let new = count - told;
         if new > 0 {
             told = count;

@@ -1,7 +1,6 @@
 //! What the library tells of a message: by its events in this process, and by the log lines of a
 //! function in JSON.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::{FailureClass, LogLines, Observer, Outcome};
@@ -12,6 +11,7 @@ use tokio::time::Instant;
 use super::event::{Event, Ids, Kind};
 use super::sqs::may_be_carried_out;
 use super::{Causes, Events, Sqs};
+use crate::mutex::Mutex;
 
 /// The interval between lines about the same trouble.
 const TROUBLE_LINES: Duration = Duration::from_secs(30);
@@ -244,7 +244,7 @@ impl WorkerEvents {
 
     /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
-        self.lines == TroubleLines::Rare && lock(lines).is_due()
+        self.lines == TroubleLines::Rare && lines.lock().is_due()
     }
 }
 
@@ -268,7 +268,7 @@ impl Observer for WorkerEvents {
             }
             Heard::ReceivingWorks { .. } => {
                 self.sqs.works();
-                lock(&self.receiving).end()
+                self.receiving.lock().end()
             }
             Heard::NotExtended { code, messages } => {
                 self.sqs.not_settled(Some(code), None, number(messages));
@@ -284,10 +284,6 @@ impl Observer for WorkerEvents {
             LogLines.observe(event);
         }
     }
-}
-
-fn lock(lines: &Mutex<RareLines>) -> MutexGuard<'_, RareLines> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

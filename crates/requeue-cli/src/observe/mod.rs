@@ -3,8 +3,8 @@
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::{Clock, DeadLetter};
@@ -26,6 +26,8 @@ pub(crate) use log::{
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};
+
+use crate::mutex::{Mutex, MutexGuard};
 
 /// The library's words for a call whose time was over.
 const NO_RESPONSE: &str = "no response in time";
@@ -143,7 +145,7 @@ impl Observer {
     }
 
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {
-        self.0.downstream.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.downstream.lock()
     }
 
     pub(crate) fn sqs(&self) -> &Sqs {
@@ -165,7 +167,7 @@ impl Observer {
 
     /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
-        let mut due = self.0.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.0.due.lock();
         let now = epoch_millis(Clock::system().now()) / 1_000;
         while due.first().is_some_and(|first| *first < now) {
             due.pop_first();
@@ -193,7 +195,7 @@ pub(crate) struct Counted {
 
 impl Causes {
     pub(super) fn note(&self, event: &Event, is_undone: bool) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         let reasons = match event.kind {
             Kind::GivenUp => &mut counted.given_up,
             Kind::Requeued => &mut counted.retried,
@@ -206,7 +208,7 @@ impl Causes {
     }
 
     pub(crate) fn counted(&self) -> Counted {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

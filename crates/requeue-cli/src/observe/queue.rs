@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::Clock;
@@ -14,6 +13,7 @@ use requeue::queue::{
 use super::event::{Event, Ids, Kind};
 use super::sqs::{DELETE, RECEIVE, may_be_carried_out};
 use super::{Observer, of_body};
+use crate::mutex::Mutex;
 
 /// The messages in flight that are remembered: many times those of a worker.
 const MAX_IN_FLIGHT: usize = 20_000;
@@ -46,14 +46,10 @@ impl<Q> ObservedQueue<Q> {
         Self { queue, source, observer, in_flight: Mutex::default(), visibility: AtomicU64::new(0) }
     }
 
-    fn in_flight(&self) -> MutexGuard<'_, InFlight> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn received(&self, record: &Record) {
         let (Some(id), Some(handle)) = (&record.message_id, &record.receipt_handle) else { return };
         let (ids, retries, _) = of_body(id, record.body.as_deref().unwrap_or_default());
-        self.in_flight().add(handle, ids.clone());
+        self.in_flight.lock().add(handle, ids.clone());
         self.observer.tell(|| Event {
             attempt: Some(retries.unwrap_or_default().saturating_add(1)),
             ..Event::now(Kind::Received, ids)
@@ -145,7 +141,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         let confirmed = confirmed?;
         for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
             if confirmation.is_ok()
-                && let Some(ids) = self.in_flight().ids.remove(*handle)
+                && let Some(ids) = self.in_flight.lock().ids.remove(*handle)
             {
                 self.observer.tell(|| Event::now(Kind::Deleted, ids));
             }
@@ -169,7 +165,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
                 self.observer.due_in(*delay);
             }
             if confirmation.is_ok()
-                && let Some(ids) = self.in_flight().ids.get(*handle).cloned()
+                && let Some(ids) = self.in_flight.lock().ids.get(*handle).cloned()
             {
                 self.observer.tell(|| Event::now(Kind::Hidden, ids).delay(*delay));
             }

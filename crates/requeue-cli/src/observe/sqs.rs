@@ -1,7 +1,7 @@
 //! SQS, by the requests and the log of the worker: whether it responds, whether receiving fails and
 //! when the worker tries again, and how many messages it could not settle.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::event::short_id;
 use crate::failed_call::{is_denied, is_of_credentials};
+use crate::mutex::Mutex;
 use crate::silence::{Request, Requests, Silence};
 
 /// The lines about such messages at once.
@@ -110,34 +111,34 @@ pub(crate) struct ReceivingTrouble {
 impl Sqs {
     /// A request for this action begins, to which SQS may respond after this wait.
     pub(crate) fn request(&self, action: &'static str, wait: Duration) -> Request {
-        self.lock().requests.begin(action, wait)
+        self.0.lock().requests.begin(action, wait)
     }
 
     /// Notes a description of the worker's queue.
     pub(super) fn describes(&self, queue: &Description) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.endpoint.clone_from(&queue.endpoint);
         state.max_receives = queue.max_receive_count;
     }
 
     pub(super) fn max_receives(&self) -> Option<u32> {
-        self.lock().max_receives
+        self.0.lock().max_receives
     }
 
     pub(crate) fn silence(&self) -> Option<Silence> {
-        self.lock().requests.silence()
+        self.0.lock().requests.silence()
     }
 
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
-        self.lock().requests.has_responded_since(time)
+        self.0.lock().requests.has_responded_since(time)
     }
 
     pub(crate) fn endpoint(&self) -> Option<String> {
-        self.lock().endpoint.clone()
+        self.0.lock().endpoint.clone()
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.lost_receives += u64::from(may_be_carried_out(code));
         let failing = &mut state.failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
@@ -152,12 +153,12 @@ impl Sqs {
     }
 
     pub(super) fn works(&self) {
-        self.lock().failing = None;
+        self.0.lock().failing = None;
     }
 
     /// Notes a request of settling that failed. Returns whether a line about it is due.
     pub(crate) fn refused(&self, action: &'static str, queue: &str, code: &str) -> bool {
-        let request = &mut self.lock().request;
+        let request = &mut self.0.lock().request;
         let same = |before: &&FailedRequest| before.action == action && before.code == code;
         let recent = request.as_ref().filter(same).map(|before| before.written);
         let recent = recent.filter(|written| written.elapsed() < TOLD);
@@ -169,7 +170,7 @@ impl Sqs {
 
     /// Notes messages that were not settled. Without a code, they were not deleted.
     pub(crate) fn not_settled(&self, code: Option<&str>, id: Option<&str>, messages: u64) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_cause = |request: &&FailedRequest| {
             code.map_or(request.action == DELETE, |code| code == request.code.as_str())
         };
@@ -193,7 +194,7 @@ impl Sqs {
     /// SQS has carried out requests for this action. A missing permission is told until then, and so
     /// are refused credentials; an earlier failure is the cause of nothing that follows.
     pub(crate) fn carried_out(&self, action: &'static str) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_over = |one: &Unsettled| {
             is_of_credentials(&one.code) || one.action == Some(action) && is_denied(&one.code)
         };
@@ -204,7 +205,7 @@ impl Sqs {
     /// Notes copies that SQS may have stored. Another send of the same messages may succeed.
     pub(super) fn may_have_stored(&self, copies: usize) {
         if copies > 0 {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
             state.last_doubt = Some(Instant::now());
         }
@@ -212,7 +213,7 @@ impl Sqs {
 
     /// The receives without a response. If SQS carried them out, it counts them for the messages.
     pub(crate) fn lost_receives(&self) -> u64 {
-        self.lock().lost_receives
+        self.0.lock().lost_receives
     }
 
     /// Whether SQS may carry out the receives that fail now.
@@ -222,17 +223,17 @@ impl Sqs {
 
     /// Whether there was such a copy lately.
     pub(crate) fn has_doubts(&self) -> bool {
-        self.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
+        self.0.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
     }
 
     /// The copies that SQS may have stored, though it did not confirm them.
     pub(crate) fn copies_in_doubt(&self) -> u64 {
-        self.lock().copies_in_doubt
+        self.0.lock().copies_in_doubt
     }
 
     /// The messages that were not settled lately.
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
-        let state = self.lock();
+        let state = self.0.lock();
         state.unsettled.iter().filter(|one| one.is_told()).cloned().collect()
     }
 
@@ -240,7 +241,7 @@ impl Sqs {
     /// SQS is there again: if receives had no connection or lost it, with any later response while one waits; if
     /// they had no response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
-        let state = self.lock();
+        let state = self.0.lock();
         let Failing { endpoint, code, failures, last, next_try } = state.failing.as_ref()?;
         let is_back = match code.as_str() {
             NO_CONNECTION | CONNECTION_LOST => {
@@ -259,10 +260,6 @@ impl Sqs {
             failures: *failures,
             next_try: Some(next_try.saturating_duration_since(Instant::now())),
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

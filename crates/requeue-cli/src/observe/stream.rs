@@ -2,11 +2,12 @@
 //! waits for a reader: a slow one loses the oldest events and is told how many.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::Event;
+use crate::mutex::Mutex;
 
 /// The events that are kept.
 const KEPT: usize = 10_000;
@@ -52,7 +53,7 @@ impl Events {
     }
 
     pub(crate) fn publish(&self, event: Event) {
-        let mut kept = self.0.kept();
+        let mut kept = self.0.kept.lock();
         if kept.events.len() >= KEPT {
             kept.events.pop_front();
             kept.first += 1;
@@ -65,14 +66,8 @@ impl Events {
 
     /// A reader from the event with this number on, or from the first one that is kept.
     pub(crate) fn read_from(&self, position: u64) -> Reader {
-        let position = position.min(self.0.kept().next());
+        let position = position.min(self.0.kept.lock().next());
         Reader { shared: Arc::clone(&self.0), position, changed: self.0.next.subscribe() }
-    }
-}
-
-impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +88,7 @@ impl Reader {
 
     /// The events that are there.
     fn take(&mut self) -> Batch {
-        let kept = self.shared.kept();
+        let kept = self.shared.kept.lock();
         let missed = kept.first.saturating_sub(self.position);
         let at = usize::try_from(self.position.max(kept.first) - kept.first).unwrap_or(usize::MAX);
         let events: Vec<_> = kept.events.iter().skip(at).take(AT_ONCE).map(Arc::clone).collect();

@@ -1,11 +1,13 @@
 //! Process groups: a function's process and its children, so that none of them stays.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::{Instant, sleep};
+
+use crate::mutex::Mutex;
 
 /// The interval of checks for the end of processes.
 const LOOK: Duration = Duration::from_millis(20);
@@ -17,12 +19,12 @@ pub(super) struct ProcessGroups(Arc<Mutex<BTreeSet<i32>>>);
 impl ProcessGroups {
     /// Adds a process that was started as the first one of its group.
     pub(super) fn add(&self, pid: Pid) {
-        self.groups().insert(pid.as_raw_nonzero().get());
+        self.0.lock().insert(pid.as_raw_nonzero().get());
     }
 
     /// Sends SIGTERM to a group.
     pub(super) fn terminate(&self, pid: Pid) {
-        if self.groups().contains(&pid.as_raw_nonzero().get()) {
+        if self.0.lock().contains(&pid.as_raw_nonzero().get()) {
             let _ = kill_process_group(pid, Signal::TERM);
         }
     }
@@ -30,14 +32,14 @@ impl ProcessGroups {
     /// Kills the rest of a group. Does nothing for a group that has ended, since another group may
     /// have its number by now.
     pub(super) fn kill(&self, pid: Pid) {
-        if self.groups().remove(&pid.as_raw_nonzero().get()) {
+        if self.0.lock().remove(&pid.as_raw_nonzero().get()) {
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 
     /// Kills all groups.
     pub(super) fn kill_all(&self) {
-        for group in std::mem::take(&mut *self.groups()) {
+        for group in std::mem::take(&mut *self.0.lock()) {
             if let Some(pid) = Pid::from_raw(group) {
                 let _ = kill_process_group(pid, Signal::KILL);
             }
@@ -46,16 +48,12 @@ impl ProcessGroups {
 
     /// Sends SIGTERM to all groups, and after `grace` kills the remaining ones.
     pub(super) async fn end_all(&self, grace: Duration) {
-        let groups: Vec<i32> = self.groups().iter().copied().collect();
+        let groups: Vec<i32> = self.0.lock().iter().copied().collect();
         groups.into_iter().filter_map(Pid::from_raw).for_each(|pid| self.terminate(pid));
         let end = Instant::now() + grace;
-        while !self.groups().is_empty() && Instant::now() < end {
+        while !self.0.lock().is_empty() && Instant::now() < end {
             sleep(LOOK).await;
         }
         self.kill_all();
-    }
-
-    fn groups(&self) -> MutexGuard<'_, BTreeSet<i32>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

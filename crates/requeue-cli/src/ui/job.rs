@@ -1,7 +1,7 @@
 //! Long work of the page: one at a time in each place, with its progress, a stop and a result.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use axum::response::Response;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::server::{self, FailedRequest};
+use crate::mutex::Mutex;
 use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
 use crate::table::{clock_time, moment, thousands};
@@ -80,13 +81,9 @@ pub(super) struct JobsJson {
 }
 
 impl JobPlace {
-    fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on a running job has a line on the terminal.
     pub(super) fn show_line(&self) {
-        self.jobs().has_line = true;
+        self.0.lock().has_line = true;
     }
 
     /// Starts the work on a thread of its own. Refuses it while another job runs here.
@@ -95,7 +92,7 @@ impl JobPlace {
         name: &'static str,
         work: impl FnOnce(CommandProgress, Stop) -> Result<Value, String> + Send + 'static,
     ) -> Result<Response, FailedRequest> {
-        let mut jobs = self.jobs();
+        let mut jobs = self.0.lock();
         if let Some(job) = jobs.latest.as_ref().filter(|job| job.is_running()) {
             let error = format!("{} is running; wait for its end, or stop it", job.name);
             return Err(FailedRequest::new(StatusCode::CONFLICT, &error));
@@ -121,24 +118,24 @@ impl JobPlace {
     }
 
     pub(super) fn json(&self) -> Option<JobJson> {
-        self.jobs().latest.as_ref().map(Job::json)
+        self.0.lock().latest.as_ref().map(Job::json)
     }
 
     pub(super) fn all_json(&self) -> JobsJson {
-        let jobs = self.jobs();
+        let jobs = self.0.lock();
         let results = jobs.with_results().map(Job::json).collect();
         JobsJson { latest: jobs.latest.as_ref().map(Job::json), results }
     }
 
     pub(super) fn stop(&self) -> Response {
-        if let Some(job) = self.jobs().latest.as_ref() {
+        if let Some(job) = self.0.lock().latest.as_ref() {
             job.told.send_replace(Some(0));
         }
         server::json(&self.json())
     }
 
     async fn ended(&self) {
-        while self.jobs().latest.as_ref().is_some_and(Job::is_running) {
+        while self.0.lock().latest.as_ref().is_some_and(Job::is_running) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -146,10 +143,10 @@ impl JobPlace {
     /// Stops the job and waits for its end, as a command of the terminal does after Ctrl-C. Returns a
     /// line for each result, the newest last.
     pub(super) async fn end(&self) -> Vec<String> {
-        self.jobs().is_closed = true;
+        self.0.lock().is_closed = true;
         let _ = self.stop();
         self.ended().await;
-        let jobs = self.jobs();
+        let jobs = self.0.lock();
         let mut lines: Vec<String> = jobs.with_results().filter_map(Job::summary).collect();
         lines.reverse();
         lines

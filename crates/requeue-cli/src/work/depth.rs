@@ -1,11 +1,11 @@
 //! The approximate depth of the queue, as SQS counts it.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use requeue::queue::{Description, QueueArn, Source};
 use tokio::time::{sleep, timeout};
+
+use crate::mutex::Mutex;
 
 /// The interval between requests.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -57,19 +57,19 @@ impl Depth {
             hidden: told.in_flight.saturating_sub(held),
             done,
         });
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.0.lock() = known;
     }
 
     /// The messages that SQS hides until their visibility timeout ends, without those in hand.
     pub(super) fn hidden(&self) -> u64 {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.0.lock();
         known.map_or(0, |known| known.hidden)
     }
 
     /// The messages in the queue without those that this worker has in hand, or has done since SQS
     /// told the number.
     pub(super) fn waiting(&self, in_hand: u64, done: u64) -> Option<u64> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.0.lock();
         known.map(|known| known.messages.saturating_sub(in_hand + done.saturating_sub(known.done)))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use requeue::Clock;
@@ -17,6 +17,7 @@ use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
 use crate::dlq::scan::{Scan, ScanEnd, Unseen, hidden_for};
 use crate::dlq::{DeadLetters, QueueArguments, discard, export};
+use crate::mutex::{Mutex, MutexGuard};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::{messages, span};
@@ -91,20 +92,16 @@ impl Screen {
         Self { queue, may_redrive, job, state: Mutex::default(), earlier: Mutex::default() }
     }
 
-    fn earlier(&self) -> MutexGuard<'_, Earlier> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// These messages without those that were copied before, and the ids of those.
     fn apart(&self, snapshot: &Snapshot, messages: &[usize]) -> (Vec<usize>, HashSet<String>) {
-        let earlier = self.earlier();
+        let earlier = self.earlier.lock();
         let is_copied = |at: &&usize| earlier.copied.contains(&snapshot.letters[**at].id);
         let (copied, others): (Vec<usize>, Vec<usize>) = messages.iter().partition(is_copied);
         (others, ids(snapshot, &copied))
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ScreenState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn snapshot(&self, number: u64) -> Result<Arc<Snapshot>, FailedRequest> {
@@ -246,7 +243,7 @@ impl Screen {
                 messages(copied.len())
             ));
         }
-        let in_doubt = &self.earlier().in_doubt;
+        let in_doubt = &self.earlier.lock().in_doubt;
         let doubts =
             others.iter().filter(|at| in_doubt.contains(&snapshot.letters[**at].id)).count();
         if doubts > 0 {
@@ -280,7 +277,7 @@ impl Screen {
         if !others.is_empty() {
             let arguments = self.arguments(snapshot, &others, options);
             end = redrive::redrive(&arguments, &now, stop, progress).await?;
-            let mut earlier = self.earlier();
+            let mut earlier = self.earlier.lock();
             for (id, outcome) in &end.outcomes.by_id {
                 if outcome.is_copy {
                     earlier.copied.insert(id.clone());
@@ -292,7 +289,7 @@ impl Screen {
         if !copied.is_empty() && end.outcomes.error.is_none() && !stop.is_told() {
             let deleted = discard::delete(&self.place(), &now, &copied, stop, progress).await;
             let is_gone = |id: &String| deleted.by_id.get(id).is_some_and(|end| end.is_done);
-            self.earlier().copied.retain(|id| !is_gone(id));
+            self.earlier.lock().copied.retain(|id| !is_gone(id));
             let count = messages(deleted.done());
             end.lines.push(format!("{count} deleted here, copied by an earlier redrive"));
             end.is_complete &= deleted.gone().len() == copied.len() && deleted.error.is_none();
