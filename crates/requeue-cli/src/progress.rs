@@ -38,8 +38,6 @@ const TELL: Duration = Duration::from_secs(10);
 const HINT: Duration = Duration::from_secs(5);
 /// The pace is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(15);
-/// The time that a stuck terminal may delay the end of the process.
-const LEAVE: Duration = Duration::from_millis(100);
 
 /// The state of a long command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -348,8 +346,7 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
 /// Removes the line before the process ends itself. If that leaves something behind, the last counts
 /// stay, with words about it.
 pub(crate) fn leave(left_behind: Option<String>) {
-    let (leaving, left) = mpsc::channel::<()>();
-    thread::spawn(move || {
+    terminal::for_a_moment(move || {
         let line = remove();
         if let Some(left_behind) = left_behind {
             if let Some(line) = line {
@@ -357,9 +354,7 @@ pub(crate) fn leave(left_behind: Option<String>) {
             }
             output::note(format!("ended at once: {left_behind}"));
         }
-        drop(leaving);
     });
-    let _ = left.recv_timeout(LEAVE);
 }
 
 #[cfg(test)]

@@ -81,12 +81,16 @@ pub(crate) fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Ends the lines, so that the next text has its own line. A stuck terminal delays that for a moment
-/// only.
+/// Ends the lines, so that the next text has its own line.
 pub(crate) fn leave() {
+    for_a_moment(|| say("\n"));
+}
+
+/// Writes to the terminal before the process ends. A stuck terminal delays that for a moment only.
+pub(crate) fn for_a_moment(write: impl FnOnce() + Send + 'static) {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
-        say("\n");
+        write();
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
