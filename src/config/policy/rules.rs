@@ -54,22 +54,22 @@ const OUTCOMES: OneOf<FailureClass> = OneOf(&[
 
 /// A rule as it is read.
 #[derive(Clone)]
-pub(super) struct Rule {
+pub(super) struct RuleEntry {
     condition: Match,
     effect: Effect,
 }
 
 /// The keys of one rule.
-pub(super) const RULE: Object<Rule> = Object {
+pub(super) const RULE: Object<RuleEntry> = Object {
     required: &["match", "class"],
     default: || {
         let (place, class) = (String::new(), FailureClass::Temporary);
-        Rule {
+        RuleEntry {
             condition: Match::default(),
             effect: Effect { place, class, delay: None, reason: None },
         }
     },
-    keys: keys! { Rule:
+    keys: keys! { RuleEntry:
         "match", Matches => condition,
             "The conditions. All of them must hold.";
         "class", OUTCOMES => effect.class,
@@ -111,7 +111,7 @@ impl Shape for RuleList {
 fn rule(json: &Json<'_>) -> Option<(Match, Effect)> {
     let mut rule = (RULE.default)();
     let is_sound = RULE.fill(json, &mut rule);
-    let Rule { condition, mut effect } = rule;
+    let RuleEntry { condition, mut effect } = rule;
     if let (FailureClass::NonRetryable, Some(delay)) = (effect.class, effect.delay) {
         let (delay, at) = (delay.as_secs_f64(), json.path_to("delaySeconds"));
         let class = json.path_to("class");
