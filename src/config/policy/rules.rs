@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::json::Json;
-use super::object::{Object, keys};
+use super::object::{KeyTable, keys};
 use super::shapes::{Many, Maybe, OneOf, RULED, Shape, read_all};
 use crate::classify::{Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
@@ -60,7 +60,7 @@ pub(super) struct RuleEntry {
 }
 
 /// The keys of one rule.
-pub(super) const RULE: Object<RuleEntry> = Object {
+pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
     required: &["match", "class"],
     default: || {
         let (place, class) = (String::new(), FailureClass::Temporary);
@@ -82,7 +82,7 @@ pub(super) const RULE: Object<RuleEntry> = Object {
 };
 
 /// The keys of the conditions of a rule.
-pub(super) const CONDITIONS: Object<Match> = Object {
+pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     required: &[],
     default: Match::default,
     keys: keys! { Match:
