@@ -59,7 +59,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Ok(document) => {
-            show(&name, &document, &text)?;
+            say(&format!("the policy {name} is valid:\n"))?;
+            say(&report(&document, &text))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -99,26 +100,10 @@ fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Val
     })
 }
 
-fn show(name: &PolicyName, document: &Document, text: &str) -> Result<(), Error> {
-    say(&format!("the policy {name} is valid:\n"))?;
-    outln!("{}", summary(&document.0))?;
-    for line in remarks(document, text) {
-        say(&line)?;
-    }
-    Ok(())
-}
-
 /// The summary of a valid document.
-pub(crate) fn report(document: &Document, text: &str) -> String {
-    let mut lines = vec![summary(&document.0)];
-    lines.extend(remarks(document, text));
-    lines.join("\n")
-}
-
-/// The lines below the table of the classes.
-fn remarks((policy, rules, queue): &Document, text: &str) -> Vec<String> {
+pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = policy;
-    let mut lines = vec![format!(
+    let budget = format!(
         "budget: at most {} for each message; a delay that the downstream service names is cut to \
          {}{}",
         retries(*max_retries),
@@ -127,7 +112,8 @@ fn remarks((policy, rules, queue): &Document, text: &str) -> Vec<String> {
             "; a message expires {} after its first send",
             span(ttl)
         )),
-    )];
+    );
+    let mut lines = vec![summary(policy), budget];
     lines.extend(bounded(policy));
     lines.extend([protection(policy), deferrals(policy)]);
     match rules.len() {
@@ -147,7 +133,7 @@ fn remarks((policy, rules, queue): &Document, text: &str) -> Vec<String> {
         lines.push(advice(queue, policy));
     }
     lines.extend(too_large(text));
-    lines
+    lines.join("\n")
 }
 
 /// A line, which goes on below if it is too long.

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::time::{Instant, sleep};
+
+use parking_lot::Mutex;
 
 /// The apparent URL of the endpoint.
 pub(crate) const URL: &str = "http://localhost/orders";
@@ -119,16 +121,12 @@ pub(crate) struct MessageCalls {
 impl Endpoint {
     /// The requests of the message with this original id.
     pub(crate) fn calls(&self, original_id: &str) -> MessageCalls {
-        self.log().calls.get(original_id).copied().unwrap_or_default()
+        self.log.lock().calls.get(original_id).copied().unwrap_or_default()
     }
 
     /// The number of accepted messages.
     pub(crate) fn done(&self) -> usize {
-        self.log().done
-    }
-
-    fn log(&self) -> MutexGuard<'_, EndpointLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().done
     }
 
     pub(crate) async fn respond<B>(&self, request: Request<B>) -> io::Result<Response<Full<Bytes>>>
@@ -153,7 +151,7 @@ impl Endpoint {
     }
 
     fn note(&self, id: String, kind: ResponseKind) {
-        let mut log = self.log();
+        let mut log = self.log.lock();
         let calls = log.calls.entry(id).or_default();
         calls.count += 1;
         if kind == ResponseKind::Ok {

@@ -27,7 +27,7 @@ use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
-use crate::table::{Rows, duration};
+use crate::table::{Rows, duration, messages};
 use crate::{Error, environment, failed_call};
 
 #[derive(clap::Args)]
@@ -183,8 +183,7 @@ async fn invoke(
 }
 
 fn handling(records: &[Record]) -> String {
-    let count = records.len();
-    format!("waiting for the handler of {count} message{}", if count == 1 { "" } else { "s" })
+    format!("waiting for the handler of {}", messages(records.len()))
 }
 
 /// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles

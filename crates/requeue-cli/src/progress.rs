@@ -38,8 +38,6 @@ const TELL: Duration = Duration::from_secs(10);
 const HINT: Duration = Duration::from_secs(5);
 /// The pace is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(15);
-/// The time that a stuck terminal may delay the end of the process.
-const LEAVE: Duration = Duration::from_millis(100);
 
 /// The state of a long command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -192,7 +190,7 @@ fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
         {
-            let mut drawn = drawn();
+            let mut drawn = DRAWN.lock();
             let Some(line) = drawn.as_mut() else { return };
             *line = state.text(terminal::columns(), &pace);
             terminal::say(&format!("{CLEARED}{line}"));
@@ -324,13 +322,9 @@ pub(crate) fn give_way() {
 /// The line on the terminal. A process has one terminal, so this is global.
 static DRAWN: Mutex<Option<String>> = Mutex::new(None);
 
-fn drawn() -> MutexGuard<'static, Option<String>> {
-    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Removes the line, and returns its text.
 fn remove() -> Option<String> {
-    let mut drawn = drawn();
+    let mut drawn = DRAWN.lock();
     let line = drawn.take()?;
     terminal::say(CLEARED);
     Some(line)
@@ -338,7 +332,7 @@ fn remove() -> Option<String> {
 
 /// Writes other text to the terminal: above the line, which then appears again.
 pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let drawn = drawn();
+    let drawn = DRAWN.lock();
     let Some(line) = drawn.as_ref() else {
         drop(drawn);
         return write();
@@ -352,8 +346,7 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
 /// Removes the line before the process ends itself. If that leaves something behind, the last counts
 /// stay, with words about it.
 pub(crate) fn leave(left_behind: Option<String>) {
-    let (leaving, left) = mpsc::channel::<()>();
-    thread::spawn(move || {
+    terminal::for_a_moment(move || {
         let line = remove();
         if let Some(left_behind) = left_behind {
             if let Some(line) = line {
@@ -361,9 +354,7 @@ pub(crate) fn leave(left_behind: Option<String>) {
             }
             output::note(format!("ended at once: {left_behind}"));
         }
-        drop(leaving);
     });
-    let _ = left.recv_timeout(LEAVE);
 }
 
 #[cfg(test)]

@@ -327,14 +327,6 @@ pub(crate) fn counted(count: impl TryInto<u64>, thing: &str) -> String {
     }
 }
 
-/// At most so many columns of a line, with `…` where its end is missing.
-pub(crate) fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// `12,000.5`, with so many digits behind the point.
 pub(crate) fn decimal(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");

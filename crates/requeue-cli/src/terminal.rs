@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use requeue::Clock;
 
@@ -28,7 +29,7 @@ impl Screen {
     /// Draws these lines instead of the earlier ones, in one write, since the log shares the
     /// terminal.
     pub(crate) fn draw(&self, lines: Vec<String>) {
-        let mut drawn = self.drawn();
+        let mut drawn = self.0.lock();
         let cleared = cleared(&drawn, width());
         *drawn = lines;
         say(&format!("{cleared}{}", drawn.join("\n")));
@@ -36,7 +37,7 @@ impl Screen {
 
     /// Writes a text above the lines, which then appear again.
     pub(crate) fn above(&self, text: &str) -> io::Result<()> {
-        let drawn = self.drawn();
+        let drawn = self.0.lock();
         stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
         stdout().flush()?;
         say(&drawn.join("\n"));
@@ -80,15 +81,48 @@ pub(crate) fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Ends the lines, so that the next text has its own line. A stuck terminal delays that for a moment
-/// only.
+/// Ends the lines, so that the next text has its own line.
 pub(crate) fn leave() {
+    for_a_moment(|| say("\n"));
+}
+
+/// Writes to the terminal before the process ends. A stuck terminal delays that for a moment only.
+pub(crate) fn for_a_moment(write: impl FnOnce() + Send + 'static) {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
-        say("\n");
+        write();
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
+}
+
+/// Writes log lines above the lines of a screen, or else to the standard output:
+/// `2026-11-25T12:04:05Z  INFO working …`.
+pub(crate) struct LogLines(pub(crate) Option<Screen>);
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        match &self.0 {
+            Some(screen) if is_json(&text) => screen.above(&text)?,
+            Some(screen) => screen.note(&text)?,
+            None if is_json(&text) => stdout().write_all(line)?,
+            None => {
+                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+                stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stdout().flush()
+    }
+}
+
+/// Whether a line has a time already.
+fn is_json(line: &str) -> bool {
+    line.starts_with('{')
 }
 
 #[cfg(test)]

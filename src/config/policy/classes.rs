@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::delays::{Backoffs, Jitters};
 use super::json::{Json, Problems};
-use super::object::{Object, keys};
+use super::object::{KeyTable, keys};
 use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
@@ -80,7 +80,7 @@ impl From<&ClassPolicy> for Entry {
 }
 
 /// The keys of one class.
-pub(super) const CLASS: Object<Entry> = Object {
+pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     required: &[],
     default: Entry::default,
     keys: keys! { Entry:

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::json::Json;
-use super::object::{Object, keys};
+use super::object::{KeyTable, keys};
 use super::shapes::{
     ATTEMPTS, DELAY, FACTOR, MAX_LISTED, Maybe, OFF, OneOf, PAUSE, SHARE, Shape, read_all,
 };
@@ -123,7 +123,7 @@ pub(super) struct CallValues {
 /// The keys of calls, with the descriptions that differ.
 macro_rules! call_keys {
     ($attempts:literal, $base:literal, $longest:literal, $jitter:literal) => {
-        Object {
+        KeyTable {
             required: &[],
             default: CallValues::default,
             keys: keys! { CallValues:
@@ -138,14 +138,14 @@ macro_rules! call_keys {
     };
 }
 
-pub(super) const SETTLING: Object<CallValues> = call_keys!(
+pub(super) const SETTLING: KeyTable<CallValues> = call_keys!(
     "The most attempts, the first one included. Default: 5.",
     "The first pause in seconds, at most the longest. Default: 0.1.",
     "The longest pause in seconds. Default: 5.",
     "How Requeue spreads a pause. Default: {\"proportional\": 0.1}."
 );
 
-pub(super) const RECEIVING: Object<CallValues> = call_keys!(
+pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
     "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.",
     "The first pause in seconds, at most the longest. Default: 0.5.",
     "The longest pause in seconds. Default: 10.",
@@ -154,7 +154,7 @@ pub(super) const RECEIVING: Object<CallValues> = call_keys!(
 
 impl Calls {
     /// The keys, and the values of those that are left out.
-    fn keys(&self) -> (Object<CallValues>, CallPolicy) {
+    fn keys(&self) -> (KeyTable<CallValues>, CallPolicy) {
         match self {
             Self::Settling => (SETTLING, CallPolicy::default()),
             Self::Receiving => (RECEIVING, CallPolicy::receiving()),

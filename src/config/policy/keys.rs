@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::classes::{Class, Entries, Entry};
 use super::delays::{Backoffs, Calls, Jitters, Presets};
 use super::json::Json;
-use super::object::{Object, keys};
+use super::object::{KeyTable, keys};
 use super::rules::RuleList;
 use super::shapes::{
     AGE, CALLS, COPIES, Count, DELAY, FACTOR, FAILURES, Flag, Given, HOLD, Ignored, KEEP, Maybe,
@@ -76,7 +76,7 @@ pub struct QueueConfig {
 }
 
 /// The keys of the document itself.
-pub(super) const DOCUMENT: Object<Document> = Object {
+pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
     required: &[],
     default: || Document::of(Preset::STANDARD, Preset::STANDARD.policy()),
     keys: keys! { Document:
@@ -130,7 +130,7 @@ pub(super) const DOCUMENT: Object<Document> = Object {
 };
 
 /// The keys of the circuit breaker.
-const CIRCUIT_BREAKER: Object<CircuitBreaker> = Object {
+const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     required: &[],
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
@@ -141,13 +141,13 @@ const CIRCUIT_BREAKER: Object<CircuitBreaker> = Object {
     },
 };
 
-const CIRCUIT_BREAKERS: Off<Object<CircuitBreaker>> =
+const CIRCUIT_BREAKERS: Off<KeyTable<CircuitBreaker>> =
     Off(CIRCUIT_BREAKER, |json| json.members().is_some(), || "an object".to_owned());
 
 const PAUSES: Off<Seconds> = Off(HOLD, |json| json.number().is_some(), || HOLD.0.words());
 
 /// The keys of the rate limit.
-const RATE_LIMIT: Object<RateLimit> = Object {
+const RATE_LIMIT: KeyTable<RateLimit> = KeyTable {
     required: &["limit"],
     default: || RateLimit::new(1, Duration::from_secs(1)),
     keys: keys! { RateLimit:
@@ -165,7 +165,7 @@ const RATE_LIMIT: Object<RateLimit> = Object {
 };
 
 /// The keys for events that are handled once.
-const IDEMPOTENCY: Object<Idempotency> = Object {
+const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     required: &[],
     default: Idempotency::default,
     keys: keys! { Idempotency:
@@ -180,7 +180,7 @@ const IDEMPOTENCY: Object<Idempotency> = Object {
 
 /// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`;
 /// `maxReceiveCount`: dead-letter queues.
-const QUEUE: Object<QueueConfig> = Object {
+const QUEUE: KeyTable<QueueConfig> = KeyTable {
     required: &[],
     default: QueueConfig::default,
     keys: keys! { QueueConfig:

@@ -7,7 +7,7 @@ use super::json::Json;
 use super::shapes::Shape;
 
 /// An object with a field of `T` at each key.
-pub(super) struct Object<T: 'static> {
+pub(super) struct KeyTable<T: 'static> {
     pub(super) keys: &'static [&'static dyn Listed<T>],
     /// The names of the keys that must not be left out.
     pub(super) required: &'static [&'static str],
@@ -27,7 +27,7 @@ pub(super) trait Listed<T> {
 }
 
 /// A key, the shape of its values, and their field.
-pub(super) struct Key<T, S: Shape> {
+pub(super) struct TableKey<T, S: Shape> {
     pub(super) name: &'static str,
     /// The description that editors show.
     #[cfg(test)]
@@ -40,7 +40,7 @@ pub(super) struct Key<T, S: Shape> {
 /// and the description.
 macro_rules! keys {
     ($type:ty: $($name:literal, $shape:expr => $($field:ident).+, $about:literal;)*) => {
-        &[$(&super::object::Key {
+        &[$(&super::object::TableKey {
             name: $name,
             #[cfg(test)]
             about: $about,
@@ -51,7 +51,7 @@ macro_rules! keys {
 }
 pub(super) use keys;
 
-impl<T, S: Shape> Listed<T> for Key<T, S> {
+impl<T, S: Shape> Listed<T> for TableKey<T, S> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -73,7 +73,7 @@ impl<T, S: Shape> Listed<T> for Key<T, S> {
     }
 }
 
-impl<T> Object<T> {
+impl<T> KeyTable<T> {
     pub(super) fn names(&self) -> Vec<&'static str> {
         self.keys.iter().map(|key| key.name()).collect()
     }
@@ -94,7 +94,7 @@ impl<T> Object<T> {
     }
 }
 
-impl<T: Clone> Shape for Object<T> {
+impl<T: Clone> Shape for KeyTable<T> {
     type Value = T;
 
     fn read(&self, json: &Json<'_>) -> Option<T> {

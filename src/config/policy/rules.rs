@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::json::Json;
-use super::object::{Object, keys};
+use super::object::{KeyTable, keys};
 use super::shapes::{Many, Maybe, OneOf, RULED, Shape, read_all};
 use crate::classify::{Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
@@ -54,22 +54,22 @@ const OUTCOMES: OneOf<FailureClass> = OneOf(&[
 
 /// A rule as it is read.
 #[derive(Clone)]
-pub(super) struct Rule {
+pub(super) struct RuleEntry {
     condition: Match,
     effect: Effect,
 }
 
 /// The keys of one rule.
-pub(super) const RULE: Object<Rule> = Object {
+pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
     required: &["match", "class"],
     default: || {
         let (place, class) = (String::new(), FailureClass::Temporary);
-        Rule {
+        RuleEntry {
             condition: Match::default(),
             effect: Effect { place, class, delay: None, reason: None },
         }
     },
-    keys: keys! { Rule:
+    keys: keys! { RuleEntry:
         "match", Matches => condition,
             "The conditions. All of them must hold.";
         "class", OUTCOMES => effect.class,
@@ -82,7 +82,7 @@ pub(super) const RULE: Object<Rule> = Object {
 };
 
 /// The keys of the conditions of a rule.
-pub(super) const CONDITIONS: Object<Match> = Object {
+pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     required: &[],
     default: Match::default,
     keys: keys! { Match:
@@ -111,7 +111,7 @@ impl Shape for RuleList {
 fn rule(json: &Json<'_>) -> Option<(Match, Effect)> {
     let mut rule = (RULE.default)();
     let is_sound = RULE.fill(json, &mut rule);
-    let Rule { condition, mut effect } = rule;
+    let RuleEntry { condition, mut effect } = rule;
     if let (FailureClass::NonRetryable, Some(delay)) = (effect.class, effect.delay) {
         let (delay, at) = (delay.as_secs_f64(), json.path_to("delaySeconds"));
         let class = json.path_to("class");

@@ -12,15 +12,6 @@ pub(super) const MAX_LISTED: usize = 100;
 /// The word that switches something off.
 pub(super) const OFF: &str = "off";
 
-/// The form of a shape in JSON Schema. Only tests make it.
-pub(super) trait Schema {
-    #[cfg(test)]
-    fn schema(&self) -> Value;
-}
-
-#[cfg(not(test))]
-impl<S> Schema for S {}
-
 /// The shape of the values at a key.
 pub(super) trait Shape: Schema {
     /// The type that it is read to.
@@ -300,3 +291,12 @@ pub(super) const SLOT_WAIT: Seconds = seconds(1.0, 20.0);
 /// A shorter time is over before SQS delivers a duplicate. The longest is a year: a message lives
 /// for some weeks, redrives included.
 pub(super) const KEEP: Seconds = seconds(60.0, 365.0 * 86_400.0);
+
+/// The form of a shape in JSON Schema. Only tests make it.
+pub(super) trait Schema {
+    #[cfg(test)]
+    fn schema(&self) -> Value;
+}
+
+#[cfg(not(test))]
+impl<S> Schema for S {}

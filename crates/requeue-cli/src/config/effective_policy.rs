@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Effective;
 use super::settings::Host;
 use crate::Error;
 use crate::document::{PolicyArgument, PolicyName};
@@ -14,14 +15,7 @@ pub(super) struct EffectivePolicy {
     pub(super) name: String,
     /// The reason for which there are no values.
     pub(super) note: Option<String>,
-    pub(super) values: Vec<PolicyValue>,
-}
-
-pub(super) struct PolicyValue {
-    /// As in `errorConfigs.QUOTA.maxDelay`.
-    pub(super) key: String,
-    pub(super) value: Value,
-    pub(super) origin: String,
+    pub(super) values: Vec<Effective>,
 }
 
 /// Keys of the document that serve each class without a value of its own.
@@ -64,7 +58,7 @@ impl EffectivePolicy {
         let text = name.text()?;
         let (policy, rules, _) = name.parse(&text)?;
         let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
-        let mut values: Vec<PolicyValue> = Vec::new();
+        let mut values: Vec<Effective> = Vec::new();
         for (key, value) in policy.to_document() {
             add(&mut values, &document, &key, value);
         }
@@ -88,7 +82,7 @@ impl EffectivePolicy {
     }
 }
 
-fn add(values: &mut Vec<PolicyValue>, document: &Map<String, Value>, key: &str, value: Value) {
+fn add(values: &mut Vec<Effective>, document: &Map<String, Value>, key: &str, value: Value) {
     let last = key.rsplit('.').next().unwrap_or(key);
     match value {
         // A proportional jitter is one value.
@@ -104,7 +98,7 @@ fn add(values: &mut Vec<PolicyValue>, document: &Map<String, Value>, key: &str, 
             } else {
                 format!("preset {preset}")
             };
-            values.push(PolicyValue { key: key.to_owned(), value, origin });
+            values.push(Effective { name: key.to_owned(), value, origin });
         }
     }
 }

@@ -11,7 +11,7 @@ mod effective_policy;
 mod settings;
 
 use effective_policy::EffectivePolicy;
-use settings::{Host, Setting};
+use settings::Host;
 
 use crate::document::{InvalidDocument, PolicyArgument};
 use crate::function::DeployedFunction;
@@ -42,6 +42,15 @@ pub(crate) struct Arguments {
     /// Print JSON instead of tables.
     #[arg(long, help_heading = "Output")]
     json: bool,
+}
+
+/// A setting, or a value of the policy, as it counts.
+struct Effective {
+    /// As in `REQUEUE_TABLE` or `errorConfigs.QUOTA.maxDelay`.
+    name: String,
+    value: Value,
+    /// Where it comes from.
+    origin: String,
 }
 
 /// The prefix of all settings.
@@ -108,40 +117,36 @@ async fn of_function(
     Ok((variables.into_iter().filter(is_setting).collect(), Host::Function(name)))
 }
 
-fn json(host: &Host, settings: &[Setting], policy: &EffectivePolicy) -> Value {
-    let settings: Vec<Value> = settings
-        .iter()
-        .map(|of| json!({ "name": of.name, "value": of.value, "origin": of.origin }))
-        .collect();
-    let values: Vec<Value> = policy
-        .values
-        .iter()
-        .map(|of| json!({ "key": of.key, "value": of.value, "origin": of.origin }))
-        .collect();
+fn json(host: &Host, settings: &[Effective], policy: &EffectivePolicy) -> Value {
+    let each = |values: &[Effective], name: &str| -> Vec<Value> {
+        let one = |of: &Effective| json!({ name: of.name, "value": of.value, "origin": of.origin });
+        values.iter().map(one).collect()
+    };
+    let values = each(&policy.values, "key");
     json!({
         "function": match host {
             Host::Worker => None,
             Host::Function(name) => Some(name),
         },
-        "settings": settings,
+        "settings": each(settings, "name"),
         "policy": { "document": policy.name, "note": policy.note, "values": values },
     })
 }
 
-fn show(settings: &[Setting], policy: &EffectivePolicy) -> Result<(), Error> {
-    let mut rows = Rows::under([Text("setting"), Text("value"), Text("from")]);
-    for setting in settings {
-        rows.add([setting.name.clone(), setting.value.clone(), setting.origin.to_owned()]);
-    }
-    output::line(rows.text())?;
+fn show(settings: &[Effective], policy: &EffectivePolicy) -> Result<(), Error> {
+    output::line(table("setting", settings))?;
     output::line(format_args!("\npolicy: {}\n", policy.name))?;
-    if let Some(note) = &policy.note {
-        return output::line(note);
+    match &policy.note {
+        Some(note) => output::line(note),
+        None => output::line(table("policy key", &policy.values)),
     }
-    let mut rows = Rows::under([Text("policy key"), Text("value"), Text("from")]);
-    for value in &policy.values {
-        let text = value.value.as_str().map_or_else(|| value.value.to_string(), str::to_owned);
-        rows.add([value.key.clone(), text, value.origin.clone()]);
+}
+
+fn table(name: &'static str, values: &[Effective]) -> String {
+    let mut rows = Rows::under([Text(name), Text("value"), Text("from")]);
+    for of in values {
+        let value = of.value.as_str().map_or_else(|| of.value.to_string(), str::to_owned);
+        rows.add([of.name.clone(), value, of.origin.clone()]);
     }
-    output::line(rows.text())
+    rows.text()
 }

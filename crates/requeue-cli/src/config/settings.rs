@@ -5,19 +5,12 @@ use std::collections::BTreeMap;
 use requeue_lambda::{TargetRules, TargetUrl};
 use serde_json::{Map, Value};
 
-use super::PREFIX;
+use super::{Effective, PREFIX};
 
 /// The program whose settings are shown.
 pub(super) enum Host {
     Worker,
     Function(String),
-}
-
-/// A setting as it counts.
-pub(super) struct Setting {
-    pub(super) name: String,
-    pub(super) value: String,
-    pub(super) origin: &'static str,
 }
 
 /// The parts of a value that may be shown.
@@ -73,14 +66,14 @@ const SETTINGS: [(&str, &str, Shown); 32] = [
 ];
 
 /// Each setting, from its variable or its default.
-pub(super) fn effective(variables: &BTreeMap<String, String>, host: &Host) -> Vec<Setting> {
+pub(super) fn effective(variables: &BTreeMap<String, String>, host: &Host) -> Vec<Effective> {
     let setting = |(name, default, shown): (&str, &str, Shown)| {
         let name = format!("{PREFIX}{name}");
         let (value, origin) = match variables.get(&name) {
             Some(value) => (shown.part_of(value), "environment variable"),
             None => (host.default_of(&name, default), "default"),
         };
-        Setting { name, value, origin }
+        Effective { name, value: value.into(), origin: origin.to_owned() }
     };
     SETTINGS.into_iter().map(setting).collect()
 }
@@ -160,7 +153,12 @@ mod tests {
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         for setting in effective(&variables, &Host::Worker) {
-            assert!(!setting.value.contains("s3cret"), "{}: {}", setting.name, setting.value);
+            assert!(
+                !setting.value.to_string().contains("s3cret"),
+                "{}: {}",
+                setting.name,
+                setting.value
+            );
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use crate::Error;
 use crate::output::outln;
 use crate::rate::{Call, Calls};
 use crate::simulated::SimulatedFunction;
+use parking_lot::Mutex;
 
 const ENVIRONMENTS: usize = 4;
 const PERIOD: Duration = Duration::from_secs(1);
@@ -40,12 +41,8 @@ struct CountingTarget {
 }
 
 impl CountingTarget {
-    fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn count(&self) {
-        self.calls().push(Call { at: self.began.elapsed(), message: 0 });
+        self.calls.lock().push(Call { at: self.began.elapsed(), message: 0 });
     }
 }
 
@@ -81,13 +78,12 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
         "{messages} messages at once; {ENVIRONMENTS} execution environments share a limit of \
          {CALLS} calls in a second; the target is {url}"
     )?;
-    let mut printer = Printer { target: target.clone(), told: 0, left: messages };
     // The pollers would wait for further messages.
     tokio::select! {
         drained = function.drain(|_| {}) => drained?,
-        ended = printer.run(|| Ok(sqs.message_count(&queue)? == 0)) => ended?,
+        ended = print(&target, messages, || Ok(sqs.message_count(&queue)? == 0)) => ended?,
     }
-    let calls = target.calls();
+    let calls = target.calls.lock();
     outln!(
         "{} calls for {messages} messages in {:.1} s; at most {} in any second, of {} that the \
          limit allows",
@@ -99,39 +95,28 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line each second, until all is done.
-struct Printer {
-    target: CountingTarget,
-    told: usize,
-    left: u32,
-}
-
-impl Printer {
-    async fn run(&mut self, is_over: impl Fn() -> Result<bool, Error>) -> Result<(), Error> {
-        let mut seconds = interval(PERIOD);
+/// Prints a line each second in which there was a call, until all is done.
+async fn print(
+    target: &CountingTarget,
+    messages: u32,
+    is_over: impl Fn() -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut told = 0;
+    let mut seconds = interval(PERIOD);
+    seconds.tick().await;
+    loop {
         seconds.tick().await;
-        loop {
-            seconds.tick().await;
-            self.print()?;
-            if is_over()? {
-                return Ok(());
-            }
-        }
-    }
-
-    fn print(&mut self) -> Result<(), Error> {
-        let count = self.target.calls().count();
-        let new = count - self.told;
+        let count = target.calls.lock().count();
+        let new = count - told;
         if new > 0 {
-            self.told = count;
-            self.left = self.left.saturating_sub(u32::try_from(new).unwrap_or(u32::MAX));
-            let elapsed = self.target.began.elapsed().as_secs();
-            outln!(
-                "{elapsed:>4} s  {:<22} {new:>3} calls, {} messages left",
-                "█".repeat(new),
-                self.left
-            )?;
+            told = count;
+            let elapsed = target.began.elapsed().as_secs();
+            let left = messages.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+            let bar = "█".repeat(new);
+            outln!("{elapsed:>4} s  {bar:<22} {new:>3} calls, {left} messages left")?;
         }
-        Ok(())
+        if is_over()? {
+            return Ok(());
+        }
     }
 }

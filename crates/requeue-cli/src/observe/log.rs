@@ -9,10 +9,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::causes::Causes;
 use super::event::{Event, Ids, Kind};
 use super::sqs::may_be_carried_out;
-use super::{Events, Sqs};
+use super::{Causes, Events, Sqs};
 
 /// The interval between lines about the same trouble.
 const TROUBLE_LINES: Duration = Duration::from_secs(30);

@@ -2,14 +2,13 @@
 //! and a queue, and an observer of the library's events. Nothing here holds a body, an attribute or
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use requeue::{Clock, DeadLetter};
 
-mod causes;
 mod downstream;
 mod event;
 mod handler;
@@ -18,7 +17,6 @@ mod queue;
 mod sqs;
 mod stream;
 
-pub(crate) use causes::{Causes, Counted};
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, epoch_millis, short_id};
 pub(crate) use handler::Observed;
@@ -150,6 +148,42 @@ impl Observer {
             due.pop_first();
         }
         (due, now)
+    }
+}
+
+/// Reasons that are counted by themselves. A service may invent codes.
+const MAX_REASONS: usize = 100;
+const OTHERS: &str = "other reasons";
+
+/// Why messages are retried, dead-lettered, and left to SQS since the start, counted by reason; its clones
+/// are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Causes(Arc<Mutex<Counted>>);
+
+#[derive(Clone, Default)]
+pub(crate) struct Counted {
+    pub(crate) dead_lettered: BTreeMap<String, u64>,
+    pub(crate) retried: BTreeMap<String, u64>,
+    /// Of messages that SQS keeps, though Requeue meant to send a copy or to hide them.
+    pub(crate) left: BTreeMap<String, u64>,
+}
+
+impl Causes {
+    pub(super) fn note(&self, event: &Event, is_undone: bool) {
+        let mut counted = self.0.lock();
+        let reasons = match event.kind {
+            Kind::DeadLettered => &mut counted.dead_lettered,
+            Kind::Requeued => &mut counted.retried,
+            Kind::Released if is_undone => &mut counted.left,
+            _ => return,
+        };
+        let reason = event.reason.as_deref().unwrap_or("no reason given");
+        let is_known = reasons.contains_key(reason) || reasons.len() < MAX_REASONS;
+        *reasons.entry(if is_known { reason } else { OTHERS }.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        self.0.lock().clone()
     }
 }
 

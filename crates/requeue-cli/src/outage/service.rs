@@ -1,7 +1,7 @@
 //! The downstream service: down at first, then rate-limited.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use requeue::classify::Response;
 use requeue::{Clock, Failure, Sampler};
@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Arguments;
 use crate::simulated::{Bucket, CALL};
+use parking_lot::Mutex;
 
 #[derive(Clone)]
 pub(super) struct DownstreamService {
@@ -18,7 +19,7 @@ pub(super) struct DownstreamService {
     availability: f64,
     sampler: Sampler,
     clock: Clock,
-    log: Arc<Mutex<ServiceLog>>,
+    pub(super) log: Arc<Mutex<ServiceLog>>,
 }
 
 pub(super) struct ServiceLog {
@@ -53,10 +54,6 @@ impl DownstreamService {
         }
     }
 
-    pub(super) fn log(&self) -> MutexGuard<'_, ServiceLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) async fn call(&self) -> Result<(), Failure> {
         let status = self.status();
         sleep(CALL).await;
@@ -69,7 +66,7 @@ impl DownstreamService {
     }
 
     fn status(&self) -> u16 {
-        let mut log = self.log();
+        let mut log = self.log.lock();
         let now = Instant::now();
         let is_down = now < self.back_at;
         if is_down {

@@ -77,7 +77,7 @@ impl OutageRun<'_> {
         table_requests: Option<u64>,
     ) -> Result<Figures, Error> {
         let (log, counts, back_at) =
-            (self.service.log(), self.counts.borrow(), self.service.back_at);
+            (self.service.log.lock(), self.counts.borrow(), self.service.back_at);
         let drained =
             log.last_done.map_or(Duration::ZERO, |last| last.saturating_duration_since(back_at));
         let down = back_at.min(log.last_done.unwrap_or(back_at)) - self.service.began;

@@ -10,7 +10,7 @@ use super::Arguments;
 use super::calls::{Calls, rate};
 use crate::Error;
 use crate::schedule::panel::{
-    Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, label, style, with_dark_mode,
+    Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, draw_title, label, style, with_dark_mode,
 };
 use crate::simulated::Comparison;
 use crate::table::duration;
@@ -28,7 +28,13 @@ pub(super) fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<Str
         whole.fill(&WHITE)?;
         let (title, rest) = whole.split_vertically(64);
         let (panels, legend) = rest.split_vertically(SIZE.1 - 64 - 40);
-        draw_title(&title, arguments)?;
+        let Arguments { messages, environments, limit, period, .. } = arguments;
+        let below = format!(
+            "{environments} execution environments; the service takes {limit} calls in {}",
+            duration(*period)
+        );
+        let head = format!("Calls in each second: {messages} messages at once");
+        draw_title(&title, &head, &below)?;
         let end = runs.each().map(|(_, calls)| calls.by_second().len()).max().unwrap_or_default();
         let panels = panels.split_evenly((runs.each().count(), 1));
         for (panel, (name, calls)) in panels.iter().zip(runs.each()) {
@@ -38,18 +44,6 @@ pub(super) fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<Str
         whole.present()?;
     }
     Ok(with_dark_mode(&text))
-}
-
-fn draw_title(area: &Area<'_>, arguments: &Arguments) -> Result<(), Error> {
-    let Arguments { messages, environments, limit, period, .. } = arguments;
-    let title = format!("Calls in each second: {messages} messages at once");
-    area.draw_text(&title, &style(22, HPos::Left), (20, 24))?;
-    let below = format!(
-        "{environments} execution environments; the service takes {limit} calls in {}",
-        duration(*period)
-    );
-    area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
-    Ok(())
 }
 
 fn draw_run(

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
@@ -23,6 +23,7 @@ use crate::simulated::{
     BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
     SimulatedTable, World, number, requests, shared_by,
 };
+use parking_lot::Mutex;
 
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
@@ -65,13 +66,9 @@ struct ServiceLog {
 }
 
 impl CountingService {
-    fn log(&self) -> MutexGuard<'_, ServiceLog> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn call(&self, message: u32) -> Result<(), Failure> {
         let refuses = {
-            let mut log = self.log();
+            let mut log = self.log.lock();
             let now = Instant::now();
             if message < self.messages {
                 log.calls.push(Call { at: now - self.began, message });
@@ -140,7 +137,7 @@ pub(super) async fn simulate(
             progress.tell(handled.left);
         })
         .await?;
-    let mut log = service.log();
+    let mut log = service.log.lock();
     let (limit, calls) = (arguments.rate_limit(), take(&mut log.calls));
     let counts = RunCounts {
         refused: arguments.true_limit.map(|_| log.refused),
@@ -196,7 +193,7 @@ async fn feed(
     times.sort_unstable();
     for (number, at) in (arguments.messages..).zip(times) {
         sleep_until(service.began + at).await;
-        service.log().sent.insert(number, Instant::now());
+        service.log.lock().sent.insert(number, Instant::now());
         world.send(number)?;
     }
     Ok(())

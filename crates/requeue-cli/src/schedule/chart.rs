@@ -9,7 +9,7 @@ use plotters::style::text_anchor::HPos;
 use requeue::FailureClass;
 
 use super::panel::{
-    Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, dashed, style, with_dark_mode,
+    Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, dashed, draw_title, style, with_dark_mode,
 };
 use super::timeline::{JitterRange, Timeline, TimelineRetry};
 use super::{ClassSchedule, Schedule, word};
@@ -29,7 +29,12 @@ pub(crate) fn svg(schedule: &Schedule, beside: Option<&Schedule>) -> Result<Stri
         whole.fill(&WHITE)?;
         let (title, rest) = whole.split_vertically(64);
         let (charts, legend) = rest.split_vertically(SIZE.1 - 64 - 44);
-        draw_title(&title, schedule)?;
+        let below = format!(
+            "strategy {}; the message fails on every attempt; calls take no time; the downstream \
+             service names no delay",
+            word(&schedule.queue.strategy)
+        );
+        draw_title(&title, &format!("Retry schedule: {}", schedule.name), &below)?;
         // Requeue never retries the other classes, so there is nothing to draw.
         let retried =
             || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
@@ -41,21 +46,6 @@ pub(crate) fn svg(schedule: &Schedule, beside: Option<&Schedule>) -> Result<Stri
         whole.present()?;
     }
     Ok(with_dark_mode(&text))
-}
-
-fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
-    area.draw_text(
-        &format!("Retry schedule: {}", schedule.name),
-        &style(22, HPos::Left),
-        (20, 24),
-    )?;
-    let strategy = word(&schedule.queue.strategy);
-    let below = format!(
-        "strategy {strategy}; the message fails on every attempt; calls take no time; the \
-         downstream service names no delay"
-    );
-    area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
-    Ok(())
 }
 
 /// Okabe and Ito's colours, which colour-blind readers can tell apart.

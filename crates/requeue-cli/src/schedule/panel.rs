@@ -270,6 +270,13 @@ pub(crate) fn style(size: u32, h: HPos) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK).pos(Pos::new(h, VPos::Center))
 }
 
+/// The title of a chart, and a line below it.
+pub(crate) fn draw_title(area: &Area<'_>, title: &str, below: &str) -> Result<(), Error> {
+    area.draw_text(title, &style(22, HPos::Left), (20, 24))?;
+    area.draw_text(below, &style(14, HPos::Left), (20, 48))?;
+    Ok(())
+}
+
 /// The rules that give a chart the colours of dark mode. They replace the attributes of its
 /// elements.
 pub(crate) fn with_dark_mode(svg: &str) -> String {

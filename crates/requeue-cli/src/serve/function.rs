@@ -1,17 +1,21 @@
-//! The served function: its program, the environment of its process, and the errors of its start.
+//! The served function: its program, the environment of its process, the errors of its start, and new
+//! builds of its file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use requeue::Clock;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::Error;
 use crate::observe::Events;
@@ -223,4 +227,36 @@ fn function_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let legal = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     stem.chars().map(legal).take(64).collect()
+}
+
+/// The interval of checks. A file counts as complete if two checks find the same.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Identifies a build. `None` while the file is missing, as during linking.
+fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+}
+
+/// A counter of new builds of this file. Without a file it never changes.
+pub(super) fn builds(file: Option<PathBuf>) -> watch::Receiver<()> {
+    let (sender, builds) = watch::channel(());
+    tokio::spawn(async move {
+        let Some(path) = file else {
+            // Keeps the sender alive, so that the receiver sees no end.
+            return sender.closed().await;
+        };
+        let mut running = stamp(&path);
+        let mut last = running;
+        while !sender.is_closed() {
+            sleep(LOOK).await;
+            let found = stamp(&path);
+            if found.is_some() && found != running && found == last {
+                running = found;
+                sender.send_replace(());
+            }
+            last = found;
+        }
+    });
+    builds
 }

@@ -32,7 +32,6 @@ mod function;
 mod function_output;
 mod poller;
 mod process_group;
-mod rebuild;
 mod runtime_api;
 mod show;
 mod watched;

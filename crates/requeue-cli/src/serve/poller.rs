@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use super::environment::{Environment, INIT_TIMEOUT, InvocationError, StartError};
-use super::function::Function;
+use super::function::{self, Function};
 use super::process_group::ProcessGroups;
 use super::runtime_api::Invocation;
 use super::show::{self, FinishedBatch};
-use super::{Arguments, ServedSqs, rebuild, show::line, watched};
+use super::{Arguments, ServedSqs, show::line, watched};
 use crate::Error;
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
@@ -108,7 +108,7 @@ impl Poller {
             queue: queue.clone(),
             maximum_concurrency: arguments.maximum_concurrency.into(),
             timeout: arguments.timeout,
-            builds: rebuild::watch(function.file.clone()),
+            builds: function::builds(function.file.clone()),
             arrivals: arrivals(embedded, queue.clone(), dead_letters.clone(), events),
             function: Arc::new(function),
             groups,

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
@@ -12,6 +12,8 @@ use futures_util::future::{BoxFuture, pending};
 use requeue::Clock;
 use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use tokio::time::{Instant, sleep};
+
+use parking_lot::Mutex;
 
 /// The way of a request, and of its response.
 const REQUEST: Duration = Duration::from_millis(2);
@@ -76,7 +78,7 @@ impl Items {
     }
 
     fn takes_write(&self, key: &Key) -> bool {
-        let mut capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut capacity = self.capacity.lock();
         let now = Instant::now();
         let (writes, at) = capacity.entry(*key).or_insert((WRITES, now));
         *writes = (*writes + now.duration_since(*at).as_secs_f64() * WRITES).min(WRITES);

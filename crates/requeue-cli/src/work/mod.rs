@@ -5,10 +5,12 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use futures_util::future::maybe_done;
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    DeadLetterMode, Mode, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    DeadLetterMode, Mode, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
+    WorkerSettings,
 };
 use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
@@ -32,8 +34,6 @@ mod depth;
 mod ending;
 mod line;
 mod live;
-mod log;
-mod settings;
 mod trouble;
 mod trouble_log;
 mod verbose;
@@ -41,7 +41,6 @@ mod view;
 
 use banner::Banner;
 use line::seconds;
-use settings::SettingArguments;
 use view::View;
 
 #[derive(clap::Args)]
@@ -102,6 +101,43 @@ pub(crate) struct Arguments {
     without_dead_letter_queue: bool,
     #[command(flatten)]
     page: BesideArguments,
+}
+
+/// The settings of the environment that options of the command replace.
+#[derive(clap::Args)]
+struct SettingArguments {
+    /// How a message that is dead-lettered reaches the dead-letter queue, instead of
+    /// `REQUEUE_DEAD_LETTER`. `direct` needs `REQUEUE_DEAD_LETTER_QUEUE_URL`. [default: annotate]
+    #[arg(long, help_heading = "Queue", value_name = "MODE",
+          value_parser = PossibleValuesParser::new(["redrive", "annotate", "direct"]))]
+    dead_letter: Option<String>,
+    /// The most handlers at once, instead of `REQUEUE_CONCURRENCY`. [default: 10]
+    #[arg(long, value_name = "HANDLERS", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    concurrency: Option<u16>,
+    /// The longest run of one handler, instead of `REQUEUE_TIMEOUT_SECONDS`. [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = within(1..=5_400))]
+    timeout: Option<Duration>,
+}
+
+impl SettingArguments {
+    /// The variables of this process, with the values of the options that are given.
+    fn variables(&self) -> Variables {
+        let mut variables = Variables::from_env();
+        if let Some(mode) = &self.dead_letter {
+            variables.set("DEAD_LETTER", mode.clone());
+            // The URL belongs to the mode that the option replaces.
+            if mode != "direct" {
+                variables.set("DEAD_LETTER_QUEUE_URL", String::new());
+            }
+        }
+        if let Some(concurrency) = self.concurrency {
+            variables.set("CONCURRENCY", concurrency.to_string());
+        }
+        if let Some(timeout) = self.timeout {
+            variables.set("TIMEOUT_SECONDS", timeout.as_secs().to_string());
+        }
+        variables
+    }
 }
 
 /// What a second signal leaves.

@@ -15,7 +15,6 @@ use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, Rate, seconds};
 use super::live::on_page;
-use super::log::LogLines;
 use super::trouble;
 use super::trouble_log::TroubleLog;
 use super::verbose::Lines;
@@ -25,7 +24,7 @@ use crate::observe::{
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::{counted, cut, wrapped};
-use crate::terminal::{self, Screen};
+use crate::terminal::{self, LogLines, Screen};
 use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
 
 /// The interval between two looks at the worker.

@@ -11,7 +11,7 @@ use super::super::delays::{
     Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
 };
 use super::super::keys::{DOCUMENT, Pointer};
-use super::super::object::Object;
+use super::super::object::KeyTable;
 use super::super::rules::{
     CONDITIONS, Code, HUNDREDS, Header, Label, MAX_CHARS, MAX_HEADERS, MAX_LABEL_CHARS, MAX_RULES,
     Matches, Phrases, RULE, RuleList, STATUSES, Status,
@@ -122,7 +122,7 @@ impl Schema for Flag {
     }
 }
 
-impl<T> Schema for Object<T> {
+impl<T> Schema for KeyTable<T> {
     fn schema(&self) -> Value {
         let properties: Map<String, Value> =
             self.keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
