@@ -95,7 +95,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
-//! | `fleet` | [`table::DynamoTable`]: a table that execution environments share |
+//! | `table` | [`table::DynamoTable`]: a table that execution environments share |
 //!
 //! Both are off by default.
 //!
@@ -143,7 +143,7 @@ mod failure;
 mod result_ext;
 pub mod policy;
 mod limit;
-mod fleet;
+mod shared_table;
 mod disposition;
 mod plan;
 mod processor;

@@ -120,8 +120,8 @@ impl RetryState {
         }
     }
 
-    /// The message waits in the line of its rate limit until `end`, since its service is held.
-    pub(crate) fn note_held_in_line(&mut self, place: SystemTime, end: Option<SystemTime>) {
+    /// The message waits in the line of its rate limit until `end`, since its service is paused.
+    pub(crate) fn note_paused_in_line(&mut self, place: SystemTime, end: Option<SystemTime>) {
         self.place = Some(place);
         if !self.was_called() {
             self.age_from = end;

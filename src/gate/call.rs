@@ -79,9 +79,9 @@ impl Caller {
     }
 }
 
-/// Why a message is held back now.
+/// Why a message is paused back now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct NotPermitted {
     pub(crate) why: Deferral,
     /// The rest of the pause, or the time until the circuit lets a message through. Zero while a
     /// probe runs.

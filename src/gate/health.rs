@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::Caller;
-use super::hold::Hold;
+use super::pause::Pause;
 use crate::disposition::Deferral;
 use crate::policy::CircuitBreaker;
 
@@ -55,7 +55,7 @@ pub(super) struct Health {
     unserved: u32,
     /// Whether the circuit opened since the last success, be it for few messages.
     pub(super) has_opened: bool,
-    pub(super) hold: Option<Hold>,
+    pub(super) pause: Option<Pause>,
 }
 
 impl Health {
@@ -67,27 +67,27 @@ impl Health {
             failed: Vec::new(),
             unserved: 0,
             has_opened: false,
-            hold: None,
+            pause: None,
         }
     }
 
     /// The number of the current hold.
     pub(super) fn current(&self) -> Option<u64> {
-        self.hold.as_ref().map(|hold| hold.number)
+        self.pause.as_ref().map(|pause| pause.number)
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
+        self.pause.as_ref().is_some_and(|pause| pause.why == Deferral::CircuitOpen)
     }
 
     /// Forgets a pause that ended long ago, and all before it.
-    pub(super) fn forget_hold(&mut self) {
+    pub(super) fn forget_pause(&mut self) {
         *self = Self { unserved: self.unserved, ..Self::new() };
     }
 
     /// Whether nothing remains to be remembered.
     pub(super) fn is_over(&self) -> bool {
-        self.hold.is_none() && self.answered == u128::MAX && self.unserved == 0
+        self.pause.is_none() && self.answered == u128::MAX && self.unserved == 0
     }
 
     /// Notes whether a call was served, or its failure speaks of the service.
@@ -106,8 +106,8 @@ impl Health {
     /// The least wait of a message that failed so. Together, the messages call no more often than
     /// an open circuit probes.
     pub(super) fn least_wait(&mut self, breaker: &CircuitBreaker, now: SystemTime) -> Duration {
-        match &mut self.hold {
-            Some(hold) if hold.why == Deferral::CircuitOpen => hold.rest(now),
+        match &mut self.pause {
+            Some(pause) if pause.why == Deferral::CircuitOpen => pause.rest(now),
             _ => {
                 let messages = u32::try_from(self.failed.len()).unwrap_or(u32::MAX);
                 breaker.reset_timeout.saturating_mul(messages.max(1))

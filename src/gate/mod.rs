@@ -13,17 +13,17 @@ use crate::wire::DeadLetterInfo;
 mod protection;
 mod limiter;
 mod health;
-mod hold;
+mod pause;
 mod shared;
 mod call;
 #[cfg(test)]
 mod tests;
 
 pub use call::Scope;
-pub(crate) use call::{Caller, Change, Held, Noted, Reply, is_refused};
+pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub(crate) use shared::{Extension, HoldStanding, ProbeLease, Recovery, Results, SharedHealth};
+pub(crate) use shared::{Extension, ProbeLock, Recovery, Results, SharedHealth, Standing};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! batches of an execution environment share it. It decides by its arguments alone and reads no
 //! clock.
 //!
-//! [`CircuitBreaker`] has the settings, and this module the state. `settle/hold.rs`, which holds
+//! [`CircuitBreaker`] has the settings, and this module the state. `settle/pause.rs`, which holds
 //! back sends, is separate: it protects no service, and one send without a response is enough for
 //! it.
 
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Change, Held, Noted, Reply, Scope};
+use super::call::{Caller, Change, NotPermitted, Noted, Reply, Scope};
 use super::health::Health;
-use super::hold::Hold;
+use super::pause::Pause;
 use crate::disposition::Deferral;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
@@ -32,12 +32,12 @@ pub(crate) struct Protection {
     is_keyed: AtomicBool,
     /// The time of the last success in each scope. It may be forgotten.
     served: Mutex<HashMap<Scope, SystemTime>>,
-    /// The number of holds so far, in all scopes. A scope that recovered is forgotten, but the
-    /// probe of an earlier hold may still run.
-    holds: AtomicU64,
+    /// The number of pauses so far, in all scopes. A scope that recovered is forgotten, but the
+    /// probe of an earlier pause may still run.
+    pauses: AtomicU64,
 }
 
-/// The only scope of all messages is held, so most messages could only be deferred.
+/// The only scope of all messages is paused, so most messages could only be deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standstill {
     pub(crate) why: Deferral,
@@ -47,8 +47,8 @@ pub(crate) struct Standstill {
     pub(crate) rest_for_all: Duration,
     /// The number of messages that may probe.
     pub(crate) permits: u32,
-    /// The number of the hold, which differs from the next hold's.
-    pub(crate) hold: u64,
+    /// The number of the pause, which differs from the next pause's.
+    pub(crate) pause: u64,
 }
 
 impl Protection {
@@ -60,7 +60,7 @@ impl Protection {
             scopes: Mutex::default(),
             is_keyed: AtomicBool::new(false),
             served: Mutex::default(),
-            holds: AtomicU64::new(0),
+            pauses: AtomicU64::new(0),
         })
     }
 
@@ -72,37 +72,38 @@ impl Protection {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hold, if all messages share one scope and it is held. If all messages had one key so
+    /// The pause, if all messages share one scope and it is paused. If all messages had one key so
     /// far, the next one may still have another.
     pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
         if self.is_keyed.load(Ordering::Relaxed) {
             return None;
         }
         let mut scopes = self.scopes();
-        let hold = scopes
+        let pause = scopes
             .get_mut(&Scope::default())?
-            .hold
+            .pause
             .as_mut()
-            .filter(|hold| !hold.has_lapsed(now))?;
+            .filter(|pause| !pause.has_lapsed(now))?;
         Some(Standstill {
-            why: hold.why,
-            rest: hold.rest(now),
-            rest_for_all: hold.rest_for_all(now),
-            permits: hold.permits_left(),
-            hold: hold.number,
+            why: pause.why,
+            rest: pause.rest(now),
+            rest_for_all: pause.rest_for_all(now),
+            permits: pause.permits_left(),
+            pause: pause.number,
         })
     }
 
-    /// The holds of all scopes, with the time until any message may probe.
-    pub(crate) fn holds(&self, now: SystemTime) -> Vec<(Scope, Held)> {
+    /// The pauses of all scopes, with the time until any message may probe.
+    pub(crate) fn pauses(&self, now: SystemTime) -> Vec<(Scope, NotPermitted)> {
         self.scopes()
             .iter_mut()
             .filter_map(|(scope, health)| {
-                let hold = health.hold.as_mut().filter(|hold| !hold.has_lapsed(now));
-                let now = hold.map(|hold| Held { why: hold.why, rest: hold.rest_for_all(now) });
+                let pause = health.pause.as_mut().filter(|pause| !pause.has_lapsed(now));
+                let now = pause
+                    .map(|pause| NotPermitted { why: pause.why, rest: pause.rest_for_all(now) });
                 // In an outage for few messages, each of them probes.
-                let few = Held { why: Deferral::CircuitOpen, rest: Duration::ZERO };
-                now.or(health.has_opened.then_some(few)).map(|held| (*scope, held))
+                let few = NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO };
+                now.or(health.has_opened.then_some(few)).map(|paused| (*scope, paused))
             })
             .collect()
     }
@@ -113,41 +114,41 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is held. After a hold the first messages probe.
-    /// Until one of them gives its permit back, the others are held.
+    /// Lets a message through, unless its scope is paused. After a hold the first messages probe.
+    /// Until one of them gives its permit back, the others are paused.
     pub(crate) fn admit(
         self: &Arc<Self>,
         scope: Scope,
         caller: Caller,
         now: SystemTime,
-    ) -> Result<Permit, Held> {
+    ) -> Result<Permit, NotPermitted> {
         self.note_use(scope);
         let mut scopes = self.scopes();
         if let Some(health) = scopes.get_mut(&scope)
-            && health.hold.as_ref().is_some_and(|hold| hold.has_lapsed(now))
+            && health.pause.as_ref().is_some_and(|pause| pause.has_lapsed(now))
         {
-            health.forget_hold();
+            health.forget_pause();
             if health.is_over() {
                 scopes.remove(&scope);
             }
         }
-        let Some(Health { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
+        let Some(Health { pause: Some(pause), .. }) = scopes.get_mut(&scope) else {
             return Ok(self.permit(scope, caller));
         };
-        if let Err(rest) = hold.probe(caller, now) {
-            return Err(Held { why: hold.why, rest });
+        if let Err(rest) = pause.probe(caller, now) {
+            return Err(NotPermitted { why: pause.why, rest });
         }
-        let kind = PermitKind::Probe(hold.number);
+        let kind = PermitKind::Probe(pause.number);
         Ok(Permit { protection: Arc::clone(self), scope, caller, kind })
     }
 
-    /// A permit for a message that is not to be held.
+    /// A permit for a message that is not to be paused.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
         Permit { protection: Arc::clone(self), scope, caller, kind: PermitKind::Free }
     }
 
-    /// A permit for a message that calls despite a hold. Its success closes an open circuit, but
+    /// A permit for a message that calls despite a pause. Its success closes an open circuit, but
     /// ends no pause, which the service asked for.
     pub(crate) fn permit_despite(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         let open = self.scopes().get(&scope).filter(|health| health.is_open()).map(Health::current);
@@ -185,22 +186,22 @@ impl Protection {
         reply: Reply,
         now: SystemTime,
     ) -> Option<Change> {
-        let hold = scopes.get(&permit.scope).and_then(Health::current);
-        // A call that began before the hold says nothing about its end.
-        let is_free = hold.is_none() || hold.map(PermitKind::Probe) == Some(permit.kind);
-        let is_despite = hold.map(PermitKind::Despite) == Some(permit.kind);
+        let pause = scopes.get(&permit.scope).and_then(Health::current);
+        // A call that began before the pause says nothing about its end.
+        let is_free = pause.is_none() || pause.map(PermitKind::Probe) == Some(permit.kind);
+        let is_despite = pause.map(PermitKind::Despite) == Some(permit.kind);
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
                 let health = health_of(scopes, permit.scope, now)?;
                 health.serve(false);
                 let length = delay.min(longest);
                 let replaces =
-                    is_free || health.hold.as_mut().is_none_or(|other| other.rest(now) < length);
+                    is_free || health.pause.as_mut().is_none_or(|other| other.rest(now) < length);
                 if !replaces {
                     return None;
                 }
                 health.answer();
-                health.hold = Some(Hold::pause(self.number(), now, length));
+                health.pause = Some(Pause::pause(self.number(), now, length));
                 mem::take(&mut health.has_opened).then_some(Change::Closed)
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _) if is_free || is_despite => {
@@ -212,7 +213,7 @@ impl Protection {
                 };
                 health.answer();
                 health.serve(is_served);
-                health.hold = None;
+                health.pause = None;
                 let was_open = mem::take(&mut health.has_opened);
                 if health.is_over() {
                     scopes.remove(&permit.scope);
@@ -236,7 +237,7 @@ impl Protection {
         }
     }
 
-    /// Notes a failure, and opens the circuit or lengthens its hold by it.
+    /// Notes a failure, and opens the circuit or lengthens its pause by it.
     fn fail(
         &self,
         health: &mut Health,
@@ -250,16 +251,16 @@ impl Protection {
             health.serve(false);
         }
         let is_down = health.as_row().is_outage();
-        match &mut health.hold {
-            Some(hold) if hold.why == Deferral::CircuitOpen => {
-                hold.failed += 1;
-                if hold.failed >= hold.permits.all {
-                    health.hold = Some(hold.reopen(self.number(), breaker, is_down, now));
+        match &mut health.pause {
+            Some(pause) if pause.why == Deferral::CircuitOpen => {
+                pause.failed += 1;
+                if pause.failed >= pause.permits.all {
+                    health.pause = Some(pause.reopen(self.number(), breaker, is_down, now));
                 }
             }
             _ => {
                 let opens = health.opens(breaker);
-                health.hold = opens.then(|| Hold::open(self.number(), breaker, now));
+                health.pause = opens.then(|| Pause::open(self.number(), breaker, now));
             }
         }
     }
@@ -274,18 +275,18 @@ impl Protection {
         health.serves_nobody(of_message, breaker)
     }
 
-    /// The number of the next hold.
+    /// The number of the next pause.
     fn number(&self) -> u64 {
-        self.holds.fetch_add(1, Ordering::Relaxed)
+        self.pauses.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets another message probe a hold, if it is still the current one.
+    /// Lets another message probe a pause, if it is still the current one.
     fn release(&self, scope: Scope, caller: Caller, probed: u64) {
         if let Some(health) =
             self.scopes().get_mut(&scope).filter(|health| health.current() == Some(probed))
-            && let Some(hold) = &mut health.hold
+            && let Some(pause) = &mut health.pause
         {
-            hold.given[usize::from(caller.has_failed())] -= 1;
+            pause.given[usize::from(caller.has_failed())] -= 1;
         }
     }
 }
@@ -298,7 +299,10 @@ fn health_of(
 ) -> Option<&mut Health> {
     if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
         scopes.retain(|_, health| {
-            health.hold.as_mut().is_some_and(|hold| hold.is_probed() || !hold.rest(now).is_zero())
+            health
+                .pause
+                .as_mut()
+                .is_some_and(|pause| pause.is_probed() || !pause.rest(now).is_zero())
         });
     }
     (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope))
@@ -313,7 +317,7 @@ pub(crate) struct Permit {
     kind: PermitKind,
 }
 
-/// What a call has to do with the hold of that number.
+/// What a call has to do with the pause of that number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PermitKind {
     /// Nothing: it is over, or there was none.
@@ -324,7 +328,7 @@ enum PermitKind {
 }
 
 impl Permit {
-    /// Whether the call probes a hold.
+    /// Whether the call probes a pause.
     pub(crate) fn is_probe(&self) -> bool {
         matches!(self.kind, PermitKind::Probe(_))
     }

@@ -3,7 +3,7 @@
 //!
 //! The rules are those of [`health`](super::health) and [`hold`](super::hold), with these differences:
 //!
-//! - One message at a time probes, so that three probes of a hold come one after the other.
+//! - One message at a time probes, so that three probes of a pause come one after the other.
 //! - Environments do not report each response of a service that works. They report each failure, and
 //!   after a failure each result, until 16 responses came in a row.
 //! - A service that responds to some calls must fail for a while besides, since so many environments
@@ -11,8 +11,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Held};
-use super::hold::{Permits, first_length, next_length};
+use super::call::{Caller, NotPermitted};
+use super::pause::{Permits, first_length, next_length};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
@@ -23,15 +23,15 @@ mod evidence;
 use evidence::CallRecord;
 pub(crate) use evidence::Results;
 
-/// The end of the hold, in nanoseconds since the epoch as all times here.
+/// The end of the pause, in nanoseconds since the epoch as all times here.
 const UNTIL: Field = Field::new("heldUntil");
 const WHY: Field = Field::new("heldWhy");
 const LENGTH: Field = Field::new("holdLength");
-/// A number that differs from that of each hold before, and of each time between two holds.
+/// A number that differs from that of each pause before, and of each time between two pauses.
 const GENERATION: Field = Field::new("generation");
 /// The end of the lease of the message that probes; 0 if none does.
 const PROBE_UNTIL: Field = Field::new("probeUntil");
-/// Probes of this hold that failed: of messages that never failed before, and of those that did.
+/// Probes of this pause that failed: of messages that never failed before, and of those that did.
 const PROBED: [Field; 2] = [Field::new("probedNew"), Field::new("probedFailed")];
 /// How often in a row all probes failed.
 const ROUNDS: Field = Field::new("holdRounds");
@@ -79,16 +79,16 @@ pub(crate) struct Recovery {
 
 /// The standing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HoldStanding {
+pub(crate) enum Standing {
     /// Its service is not held.
     Free,
     /// It waits.
-    Held(Held),
-    /// The hold is over, and it may ask for the lease to probe.
+    Paused(NotPermitted),
+    /// The pause is over, and it may ask for the lease to probe.
     MayProbe(Deferral),
 }
 
-/// The time by which a hold becomes longer, and its end then.
+/// The time by which a pause becomes longer, and its end then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extension {
     pub(crate) by: Duration,
@@ -97,9 +97,9 @@ pub(crate) struct Extension {
 
 /// The lease of a message that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProbeLease(u64);
+pub(crate) struct ProbeLock(u64);
 
-impl ProbeLease {
+impl ProbeLock {
     fn new(now: SystemTime, lasts: Duration) -> Self {
         Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LEASE))))
     }
@@ -131,23 +131,23 @@ impl SharedHealth {
 
     /// Whether calls that get a response say nothing new.
     pub(crate) fn is_clean(&self, now: SystemTime) -> bool {
-        !self.is_held(epoch_nanos(now)) && self.record.is_clean()
+        !self.is_paused(epoch_nanos(now)) && self.record.is_clean()
     }
 
-    /// Whether the hold goes on, whatever other environments did since.
+    /// Whether the pause goes on, whatever other environments did since.
     pub(crate) fn lasts(&self, now: SystemTime) -> bool {
         !self.rest(epoch_nanos(now)).is_zero()
     }
 
-    /// The end of the hold; now if it is over.
+    /// The end of the pause; now if it is over.
     pub(crate) fn end(&self, now: SystemTime) -> SystemTime {
         now + self.rest(epoch_nanos(now))
     }
 
-    /// The hold at this time.
-    pub(crate) fn held(&self, now: SystemTime) -> Option<Held> {
+    /// The pause at this time.
+    pub(crate) fn paused(&self, now: SystemTime) -> Option<NotPermitted> {
         let now = epoch_nanos(now);
-        self.is_held(now).then(|| Held { why: self.why(), rest: self.rest(now) })
+        self.is_paused(now).then(|| NotPermitted { why: self.why(), rest: self.rest(now) })
     }
 
     /// Whether the service came back a moment ago.
@@ -167,32 +167,32 @@ impl SharedHealth {
         caller: Caller,
         breaker: Option<&CircuitBreaker>,
         now: SystemTime,
-    ) -> HoldStanding {
+    ) -> Standing {
         let now = epoch_nanos(now);
-        if !self.is_held(now) {
-            return HoldStanding::Free;
+        if !self.is_paused(now) {
+            return Standing::Free;
         }
         let why = self.why();
-        let held = |rest| HoldStanding::Held(Held { why, rest });
+        let paused = |rest| Standing::Paused(NotPermitted { why, rest });
         let rest = self.rest(now);
         if !rest.is_zero() {
-            return held(rest);
+            return paused(rest);
         }
         if self.is_probed(now) {
-            return held(Duration::ZERO);
+            return paused(Duration::ZERO);
         }
         let kind = usize::from(caller.has_failed());
         let Permits { shares, .. } = self.permits(breaker);
-        let patience = self.until.saturating_add(self.length);
-        if self.probed[kind] >= shares[kind].into() && now < patience {
-            return held(Duration::from_nanos(patience - now));
+        let timeout = self.until.saturating_add(self.length);
+        if self.probed[kind] >= shares[kind].into() && now < timeout {
+            return paused(Duration::from_nanos(timeout - now));
         }
-        HoldStanding::MayProbe(why)
+        Standing::MayProbe(why)
     }
 
     /// Takes the lease to probe, if nobody has it.
-    pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLease) {
-        let lease = ProbeLease::new(now, lasts);
+    pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLock) {
+        let lease = ProbeLock::new(now, lasts);
         let now = epoch_nanos(now);
         let free = if self.is_probed(now) { 0..=now } else { self.probe_until..=self.probe_until };
         (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, lease.0), lease)
@@ -201,24 +201,24 @@ impl SharedHealth {
     /// Lengthens a lease, if no other message has taken it since.
     pub(crate) fn lengthen(
         &self,
-        lease: ProbeLease,
+        lease: ProbeLock,
         now: SystemTime,
         lasts: Duration,
-    ) -> (Update, ProbeLease) {
-        let longer = ProbeLease::new(now, lasts);
+    ) -> (Update, ProbeLock) {
+        let longer = ProbeLock::new(now, lasts);
         let update = self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0);
         (update.set(PROBE_UNTIL, longer.0), longer)
     }
 
     /// Gives the lease back, without evidence.
-    pub(crate) fn release(&self, lease: ProbeLease) -> Update {
+    pub(crate) fn release(&self, lease: ProbeLock) -> Update {
         self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0).set(PROBE_UNTIL, 0)
     }
 
-    /// A pause of this length. `None` if the service is held for about as long already.
+    /// A pause of this length. `None` if the service is paused for about as long already.
     pub(crate) fn pause(
         &self,
-        lease: Option<ProbeLease>,
+        lease: Option<ProbeLock>,
         length: Duration,
         now: SystemTime,
     ) -> Option<(Update, Extension)> {
@@ -231,27 +231,27 @@ impl SharedHealth {
             }
             None => Update::new().when(UNTIL, self.until..=self.until),
         };
-        let update = self.hold(update, PAUSED, until, length, 0, at);
+        let update = self.begin(update, PAUSED, until, length, 0, at);
         Some((self.record.answer_once(update, at), self.extension(until, at)))
     }
 
     /// Whether the circuit is to open.
     pub(crate) fn opens(&self, breaker: &CircuitBreaker, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
-        !self.is_held(now) && self.record.opens(breaker, now)
+        !self.is_paused(now) && self.record.opens(breaker, now)
     }
 
     /// Opens the circuit for the first time.
     pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> (Update, Extension) {
         let (at, length) = (epoch_nanos(now), nanos(first_length(breaker)));
         let until = at.saturating_add(length);
-        (self.hold(self.unchanged(), OPEN, until, length, 0, at), self.extension(until, at))
+        (self.begin(self.unchanged(), OPEN, until, length, 0, at), self.extension(until, at))
     }
 
-    /// Ends the hold, since its probe got a response.
+    /// Ends the pause, since its probe got a response.
     pub(crate) fn close(&self, now: SystemTime) -> Update {
         let at = epoch_nanos(now);
-        let update = self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at);
+        let update = self.begin(self.unchanged(), NOT_HELD, 0, 0, 0, at);
         if self.why == OPEN && self.record.as_row().is_outage() {
             CallRecord::begin_anew(update, at)
         } else {
@@ -259,15 +259,15 @@ impl SharedHealth {
         }
     }
 
-    /// Whether the hold is an open circuit.
+    /// Whether the pause is an open circuit.
     pub(crate) fn is_open(&self) -> bool {
         self.why == OPEN
     }
 
-    /// Notes a probe that failed. If it was the last one of its hold, the hold becomes longer.
+    /// Notes a probe that failed. If it was the last one of its pause, the pause becomes longer.
     pub(crate) fn fail(
         &self,
-        lease: ProbeLease,
+        lease: ProbeLock,
         caller: Caller,
         breaker: &CircuitBreaker,
         now: SystemTime,
@@ -275,13 +275,13 @@ impl SharedHealth {
         let at = epoch_nanos(now);
         let mut extension = None;
         let update = if self.why == PAUSED {
-            self.hold(self.unchanged(), NOT_HELD, 0, 0, 0, at)
+            self.begin(self.unchanged(), NOT_HELD, 0, 0, 0, at)
         } else if self.probed.iter().sum::<u64>() + 1 >= self.permits(Some(breaker)).all.into() {
             let length = Duration::from_nanos(self.length);
             let length = nanos(next_length(length, breaker, self.record.as_row().is_outage()));
             let until = at.saturating_add(length);
             extension = Some(self.extension(until, at));
-            self.hold(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
+            self.begin(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
             // A late result must not free the lease of another.
             self.release(lease).add(PROBED[usize::from(caller.has_failed())], 1)
@@ -295,17 +295,17 @@ impl SharedHealth {
     }
 
     /// A change that is to be made only if the service is not held, neither now nor meanwhile.
-    pub(crate) fn unless_held(&self, update: Update, now: SystemTime) -> Option<Update> {
+    pub(crate) fn unless_paused(&self, update: Update, now: SystemTime) -> Option<Update> {
         let generation = self.generation..=self.generation;
-        (!self.is_held(epoch_nanos(now))).then(|| update.when(GENERATION, generation))
+        (!self.is_paused(epoch_nanos(now))).then(|| update.when(GENERATION, generation))
     }
 
     fn unchanged(&self) -> Update {
         Update::new().when(GENERATION, self.generation..=self.generation)
     }
 
-    /// The next generation: a hold, or the time after one.
-    fn hold(
+    /// The next generation: a pause, or the time after one.
+    fn begin(
         &self,
         update: Update,
         why: u64,
@@ -332,7 +332,7 @@ impl SharedHealth {
         if self.why == PAUSED { Deferral::Paused } else { Deferral::CircuitOpen }
     }
 
-    fn is_held(&self, now: u64) -> bool {
+    fn is_paused(&self, now: u64) -> bool {
         match self.why {
             NOT_HELD => false,
             PAUSED => !self.has_lapsed(now),
@@ -340,22 +340,22 @@ impl SharedHealth {
         }
     }
 
-    /// The rest of the hold.
+    /// The rest of the pause.
     fn rest(&self, now: u64) -> Duration {
         let rest = if self.is_wrong(now) { 0 } else { self.until.saturating_sub(now) };
         Duration::from_nanos(rest.min(self.length))
     }
 
-    /// The extension of this hold until then.
+    /// The extension of this pause until then.
     fn extension(&self, until: u64, now: u64) -> Extension {
-        let held = if self.is_held(now) && !self.is_wrong(now) { self.until } else { now };
+        let paused = if self.is_paused(now) && !self.is_wrong(now) { self.until } else { now };
         Extension {
-            by: Duration::from_nanos(until.saturating_sub(held)),
+            by: Duration::from_nanos(until.saturating_sub(paused)),
             until: SystemTime::UNIX_EPOCH + Duration::from_nanos(until),
         }
     }
 
-    /// Whether the hold would be longer than it was meant.
+    /// Whether the pause would be longer than it was meant.
     fn is_wrong(&self, now: u64) -> bool {
         self.until > now.saturating_add(self.length).saturating_add(nanos(SKEW))
     }
@@ -365,7 +365,7 @@ impl SharedHealth {
         now < self.probe_until && self.probe_until <= latest
     }
 
-    /// As for the hold of one execution environment.
+    /// As for the pause of one execution environment.
     fn has_lapsed(&self, now: u64) -> bool {
         self.probe_until == 0
             && self.probed == [0, 0]

@@ -23,8 +23,8 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn held(why: Deferral, rest: u64) -> Held {
-    Held { why, rest: secs(rest) }
+fn paused(why: Deferral, rest: u64) -> NotPermitted {
+    NotPermitted { why, rest: secs(rest) }
 }
 
 /// Pauses of 60 s at most, a circuit that opens at the third failure for 30 s.
@@ -47,7 +47,7 @@ fn somebody() -> Caller {
 
 trait Steps {
     fn enter(&self, now: u64) -> Permit;
-    fn refused(&self, now: u64) -> Held;
+    fn refused(&self, now: u64) -> NotPermitted;
     fn call(&self, now: u64, reply: Reply) -> Option<Change>;
 }
 
@@ -57,10 +57,10 @@ impl Steps for Arc<Protection> {
         let other = Caller { failures: 1, ..somebody() };
         let admitted =
             self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
-        admitted.unwrap_or_else(|held| panic!("at {now}: {held:?}"))
+        admitted.unwrap_or_else(|paused| panic!("at {now}: {paused:?}"))
     }
 
-    fn refused(&self, now: u64) -> Held {
+    fn refused(&self, now: u64) -> NotPermitted {
         self.admit(ALL, somebody(), at(now))
             .err()
             .unwrap_or_else(|| panic!("at {now} it is let through"))
@@ -80,8 +80,8 @@ fn a_pause_lasts_as_long_as_it_was_asked_for_and_no_longer_than_allowed() {
             None,
             "a pause closes no circuit"
         );
-        assert_eq!(protection.refused(0), held(Paused, lasts), "{named}");
-        assert_eq!(protection.refused(lasts - 1), held(Paused, 1), "{named}");
+        assert_eq!(protection.refused(0), paused(Paused, lasts), "{named}");
+        assert_eq!(protection.refused(lasts - 1), paused(Paused, 1), "{named}");
         drop(protection.enter(lasts));
     }
 }
@@ -91,15 +91,15 @@ fn after_a_pause_one_message_probes_and_the_others_wait_for_its_answer() {
     for (reply, then) in [
         (Reply::Alive, None),
         (Reply::Down, None),
-        (Reply::Paused(secs(7)), Some(held(Paused, 7))),
+        (Reply::Paused(secs(7)), Some(paused(Paused, 7))),
         // The next one probes.
         (Reply::Silent, None),
     ] {
         let protection = protection();
         protection.call(0, Reply::Paused(secs(10)));
         let probe = protection.enter(10);
-        assert_eq!(protection.refused(15), held(Paused, 0));
-        assert_eq!(protection.refused(3_600), held(Paused, 0));
+        assert_eq!(protection.refused(15), paused(Paused, 0));
+        assert_eq!(protection.refused(3_600), paused(Paused, 0));
         probe.give_back(reply, at(15));
         let next = protection.admit(ALL, somebody(), at(15));
         assert_eq!(next.as_ref().err().copied(), then, "{reply:?}");
@@ -126,7 +126,7 @@ fn a_pause_after_which_nobody_came_is_forgotten_and_an_open_circuit_is_not() {
         protection.call(0, Reply::Down);
     }
     let probes = [0; 3].map(|_| protection.enter(86_400));
-    assert_eq!(protection.refused(86_400), held(CircuitOpen, 0));
+    assert_eq!(protection.refused(86_400), paused(CircuitOpen, 0));
     drop(probes);
 }
 
@@ -136,7 +136,7 @@ fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
     protection.call(0, Reply::Paused(secs(10)));
     for _ in 0..3 {
         let probe = protection.enter(10);
-        assert_eq!(protection.refused(10), held(Paused, 0));
+        assert_eq!(protection.refused(10), paused(Paused, 0));
         drop(probe);
     }
 }
@@ -159,11 +159,11 @@ fn failures_in_a_row_open_the_circuit_and_the_first_probe_that_is_answered_close
     protection.call(0, Reply::Alive);
     let changes = [0, 0, 0].map(|now| protection.call(now, Reply::Down));
     assert_eq!(changes, [None, None, Some(Change::Opened)], "the third in a row");
-    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
+    assert_eq!(protection.refused(0), paused(CircuitOpen, 1));
     let [first, second, third] = [1; 3].map(|now| protection.enter(now));
-    assert_eq!(protection.refused(2), held(CircuitOpen, 0), "three probe");
+    assert_eq!(protection.refused(2), paused(CircuitOpen, 0), "three probe");
     assert_eq!(first.give_back(Reply::Down, at(2)).change, None);
-    assert_eq!(protection.refused(2), held(CircuitOpen, 0), "the others are not back yet");
+    assert_eq!(protection.refused(2), paused(CircuitOpen, 0), "the others are not back yet");
     assert_eq!(
         second.give_back(Reply::Alive, at(2)).change,
         Some(Change::Closed),
@@ -335,7 +335,8 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
     let protection = protection();
     let [one, other] = [somebody(), somebody()];
     for caller in [one, one, other, one, other, other, one] {
-        let permit = protection.admit(ALL, caller, at(0)).unwrap_or_else(|held| panic!("{held:?}"));
+        let permit =
+            protection.admit(ALL, caller, at(0)).unwrap_or_else(|paused| panic!("{paused:?}"));
         assert_eq!(permit.give_back(Reply::Down, at(0)).change, None);
     }
     assert_eq!(protection.call(0, Reply::Down), Some(Change::Opened), "a third one does");
@@ -349,13 +350,17 @@ fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that
             protection.admit(ALL, Caller { failures: has_failed.into(), ..somebody() }, at(now))
         };
         let two =
-            [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|held| panic!("{held:?}")));
+            [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|paused| panic!("{paused:?}")));
         assert_eq!(
             admit(has_failed, 1).err(),
-            Some(held(CircuitOpen, 1)),
+            Some(paused(CircuitOpen, 1)),
             "the third one is for the others"
         );
-        assert_eq!(protection.holds(at(1)), [(ALL, held(CircuitOpen, 1))], "which the list says");
+        assert_eq!(
+            protection.pauses(at(1)),
+            [(ALL, paused(CircuitOpen, 1))],
+            "which the list says"
+        );
         for probe in two {
             assert_eq!(probe.give_back(Reply::Down, at(1)).change, None);
         }
@@ -370,7 +375,7 @@ fn a_pause_takes_any_message_for_its_probe() {
         let protection = protection();
         protection.call(0, Reply::Paused(secs(10)));
         let caller = Caller { failures: has_failed.into(), ..somebody() };
-        assert_eq!(protection.admit(ALL, caller, at(0)).err(), Some(held(Paused, 10)));
+        assert_eq!(protection.admit(ALL, caller, at(0)).err(), Some(paused(Paused, 10)));
         assert!(protection.admit(ALL, caller, at(10)).is_ok());
     }
 }
@@ -380,12 +385,12 @@ fn probes_of_which_nobody_hears_leave_their_places_to_others() {
     let protection = open();
     for lost in 1..=3 {
         let mut probes = [1; 3].map(|now| Some(protection.enter(now)));
-        assert_eq!(protection.refused(1), held(CircuitOpen, 0));
+        assert_eq!(protection.refused(1), paused(CircuitOpen, 0));
         for probe in probes.iter_mut().take(lost) {
             drop(probe.take());
         }
         let others: Vec<Permit> = (0..lost).map(|_| protection.enter(2)).collect();
-        assert_eq!(protection.refused(2), held(CircuitOpen, 0), "{lost}");
+        assert_eq!(protection.refused(2), paused(CircuitOpen, 0), "{lost}");
         drop(others);
     }
     assert_eq!(protection.call(2, Reply::Alive), Some(Change::Closed));
@@ -403,7 +408,7 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
         let (permit, now) = if early { (before, 0) } else { (probe, 1) };
         let change = permit.give_back(Reply::Paused(secs(pause)), at(now)).change;
         assert_eq!(change, changed.then_some(Change::Closed), "{early} {pause}");
-        let why = protection.admit(ALL, somebody(), at(now)).err().map(|held| held.why);
+        let why = protection.admit(ALL, somebody(), at(now)).err().map(|paused| paused.why);
         assert_eq!(why, Some(if changed { Paused } else { CircuitOpen }), "{early} {pause}");
     }
 }
@@ -428,7 +433,7 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
             now += roll(2) * roll(40);
             let caller = Caller { failures: (roll(2) == 0).into(), ..somebody() };
             let admitted = protection.admit(ALL, caller, at(now));
-            assert!(is_open || admitted.is_ok(), "closed, and yet held");
+            assert!(is_open || admitted.is_ok(), "closed, and yet paused");
             permits.extend(admitted.ok().map(|permit| (is_open.then_some(circuits), permit)));
             while !permits.is_empty() && roll(10) < 6 {
                 let last = permits.len() - 1;
@@ -459,7 +464,7 @@ fn what_says_nothing_about_the_callee_neither_opens_nor_closes() {
         protection.call(0, reply);
     }
     protection.call(0, Reply::Down);
-    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
+    assert_eq!(protection.refused(0), paused(CircuitOpen, 1));
 }
 
 #[test]
@@ -475,7 +480,7 @@ fn calls_that_began_before_a_hold_do_not_end_it_but_may_make_it_longer() {
         let (first, second) = (protection.enter(0), protection.enter(0));
         first.give_back(Reply::Paused(secs(10)), at(0));
         second.give_back(reply, at(0));
-        assert_eq!(protection.refused(0), held(Paused, rest), "{reply:?}");
+        assert_eq!(protection.refused(0), paused(Paused, rest), "{reply:?}");
     }
 }
 
@@ -487,7 +492,7 @@ fn a_probe_of_an_earlier_hold_does_not_speak_for_the_next() {
     let probe = protection.enter(10);
     early.give_back(Reply::Paused(secs(20)), at(10));
     probe.give_back(Reply::Alive, at(10));
-    assert_eq!(protection.refused(10), held(Paused, 20));
+    assert_eq!(protection.refused(10), paused(Paused, 20));
 }
 
 #[test]
@@ -504,7 +509,7 @@ fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
         old.give_back(reply, at(41));
         assert_eq!(
             protection.refused(41),
-            held(Paused, 0),
+            paused(Paused, 0),
             "{reply:?}: the probe is still on its way"
         );
         probe.give_back(Reply::Alive, at(42));
@@ -521,13 +526,13 @@ fn the_holds_of_all_scopes_are_listed_until_they_lapse() {
     }
     protection.permit(Scope::of("other"), somebody()).give_back(Reply::Alive, at(0));
     let listed = |now| {
-        let mut holds = protection.holds(at(now));
-        holds.sort_by_key(|(scope, _)| scope.to_string());
-        holds
+        let mut pauses = protection.pauses(at(now));
+        pauses.sort_by_key(|(scope, _)| scope.to_string());
+        pauses
     };
     for (now, rest) in [(0, 10), (9, 1), (10, 0), (19, 0)] {
-        let hold = held(Paused, rest);
-        assert_eq!(listed(now), [(ALL, hold), (tenant, hold)], "{now}");
+        let pause = paused(Paused, rest);
+        assert_eq!(listed(now), [(ALL, pause), (tenant, pause)], "{now}");
     }
     assert_eq!(listed(20), []);
 }
@@ -558,8 +563,8 @@ fn the_failures_of_a_scope_are_counted_whatever_others_come_between() {
 fn a_clock_that_is_set_back_makes_no_pause_longer_than_it_was_meant_to_be() {
     let protection = protection();
     protection.call(3_600, Reply::Paused(secs(10)));
-    assert_eq!(protection.refused(0), held(Paused, 10));
-    assert_eq!(protection.refused(9), held(Paused, 1));
+    assert_eq!(protection.refused(0), paused(Paused, 10));
+    assert_eq!(protection.refused(9), paused(Paused, 1));
     drop(protection.enter(10));
 }
 
@@ -570,7 +575,7 @@ fn a_pause_that_lasts_no_longer_than_the_one_that_is_on_lets_no_second_message_p
     first.give_back(Reply::Paused(secs(10)), at(0));
     let _probe = protection.enter(10);
     second.give_back(Reply::Paused(secs(0)), at(10));
-    assert_eq!(protection.refused(10), held(Paused, 0));
+    assert_eq!(protection.refused(10), paused(Paused, 0));
 }
 
 #[test]
@@ -665,13 +670,13 @@ fn a_success_despite_a_hold_closes_an_open_circuit_and_ends_no_pause() {
     assert_eq!(
         before.give_back(Reply::Alive, at(0)).change,
         None,
-        "it may have begun before the hold"
+        "it may have begun before the pause"
     );
     let despite = circuit.permit_despite(ALL, somebody());
     assert_eq!(despite.give_back(Reply::Alive, at(0)).change, Some(Change::Closed));
     let paused = failing(Reply::Paused(secs(10)));
     paused.permit_despite(ALL, somebody()).give_back(Reply::Alive, at(0));
-    assert_eq!(paused.holds(at(1)).len(), 1);
+    assert_eq!(paused.pauses(at(1)).len(), 1);
 }
 
 /// A message that called so often in vain before, in other environments.
@@ -696,7 +701,7 @@ fn few_messages_are_enough_for_failures_that_speak_of_the_service() {
         let mut waited = None;
         for (n, reply) in (0..).zip(replies) {
             let permit = protection.admit(ALL, known(n % messages, 0), at(0));
-            let permit = permit.unwrap_or_else(|held| panic!("{held:?}"));
+            let permit = permit.unwrap_or_else(|paused| panic!("{paused:?}"));
             waited = permit.give_back(*reply, at(0)).least_wait;
         }
         assert_eq!(waited, waits.map(secs), "{replies:?} of {messages}");
@@ -732,5 +737,5 @@ fn the_circuit_of_few_messages_opens_and_closes_once() {
     let other = |_| protection.permit(ALL, somebody()).give_back(Reply::Unavailable, at(0)).change;
     let changes: Vec<_> = (0..5).filter_map(other).collect();
     assert_eq!(changes, [Change::Opened], "of many messages it opens for all");
-    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
+    assert_eq!(protection.refused(0), paused(CircuitOpen, 1));
 }

@@ -53,9 +53,9 @@ pub(crate) struct Claim {
     joined: u64,
     /// The first place of a new line.
     begins: u64,
-    /// Time without a place at the end of a line that ends before a hold.
+    /// Time without a place at the end of a line that ends before a pause.
     gap: u64,
-    /// A hold ends then, so nobody who joins returns earlier.
+    /// A pause ends then, so nobody who joins returns earlier.
     not_before: u64,
 }
 
@@ -155,7 +155,7 @@ impl Claim {
                 self.displaced += u64::from(has_line && share != Share::Full);
                 share
             }
-            Ask::Held(until) => self.join(epoch_nanos(until)),
+            Ask::Paused(until) => self.join(epoch_nanos(until)),
             Ask::Newcomer if has_line || self.joined > 0 => self.join(self.now),
             Ask::Newcomer | Ask::Returned => match self.pass(longest) {
                 Share::Full => self.join(self.now),
@@ -361,7 +361,7 @@ impl Claim {
         Share::Joined(number)
     }
 
-    /// The times by which a line is held back and becomes longer.
+    /// The times by which a line is paused back and becomes longer.
     fn line_grows(&self) -> (u64, u64) {
         let held_back = self.line_places(self.displaced);
         let joined = self.line_places(self.joined).saturating_add(self.gap);
@@ -372,7 +372,7 @@ impl Claim {
         self.begins.saturating_add(self.line_places(self.joined))
     }
 
-    /// The place of a message in line while its service is held, and its turn. A hold lengthens the
+    /// The place of a message in line while its service is paused, and its turn. A pause lengthens the
     /// line by as many places as it calls up meanwhile. So no two messages move to the same place.
     pub(super) fn held(&self, place: Place, until: SystemTime) -> (Place, SystemTime) {
         let end = self.by_line(until);

@@ -44,9 +44,9 @@ pub(crate) struct LimitState {
     tat: u64,
     /// The turn of the next newcomer, by the line's clock; nobody waits if that is over.
     line_end: u64,
-    /// The time by which the line was held back so far.
+    /// The time by which the line was paused back so far.
     held_back: u64,
-    /// The length of the line at the end of the hold: a message that is called up during the hold
+    /// The length of the line at the end of the pause: a message that is called up during the pause
     /// moves by it.
     moves_by: u64,
     pace: Pace,
@@ -77,9 +77,9 @@ pub(crate) enum Ask {
     Waited(Place),
     /// A message that was called before, and does not wait in line.
     Retry,
-    /// A message whose service is held until this time. It joins the line, and its turn is not
+    /// A message whose service is paused until this time. It joins the line, and its turn is not
     /// before.
-    Held(SystemTime),
+    Paused(SystemTime),
     /// A message that waited in its place in the queue, and cannot carry a place in the line.
     Returned,
 }
@@ -161,7 +161,7 @@ impl LimitState {
         Self { tat: self.tat.max(epoch_nanos(now).saturating_add(1)), ..self }
     }
 
-    /// Lengthens the line by a hold that became longer by `longer`: messages that it calls up
+    /// Lengthens the line by a pause that became longer by `longer`: messages that it calls up
     /// meanwhile go to its end. `None` if nobody waits in it.
     pub(crate) fn lengthened(
         &self,
@@ -178,7 +178,7 @@ impl LimitState {
         Some(update.set(LINE_END, line_end).set(MOVES_BY, rest))
     }
 
-    /// The place of a message that waits in line while its service is held until this time, and its
+    /// The place of a message that waits in line while its service is paused until this time, and its
     /// turn. It moves if it is called up before.
     pub(crate) fn held(
         &self,

@@ -141,7 +141,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         ) => {
             state.note_deferral();
             if let Some(place) = place {
-                state.note_held_in_line(place.time(), at.checked_add(wait.total()));
+                state.note_paused_in_line(place.time(), at.checked_add(wait.total()));
             }
         }
     }

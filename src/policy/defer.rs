@@ -90,8 +90,8 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTi
     } = policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
     let reset_timeout = circuit_breaker.as_ref().map(|breaker| breaker.reset_timeout);
-    let holds = [Some(*max_deferral), *max_pause, reset_timeout].into_iter().flatten();
-    let spread = holds.map(|hold| hold.saturating_mul(2));
+    let pauses = [Some(*max_deferral), *max_pause, reset_timeout].into_iter().flatten();
+    let spread = pauses.map(|pause| pause.saturating_mul(2));
     let longest = curves
         .into_iter()
         .chain(spread)
@@ -117,7 +117,7 @@ pub(crate) fn defer(
 }
 
 /// Defers a message that waits in the line of a rate limit until `due`, there for itself or for the
-/// end of a hold. SQS delays by whole seconds, so the wait is rounded down.
+/// end of a pause. SQS delays by whole seconds, so the wait is rounded down.
 pub(crate) fn in_line(why: Deferral, due: SystemTime, now: SystemTime) -> Disposition {
     let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
     Disposition::Defer { reason: why, wait: Wait::from(Duration::from_secs(wait), now) }
@@ -131,7 +131,12 @@ pub(crate) fn line_full(now: SystemTime) -> Disposition {
 
 /// Defers a message for which the table of the rate limits gave no answer, for this number of times
 /// in a row. It uses no retry and no deferral.
-pub(crate) fn put_off(why: Deferral, times: u32, now: SystemTime, sample: f64) -> Disposition {
+pub(crate) fn defer_for_table(
+    why: Deferral,
+    times: u32,
+    now: SystemTime,
+    sample: f64,
+) -> Disposition {
     let longest = LONGEST_PUT_OFF.min(FIRST_PUT_OFF * (1 << times.saturating_sub(1).min(4)));
     let wait = jitter::part(longest, sample).max(Duration::from_secs(1));
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
@@ -180,7 +185,7 @@ pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> D
 }
 
 /// Defers a message for the `rest` of a pause or of an open circuit.
-pub(crate) fn hold(
+pub(crate) fn pause(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
     why: Deferral,
@@ -198,7 +203,7 @@ pub(crate) fn hold(
 /// Whether a pause or an open circuit may hold the message back. It may not if the message was
 /// deferred too often, or if its age budget is used up. It may not on a second receive either: the
 /// next one may move the message to the dead-letter queue without a call.
-pub(crate) fn may_be_held(
+pub(crate) fn may_be_deferred(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
     deferrals: u32,

@@ -23,8 +23,8 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unserved};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    LONGEST_IN_LINE, after_lease, believed_due, defer, defer_unverified, deferred_by_visibility,
-    hold, in_line, in_progress, line_full, may_be_held, put_off,
+    LONGEST_IN_LINE, after_lease, believed_due, defer, defer_for_table, defer_unverified,
+    deferred_by_visibility, in_line, in_progress, line_full, may_be_deferred, pause,
 };
 pub use jitter::Jitter;
 use jitter::Spread;

@@ -13,15 +13,15 @@ use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::fleet::{Acquired, Acquisition, Counted, Events, Fleet, Ticket};
 use crate::gate::{Caller, Permit, Reply, Scope, expires};
 use crate::plan::Decision;
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
 use crate::settings::Mode;
+use crate::shared_table::{Acquired, Acquisition, Counted, Events, TableClient, Ticket};
 use crate::telemetry;
 
-mod hold;
+mod pause;
 mod slot;
 
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
@@ -39,7 +39,7 @@ pub(super) struct Call<'a> {
     caller: Caller,
     limit: Option<&'a RateLimit>,
     /// Whether a pause or an open circuit may hold it back.
-    may_be_held: bool,
+    may_be_deferred: bool,
 }
 
 /// Leases, permissions and counts that a message took from the table for its call.
@@ -72,21 +72,21 @@ impl<'a> Call<'a> {
         let attempts = slot.attempts();
         let policy = attempts.inner.policy(delivery);
         let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
-        let may_be_held = policy::may_be_held(&policy.policy, &usage, deferrals, turn.at);
+        let may_be_deferred = policy::may_be_deferred(&policy.policy, &usage, deferrals, turn.at);
         let caller = Caller::of(delivery);
-        Self { attempts, policy, slot, delivery, turn, scope, caller, limit, may_be_held }
+        Self { attempts, policy, slot, delivery, turn, scope, caller, limit, may_be_deferred }
     }
 
     /// All steps. `taken` has what is to be given back after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
-        let QueuePolicy { protection, holds, events, .. } = self.policy;
-        let Self { attempts, scope, caller, may_be_held, .. } = *self;
+        let QueuePolicy { protection, pauses, events, .. } = self.policy;
+        let Self { attempts, scope, caller, may_be_deferred, .. } = *self;
         if attempts.inner.mode == Mode::Report {
             return Ok(protection.permit(scope, caller));
         }
         let mut permit = self.own_permit(self.turn.at).await?;
-        if let Some(holds) = holds {
-            taken.ticket = self.ticket(holds).await?;
+        if let Some(pauses) = pauses {
+            taken.ticket = self.ticket(pauses).await?;
             // Its end gives back the lease to probe.
             self.check()?;
             // The handler's time begins after the answer.
@@ -95,11 +95,11 @@ impl<'a> Call<'a> {
         if let Some(limit) = self.limit {
             let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
             // A pause may have begun meanwhile, or the circuit may have opened.
-            if has_waited && may_be_held {
-                if let Some(holds) = holds
+            if has_waited && may_be_deferred {
+                if let Some(pauses) = pauses
                     && !taken.is_probe()
                 {
-                    taken.ticket = Some(self.ask_holds(holds).await?);
+                    taken.ticket = Some(self.ask_pauses(pauses).await?);
                 }
                 if !permit.is_probe() {
                     permit = self.own_permit(attempts.now()).await?;
@@ -124,7 +124,7 @@ impl<'a> Call<'a> {
         let QueuePolicy { protection, .. } = self.policy;
         match protection.admit(scope, caller, at) {
             Ok(permit) => Ok(permit),
-            Err(held) if self.may_be_held => Err(self.held(held).await),
+            Err(paused) if self.may_be_deferred => Err(self.paused(paused).await),
             // It calls in any case. If a permit to probe was free, its call counts as a probe.
             Err(_) => Ok(protection.permit_despite(scope, caller)),
         }
@@ -138,9 +138,9 @@ impl<'a> Call<'a> {
         // Without an id, it equals no other message.
         let Some(name) = name else { return Ok(()) };
         let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
-        let later = slot.wait(events.patience());
+        let later = slot.wait(events.timeout());
         let lasts = later.limit.saturating_duration_since(Instant::now())
-            + (attempts.deadlines.grace + events.patience() * 2).max(BEYOND);
+            + (attempts.deadlines.grace + events.timeout() * 2).max(BEYOND);
         let owner = owner(delivery, turn);
         let asked = async {
             let lease = events.lease(&queue, name.as_bytes(), owner, lasts);
@@ -155,7 +155,7 @@ impl<'a> Call<'a> {
                 return Err(match throttled {
                     Some(times) => {
                         acquired.lease = None;
-                        self.put_off(Deferral::TableThrottled, times)
+                        self.defer_for_table(Deferral::TableThrottled, times)
                     }
                     None => self.deferred(Deferral::IdempotencyUnavailable),
                 });
@@ -189,7 +189,11 @@ impl<'a> Call<'a> {
 
     /// Counts the attempt, if its message waits in its place and was received before: it cannot
     /// note its attempts. If the table does not answer, receives count.
-    async fn count(&self, counts: &Fleet, attempt: &mut Option<Counted>) -> Result<(), Uncalled> {
+    async fn count(
+        &self,
+        counts: &TableClient,
+        attempt: &mut Option<Counted>,
+    ) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, .. } = *self;
         // SQS moves other messages by their receives, so those have to count.
         let planner = attempts.inner.planner(delivery);
@@ -200,10 +204,10 @@ impl<'a> Call<'a> {
             return Ok(());
         };
         // Otherwise the attempt might be counted, and its handler not called.
-        if Instant::now() + counts.patience() > attempts.deadlines.cutoff {
+        if Instant::now() + counts.timeout() > attempts.deadlines.cutoff {
             return Err(self.deferred(Deferral::NoTimeLeft));
         }
-        slot.wait(counts.patience());
+        slot.wait(counts.timeout());
         let counted = self.ask_table(counts.count(queue, id)).await?;
         if let Some(counted) = &counted {
             let by_receives = delivery.retries();
@@ -272,8 +276,8 @@ impl<'a> Call<'a> {
     }
 
     /// The table did not decide, for this number of times in a row.
-    fn put_off(&self, why: Deferral, times: u32) -> Uncalled {
-        policy::put_off(why, times, self.attempts.now(), self.turn.sample).into()
+    fn defer_for_table(&self, why: Deferral, times: u32) -> Uncalled {
+        policy::defer_for_table(why, times, self.attempts.now(), self.turn.sample).into()
     }
 }
 
@@ -302,7 +306,7 @@ fn owner(delivery: &Delivery, turn: &Turn) -> u64 {
 }
 
 impl Taken {
-    /// Whether the call probes a hold of all execution environments.
+    /// Whether the call probes a pause of all execution environments.
     fn is_probe(&self) -> bool {
         self.ticket.as_ref().is_some_and(Ticket::is_probe)
     }
@@ -319,26 +323,26 @@ impl Taken {
     ) {
         let Self { event, attempt, ticket, refused } = self;
         let attempts = slot.attempts();
-        let QueuePolicy { events, holds, slots, .. } = attempts.inner.policy(delivery);
+        let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
         let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
         // Settling has the rest of the reserve.
-        let within = |patience: Duration| {
-            let until = (Instant::now() + patience).min(cutoff + grace);
+        let within = |timeout: Duration| {
+            let until = (Instant::now() + timeout).min(cutoff + grace);
             slot.extend(until + grace / 4);
             until
         };
         // An attempt that was counted and not made.
         if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
-            let _ = timeout_at(within(counts.patience()), counts.take_back(attempt)).await;
+            let _ = timeout_at(within(counts.timeout()), counts.take_back(attempt)).await;
         }
         decision.idempotency = event.notes;
         if let (Some(events), Some(lease)) = (events, event.lease) {
             match ended {
                 Ended::Done => {
-                    let until = within(events.patience() * 2);
+                    let until = within(events.timeout() * 2);
                     decision.idempotency.is_unconfirmed |= !events.complete(&lease, until).await;
                 }
-                Ended::Free => events.give_back(&lease, within(events.patience() * 2)).await,
+                Ended::Free => events.give_back(&lease, within(events.timeout() * 2)).await,
                 Ended::Unknown => {
                     let Decision { disposition, at, .. } = decision;
                     let (strategy, rest) = (delivery.strategy, lease.rest());
@@ -346,9 +350,9 @@ impl Taken {
                 }
             }
         }
-        if let (Some(holds), Some(ticket)) = (holds, ticket) {
+        if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
             let until = (Instant::now() + grace / 2).min(cutoff + grace);
-            if let Ok(Some(change)) = timeout_at(until, holds.tell(&ticket, reply)).await {
+            if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
                 attempts.announce(change);
             }
         }
@@ -359,7 +363,7 @@ impl Taken {
                 }
                 Slots::Shared(shared) => {
                     let told = shared.refused(scope, &limit, asked);
-                    let _ = timeout_at(within(shared.slot_patience()), told).await;
+                    let _ = timeout_at(within(shared.reservation_timeout()), told).await;
                 }
             }
         }

@@ -14,7 +14,6 @@ use crate::clock::{Clock, Sampler};
 use crate::delivery::{Decoder, Delivery};
 use crate::disposition::{Disposition, Strategy};
 use crate::failure::Failure;
-use crate::fleet::{Events, Fleet, SharedHolds};
 use crate::gate::{Limiter, Protection};
 use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
@@ -23,7 +22,8 @@ use crate::queue::{Queue, QueueArn};
 use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
-use crate::settle::{SendHold, Settled, Settler};
+use crate::settle::{SendPause, Settled, Settler};
+use crate::shared_table::{Events, SharedPauses, TableClient};
 use crate::telemetry;
 use crate::wire::Wrap;
 
@@ -43,7 +43,7 @@ pub(super) struct Inner {
     /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
     /// Counts attempts, if the settings have a table and dead letters are sent.
-    pub(super) counts: Option<Arc<Fleet>>,
+    pub(super) counts: Option<Arc<TableClient>>,
     pub(super) observers: Observers,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
@@ -81,16 +81,16 @@ impl Inner {
         };
         let calls = policy.sqs_calls.clone();
         let clock = clock.unwrap_or_else(|| queue.clock());
-        let fleet = shared_table.map(|shared| {
-            Arc::new(Fleet::new(shared, clock.clone()).observed_by(observers.clone()))
+        let client = shared_table.map(|shared| {
+            Arc::new(TableClient::new(shared, clock.clone()).observed_by(observers.clone()))
         });
-        let counts = fleet.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
+        let counts = client.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
         let settler = Arc::new(Settler {
             queue: Arc::new(queue),
             clock: clock.clone(),
             sampler: sampler.clone(),
             calls,
-            hold: SendHold::default(),
+            pause: SendPause::default(),
         });
         let lapsing = Arc::clone(&settler);
         let max_retries =
@@ -106,7 +106,7 @@ impl Inner {
         let inner = Self {
             clock,
             sampler,
-            policies: Policies::new(policy, queue_policies, fleet.as_ref()),
+            policies: Policies::new(policy, queue_policies, client.as_ref()),
             rules,
             limits,
             decoder,
@@ -214,7 +214,7 @@ pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
     pub(super) protection: Arc<Protection>,
     /// The pauses and circuits of all execution environments, if they share a table.
-    pub(super) holds: Option<Arc<SharedHolds>>,
+    pub(super) pauses: Option<Arc<SharedPauses>>,
     /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
     pub(super) slots: Slots,
     /// The gates of their calls, as these are made.
@@ -228,22 +228,23 @@ pub(super) enum Slots {
     /// This execution environment keeps the limits alone.
     Own(Limiter),
     /// All execution environments keep it together.
-    Shared(Arc<SharedHolds>),
+    Shared(Arc<SharedPauses>),
 }
 
 impl QueuePolicy {
     /// `queue` is empty for the policy of all queues without their own.
-    fn new(policy: RetryPolicy, queue: &str, fleet: Option<&Arc<Fleet>>) -> Self {
+    fn new(policy: RetryPolicy, queue: &str, client: Option<&Arc<TableClient>>) -> Self {
         let protection = Protection::new(&policy);
-        let holds = fleet.map(|fleet| SharedHolds::new(fleet, &policy, queue));
-        let slots = match &holds {
+        let pauses = client.map(|client| SharedPauses::new(client, &policy, queue));
+        let slots = match &pauses {
             None => Slots::Own(Limiter::default()),
-            Some(holds) => Slots::Shared(Arc::clone(holds)),
+            Some(pauses) => Slots::Shared(Arc::clone(pauses)),
         };
-        let holds = holds.filter(|holds| holds.may_hold());
-        let events = fleet.zip(policy.idempotency.clone());
-        let events = events.map(|(fleet, idempotency)| Events::new(Arc::clone(fleet), idempotency));
-        Self { policy, protection, holds, slots, pacer: Pacer::default(), events }
+        let pauses = pauses.filter(|pauses| pauses.may_pause());
+        let events = client.zip(policy.idempotency.clone());
+        let events =
+            events.map(|(client, idempotency)| Events::new(Arc::clone(client), idempotency));
+        Self { policy, protection, pauses, slots, pacer: Pacer::default(), events }
     }
 }
 
@@ -251,13 +252,13 @@ impl Policies {
     pub(super) fn new(
         default: RetryPolicy,
         own: BTreeMap<String, RetryPolicy>,
-        fleet: Option<&Arc<Fleet>>,
+        client: Option<&Arc<TableClient>>,
     ) -> Self {
         let own = own.into_iter().map(|(queue, policy)| {
-            let policy = QueuePolicy::new(policy, &queue, fleet);
+            let policy = QueuePolicy::new(policy, &queue, client);
             (queue, policy)
         });
-        Self { default: QueuePolicy::new(default, "", fleet), own: own.collect() }
+        Self { default: QueuePolicy::new(default, "", client), own: own.collect() }
     }
 
     /// The policy of a queue.

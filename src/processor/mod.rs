@@ -55,7 +55,7 @@ use tracing::Span;
 
 use crate::clock::Clock;
 use crate::delivery::Delivery;
-use crate::gate::{Held, Scope, Standstill};
+use crate::gate::{NotPermitted, Scope, Standstill};
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::observer::{Event, Observers};
@@ -282,18 +282,18 @@ where
 
     /// The pauses and open circuits of a queue: those of this processor, and those of all execution
     /// environments as last seen. Of a scope with both, the longer one.
-    pub(crate) fn holds(&self, queue: &QueueArn) -> Vec<(Scope, Held)> {
+    pub(crate) fn pauses(&self, queue: &QueueArn) -> Vec<(Scope, NotPermitted)> {
         if self.inner.mode == Mode::Report {
             return Vec::new();
         }
         let policy = self.inner.policies.of(Some(queue));
-        let own = policy.protection.holds(self.clock().now());
-        let shared = policy.holds.iter().flat_map(|holds| holds.all());
-        let mut longest: HashMap<Scope, Held> = HashMap::new();
-        for (scope, held) in own.into_iter().chain(shared) {
-            let known = longest.entry(scope).or_insert(held);
-            if held.rest > known.rest {
-                *known = held;
+        let own = policy.protection.pauses(self.clock().now());
+        let shared = policy.pauses.iter().flat_map(|pauses| pauses.all());
+        let mut longest: HashMap<Scope, NotPermitted> = HashMap::new();
+        for (scope, paused) in own.into_iter().chain(shared) {
+            let known = longest.entry(scope).or_insert(paused);
+            if paused.rest > known.rest {
+                *known = paused;
             }
         }
         longest.into_iter().collect()

@@ -49,14 +49,14 @@ use crate::report::Settlement;
 mod calls;
 mod chunks;
 mod done;
-mod hold;
+mod pause;
 mod sending;
 #[cfg(test)]
 mod tests;
 
 use chunks::Chunks;
 pub(crate) use done::Deleted;
-pub(crate) use hold::SendHold;
+pub(crate) use pause::SendPause;
 use sending::Sending;
 
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
@@ -100,7 +100,7 @@ pub(crate) struct Settler<Q> {
     pub(crate) clock: Clock,
     pub(crate) sampler: Sampler,
     pub(crate) calls: CallPolicy,
-    pub(crate) hold: SendHold,
+    pub(crate) pause: SendPause,
 }
 
 impl<Q: Queue> Settler<Q> {
@@ -178,10 +178,10 @@ impl<Q: Queue> Settler<Q> {
         mut copies: Vec<Sending>,
         window: Window,
     ) -> Vec<Settled> {
-        if self.hold.lets_pass(&route.to) {
+        if self.pause.lets_pass(&route.to) {
             let error = self.send(&route.to, &mut copies, window.deadline).await;
             if error.is_some() || copies.iter().any(Sending::is_confirmed) {
-                self.hold.note(&route.to, error);
+                self.pause.note(&route.to, error);
             }
         }
         let (mut moved, kept): (Vec<Sending>, Vec<Sending>) =

@@ -163,7 +163,7 @@ fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {
         clock: Clock::starting_at(SystemTime::UNIX_EPOCH),
         sampler: Sampler::always(0.5),
         calls: CallPolicy::default(),
-        hold: SendHold::default(),
+        pause: SendPause::default(),
     }
 }
 

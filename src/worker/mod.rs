@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
-use crate::gate::Held;
+use crate::gate::NotPermitted;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::observer::Event;
@@ -233,12 +233,12 @@ where
     /// The pauses and open circuits now, the one that ends first before the others. With a table,
     /// those of all execution environments are among them, as the worker has last seen them.
     pub fn pauses(&self) -> Vec<ScopePause> {
-        let holds = self.processor.holds(&self.queue).into_iter();
-        let mut holds: Vec<ScopePause> = holds
-            .map(|(scope, Held { why, rest })| ScopePause { scope, reason: why, rest })
+        let pauses = self.processor.pauses(&self.queue).into_iter();
+        let mut pauses: Vec<ScopePause> = pauses
+            .map(|(scope, NotPermitted { why, rest })| ScopePause { scope, reason: why, rest })
             .collect();
-        holds.sort_by_key(|hold| (hold.rest, hold.scope.to_string()));
-        holds
+        pauses.sort_by_key(|pause| (pause.rest, pause.scope.to_string()));
+        pauses
     }
 
     /// Runs one receiver.

@@ -24,10 +24,10 @@ pub(super) struct Standing {
     asked: Mutex<Asked>,
 }
 
-/// The hold for which a receiver asked last.
+/// The pause for which a receiver asked last.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// The hold, and how many messages might probe.
+    /// The pause, and how many messages might probe.
     last: Option<(u64, u32)>,
     /// The receives in a row of which no message then probed.
     in_vain: u32,
@@ -78,7 +78,7 @@ impl Asked {
     /// How long not to receive. `has_paused` says whether the worker has paused since the last
     /// receive.
     pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
-        let now = Some((still.hold, still.permits));
+        let now = Some((still.pause, still.permits));
         match (still.rest, still.permits) {
             (Duration::ZERO, 0) => PROBING,
             (Duration::ZERO, _) if self.last == now && mem::take(&mut self.has_passed) => {
@@ -109,12 +109,12 @@ mod tests {
     #[test]
     fn where_nobody_who_came_may_probe_receives_become_rarer() {
         let why = Deferral::Paused;
-        let still = |rest, permits, hold| Standstill {
+        let still = |rest, permits, pause| Standstill {
             why,
             rest: Duration::from_secs(rest),
             rest_for_all: Duration::from_secs(rest),
             permits,
-            hold,
+            pause,
         };
         let mut asked = Asked::default();
         for (still, has_paused, pause) in [
@@ -147,7 +147,7 @@ mod tests {
     fn messages_on_their_way_to_the_dead_letter_queue_make_no_receive_rarer() {
         let rest = Duration::ZERO;
         let why = Deferral::CircuitOpen;
-        let still = Standstill { why, rest, rest_for_all: rest, permits: 2, hold: 1 };
+        let still = Standstill { why, rest, rest_for_all: rest, permits: 2, pause: 1 };
         let mut asked = Asked::default();
         assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, 2));
         for _ in 0..100 {

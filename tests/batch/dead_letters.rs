@@ -443,8 +443,8 @@ async fn in_a_dead_letter_queue_an_open_circuit_holds_messages_back() {
     let processor = world.processor(script.clone());
     // A suspect is handled after the others.
     let report = world.report(&processor, &world.receive().await).await;
-    let held = report.outcomes.iter().filter(|outcome| {
+    let paused = report.outcomes.iter().filter(|outcome| {
         matches!(outcome.disposition, Disposition::Defer { reason: Deferral::CircuitOpen, .. })
     });
-    assert_eq!((held.count(), script.calls().len()), (1, 1));
+    assert_eq!((paused.count(), script.calls().len()), (1, 1));
 }

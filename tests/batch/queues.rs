@@ -188,6 +188,6 @@ async fn a_queue_with_a_policy_of_its_own_has_its_retries_pauses_and_circuit() {
     // A count above the policy's own most is not believed.
     assert_eq!(retries, [(0, "requeue", true), (1, "dead-letter", true), (0, "requeue", true)]);
     world.send_numbered(1).await;
-    let held = world.report(&processor, &world.receive().await).await;
-    assert_eq!(held.outcomes[0].disposition.reason(), Some("circuit-open"));
+    let paused = world.report(&processor, &world.receive().await).await;
+    assert_eq!(paused.outcomes[0].disposition.reason(), Some("circuit-open"));
 }

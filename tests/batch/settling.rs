@@ -367,7 +367,7 @@ async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
 async fn one_piece_without_an_answer_holds_back_later_sends_whatever_the_last_piece_met() {
     // The first request is all of them; then each piece alone, tried twice where there is no
     // answer.
-    for (lost, holds) in
+    for (lost, pauses) in
         [(vec![], false), (vec![2, 3], true), (vec![3, 4], true), (vec![4, 5], true)]
     {
         let world = World::new();
@@ -383,7 +383,7 @@ async fn one_piece_without_an_answer_holds_back_later_sends_whatever_the_last_pi
         let sends = world.calls(SEND);
         world.send("{}").await;
         world.invoke(&processor).await.unwrap();
-        assert_eq!(world.calls(SEND) == sends, holds, "{lost:?}");
+        assert_eq!(world.calls(SEND) == sends, pauses, "{lost:?}");
     }
 }
 

@@ -61,11 +61,11 @@ impl Life {
     /// circuit opens.
     fn heard(&mut self, plan: &Plan, n: usize, ended: Ended, is_known: bool) {
         let now = Instant::now();
-        // A message that may not be deferred is called despite a hold, and may end it.
+        // A message that may not be deferred is called despite a pause, and may end it.
         if !matches!(ended, Ended::Failed(FailureClass::Temporary, _) | Ended::Cut) {
             self.still = (now, now);
         }
-        let mut hold = |time: Duration| {
+        let mut stand_still = |time: Duration| {
             if now + time > self.still.1 {
                 self.still = (now, now + time);
             }
@@ -76,7 +76,7 @@ impl Life {
                 Some(longest),
             ) => {
                 self.calls = None;
-                return hold(pause.min(longest));
+                return stand_still(pause.min(longest));
             }
             (Ended::Failed(FailureClass::Temporary, _), _) => true,
             (Ended::Done | Ended::Final | Ended::Postponed(_) | Ended::Failed(..), _) => false,
@@ -101,7 +101,7 @@ impl Life {
         let messages = row.iter().collect::<BTreeSet<_>>().len() as u64;
         if row.len() as u64 >= least && messages >= u64::from(breaker.threshold) {
             self.calls = None;
-            hold(FIRST_OPEN.min(breaker.reset_timeout));
+            stand_still(FIRST_OPEN.min(breaker.reset_timeout));
         }
     }
 }
@@ -166,8 +166,8 @@ impl Book {
         let is_cut_off = life
             .ending
             .is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
-        let is_held = processes.has_one_scope && world.plan.mode == Mode::Requeue;
-        if is_held && life.ending.is_none() {
+        let is_paused = processes.has_one_scope && world.plan.mode == Mode::Requeue;
+        if is_paused && life.ending.is_none() {
             // Who panics or runs out of time says nothing, and a forger has the id of another
             // message.
             let is_known = matches!(self.tracks[n].product.maker, Maker::Producer { .. })

@@ -1,9 +1,9 @@
 //! Holds that all execution environments share: one message at a time probes, with a lease in the
 //! store.
 //!
-//! A call is a probe if it begins in a hold that its environment must know. Messages that no hold may
+//! A call is a probe if it begins in a pause that its environment must know. Messages that no pause may
 //! hold are none. Two may probe at once if the lease of the first has ended, or if a request to the
-//! store met a fault since a moment before the hold began.
+//! store met a fault since a moment before the pause began.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use crate::producer::Maker;
 use crate::system::World;
 use crate::wire::at;
 
-/// An environment that knows of no hold asks again after a second. A timer has a resolution too.
+/// An environment that knows of no pause asks again after a second. A timer has a resolution too.
 const FRESH: Duration = Duration::from_millis(1_100);
 /// The value of `heldWhy` of an open circuit.
 const OPEN: u64 = 2;
@@ -45,7 +45,7 @@ impl Book {
         let scope = world.plan.scope(member.n);
         let now = world.clock.now();
         if maker == Maker::Forger
-            || !may_be_held(world, environment, member)
+            || !may_be_deferred(world, environment, member)
             || !world.is_known_to_be_held(scope, now)
         {
             return Ok(());
@@ -82,9 +82,9 @@ impl Book {
     }
 }
 
-/// Whether a hold certainly holds the message: it was not deferred too often, and its age budget is
+/// Whether a pause certainly holds the message: it was not deferred too often, and its age budget is
 /// not used up.
-fn may_be_held(world: &World, environment: usize, member: &Member) -> bool {
+fn may_be_deferred(world: &World, environment: usize, member: &Member) -> bool {
     let policy = &world.plan.policy;
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
     let budget = classes.map(|class| class.total_timeout).into_iter().min().unwrap_or_default();
@@ -103,7 +103,7 @@ impl Plan {
         if self.skew() > 0 { SKEW } else { Duration::ZERO }
     }
 
-    /// The longest time from the last answer about a hold to a call.
+    /// The longest time from the last answer about a pause to a call.
     fn knowledge(&self) -> Duration {
         let wait = self.policy.limit.map_or(Duration::ZERO, |limit| {
             let half = self.function_timeout / 2;
@@ -114,7 +114,7 @@ impl Plan {
 }
 
 impl World {
-    /// Whether each environment must know that the scope is held.
+    /// Whether each environment must know that the scope is paused.
     fn is_known_to_be_held(&self, scope: usize, now: SystemTime) -> bool {
         let Some(table) = self.table.as_ref().filter(|_| self.plan.mode == Mode::Requeue) else {
             return false;
@@ -125,14 +125,14 @@ impl World {
         };
         let until = self.hold(scope, "heldUntil");
         let error = self.plan.clock_error();
-        let is_held = match self.number_of_hold(scope, "heldWhy") {
+        let is_paused = match self.number_of_hold(scope, "heldWhy") {
             0 => false,
             OPEN => true,
             // A pause lapses if nobody probes.
             _ => now + error < until + length,
         };
         let age = now.duration_since(until - length).unwrap_or_default();
-        is_held
+        is_paused
             && age > self.plan.knowledge() + error
             && table.calm_for().is_none_or(|calm| calm > age + error + REST)
     }

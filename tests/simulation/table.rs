@@ -71,18 +71,18 @@ impl FaultyStore {
 
     /// The time since the last fault; `None` if there was none.
     pub fn calm_for(&self) -> Option<Duration> {
-        self.troubled.lock().expect("no panic while it is held").last().map(Instant::elapsed)
+        self.troubled.lock().expect("no panic while it is paused").last().map(Instant::elapsed)
     }
 
     /// The faults since then.
     pub fn faults_since(&self, then: Instant) -> u32 {
-        let troubled = self.troubled.lock().expect("no panic while it is held");
+        let troubled = self.troubled.lock().expect("no panic while it is paused");
         let before = troubled.partition_point(|at| *at < then);
         u32::try_from(troubled.len() - before).expect("few")
     }
 
     fn note_trouble(&self) {
-        self.troubled.lock().expect("no panic while it is held").push(Instant::now());
+        self.troubled.lock().expect("no panic while it is paused").push(Instant::now());
     }
 
     pub fn number(&self, key: &Key, name: &'static str) -> u64 {

@@ -1,10 +1,10 @@
-//! The line of a service that is held.
+//! The line of a service that is paused.
 
 use std::iter;
 
 use super::*;
 
-/// The limit's state after a hold that became longer by `longer`, until then.
+/// The limit's state after a pause that became longer by `longer`, until then.
 fn lengthened(
     state: LimitState,
     limit: &RateLimit,
@@ -27,7 +27,7 @@ proptest! {
     #[test]
     fn messages_that_holds_call_up_move_to_places_of_their_own_after_them(
         waiting in 1_usize..300,
-        holds in prop::collection::vec((0_u64..30_000, 1_u64..60_000), 1..5),
+        pauses in prop::collection::vec((0_u64..30_000, 1_u64..60_000), 1..5),
     ) {
         let limit = limit(10, 1);
         let known = KnownLimit::own(&limit);
@@ -40,7 +40,7 @@ proptest! {
             .take(waiting)
             .collect();
         let (mut now, mut until) = (at(0), at(0));
-        for (after, length) in holds {
+        for (after, length) in pauses {
             now += millis(after);
             // Their calls were made.
             line.retain(|(_, turn)| *turn > now);
@@ -92,10 +92,10 @@ fn a_message_of_a_new_line_does_not_move_by_the_length_of_an_earlier_one() {
         admit(&mut state, &limit, Ask::Newcomer, 0);
     }
     state = lengthened(state, &limit, millis(60_000), at(60_000), at(0));
-    // Much later, messages join behind a hold that began when nobody waited.
+    // Much later, messages join behind a pause that began when nobody waited.
     let now = 86_400_000;
     for _ in 0..100 {
-        admit(&mut state, &limit, Ask::Held(at(now + 1_000)), now);
+        admit(&mut state, &limit, Ask::Paused(at(now + 1_000)), now);
     }
     let place = Place::from_time(at(now + 1_000));
     let (until, known) = (at(now + 3_000), KnownLimit::own(&limit));

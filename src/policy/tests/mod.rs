@@ -10,7 +10,7 @@ use crate::state::RetryState;
 
 mod budgets;
 mod curve;
-mod holding;
+mod pausing;
 mod named;
 mod outages;
 mod properties;

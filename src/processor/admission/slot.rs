@@ -8,10 +8,10 @@ use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
 use super::Call;
 use crate::disposition::{Deferral, Strategy};
-use crate::fleet::{Admitted, Request, Ticket};
 use crate::gate::expires;
 use crate::limit::{Admission, Ask, Place};
 use crate::policy::{self, RateLimit};
+use crate::shared_table::{Admitted, Request, Ticket};
 
 /// A message that waits in its place asks again after so long, if the table did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -24,13 +24,13 @@ impl Call<'_> {
         ticket: &mut Option<Ticket>,
     ) -> Result<bool, Uncalled> {
         let Self { scope, delivery, .. } = *self;
-        let QueuePolicy { pacer, slots, holds, .. } = self.policy;
+        let QueuePolicy { pacer, slots, pauses, .. } = self.policy;
         let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
-        let mut may_be_held = self.may_be_held && holds.is_some() && !is_probe;
+        let mut may_be_deferred = self.may_be_deferred && pauses.is_some() && !is_probe;
         let mut has_waited = matches!(slots, Slots::Shared(_));
         let until = Instant::now() + self.half();
         loop {
-            let admitted = self.ask_limit(limit, may_be_held).await?;
+            let admitted = self.ask_limit(limit, may_be_deferred).await?;
             let answered = Instant::now();
             let (wait, is_slot) = match admitted {
                 Admitted::By(Admission::Slot(wait)) => {
@@ -40,20 +40,20 @@ impl Call<'_> {
                     }
                     (wait, true)
                 }
-                Admitted::Held if let Some(holds) = holds => {
-                    *ticket = Some(self.ask_holds(holds).await?);
-                    may_be_held = false;
+                Admitted::Paused if let Some(pauses) = pauses => {
+                    *ticket = Some(self.ask_pauses(pauses).await?);
+                    may_be_deferred = false;
                     continue;
                 }
                 // Another receive would count as a retry, so it asks again.
-                Admitted::PutOff { .. }
+                Admitted::Deferred { .. }
                     if delivery.strategy == Strategy::Visibility
                         && Instant::now() + ASK_AGAIN < until =>
                 {
                     (ASK_AGAIN, false)
                 }
                 // The next receive may move it to the dead-letter queue without a call.
-                Admitted::PutOff { .. }
+                Admitted::Deferred { .. }
                     if delivery.strategy == Strategy::Visibility && delivery.receive_count > 1 =>
                 {
                     return Ok(has_waited);
@@ -72,7 +72,11 @@ impl Call<'_> {
         }
     }
 
-    async fn ask_limit(&self, limit: &RateLimit, may_be_held: bool) -> Result<Admitted, Uncalled> {
+    async fn ask_limit(
+        &self,
+        limit: &RateLimit,
+        may_be_deferred: bool,
+    ) -> Result<Admitted, Uncalled> {
         let Self { attempts, slot, scope, .. } = *self;
         match &self.policy.slots {
             Slots::Own(limiter) => {
@@ -82,9 +86,9 @@ impl Call<'_> {
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.
-                slot.wait(shared.slot_patience());
+                slot.wait(shared.reservation_timeout());
                 let (ask, longest) = self.ask(limit);
-                let request = Request { ask, longest, sample: self.turn.sample, may_be_held };
+                let request = Request { ask, longest, sample: self.turn.sample, may_be_deferred };
                 let asked = shared.take_slot(scope, limit, request, slot.about_to_begin());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
@@ -134,10 +138,10 @@ impl Call<'_> {
                 Uncalled { disposition, place: Some(place) }
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
-            Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Held => {
+            Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Paused => {
                 self.deferred(Deferral::RateLimited)
             }
-            Admitted::PutOff { why, times } => self.put_off(why, times),
+            Admitted::Deferred { why, times } => self.defer_for_table(why, times),
         }
     }
 }

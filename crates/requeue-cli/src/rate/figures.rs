@@ -15,7 +15,7 @@ use crate::table::{decimal, span, thousands};
 pub(super) struct RunCounts {
     pub(super) deferrals: u64,
     /// Deferrals since the table took no request, or gave no answer.
-    pub(super) put_off: u64,
+    pub(super) defer_for_table: u64,
     /// The calls that the service refused, if it refuses any.
     pub(super) refused: Option<u64>,
     /// The requests to SQS, and to the table if there is one.
@@ -73,7 +73,7 @@ pub(super) fn of(
     of.decimal(head, "mostSecondsOutOfOrderOfLate", most(&late), 1);
     let deferrals = float(counts.deferrals) / all;
     of.decimal("deferrals for each message", "deferralsPerMessage", deferrals, 2);
-    of.count("  deferred for the table", "putOff", counts.put_off);
+    of.count("  deferred for the table", "putOff", counts.defer_for_table);
     let requests = float(counts.sqs_requests) / all;
     of.decimal("requests to SQS for each message", "sqsRequestsPerMessage", requests, 2);
     let shown = table_requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2));

@@ -202,7 +202,7 @@ async fn feed(
 fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
     for outcome in &report.outcomes {
         counts.deferrals += u64::from(matches!(outcome.disposition, Disposition::Defer { .. }));
-        counts.put_off += u64::from(is_put_off(outcome));
+        counts.defer_for_table += u64::from(is_put_off(outcome));
     }
     counts
 }

@@ -35,7 +35,7 @@ pub(crate) struct LiveState {
     /// The counts of a worker since its start.
     pub(crate) counts: Option<LiveCounts>,
     /// `None` if the pauses and circuits are inside a function, whose log tells of them.
-    pub(crate) holds: Option<Vec<LiveHold>>,
+    pub(crate) pauses: Option<Vec<LivePause>>,
     /// A line for each trouble.
     pub(crate) troubles: Vec<String>,
     /// What becomes of the messages that were dead-lettered.
@@ -78,7 +78,7 @@ impl LiveCounts {
 
 /// A pause or an open circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LiveHold {
+pub(crate) struct LivePause {
     pub(crate) scope: Scope,
     pub(crate) why: Deferral,
     /// The time until messages probe.
@@ -87,7 +87,7 @@ pub(crate) struct LiveHold {
     pub(crate) reason: Option<String>,
 }
 
-impl Serialize for LiveHold {
+impl Serialize for LivePause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (scope, why) = (self.scope.to_string(), self.why.as_str());
         let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);

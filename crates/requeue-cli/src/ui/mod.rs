@@ -23,7 +23,7 @@ mod snapshot;
 pub(crate) use dead_letters::DeadLetterScreen;
 use function::FunctionLog;
 use job::JobPlace;
-pub(crate) use live::{LiveCounts, LiveHold, LiveState, live_routes};
+pub(crate) use live::{LiveCounts, LivePause, LiveState, live_routes};
 use server::Server;
 
 use crate::dlq::redrive::COPIES_IN_HAND;

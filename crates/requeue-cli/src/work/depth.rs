@@ -34,12 +34,12 @@ impl Depth {
         &self,
         source: &impl Source,
         queue: &QueueArn,
-        held: impl Fn() -> u64,
+        paused: impl Fn() -> u64,
         done: impl Fn() -> u64,
     ) {
         loop {
             let asked = timeout(PATIENCE, source.describe(queue)).await;
-            self.set(asked.ok().and_then(Result::ok), held(), done());
+            self.set(asked.ok().and_then(Result::ok), paused(), done());
             sleep(INTERVAL).await;
         }
     }
@@ -50,10 +50,10 @@ impl Depth {
         self.set(asked.ok().and_then(Result::ok), 0, done);
     }
 
-    fn set(&self, told: Option<Description>, held: u64, done: u64) {
+    fn set(&self, told: Option<Description>, paused: u64, done: u64) {
         let known = told.map(|told| Known {
             messages: told.messages,
-            hidden: told.in_flight.saturating_sub(held),
+            hidden: told.in_flight.saturating_sub(paused),
             done,
         });
         *self.0.lock() = known;

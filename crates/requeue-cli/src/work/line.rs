@@ -7,7 +7,7 @@ use requeue::{Deferral, Mode, Progress};
 
 use crate::progress::Growth;
 use crate::table::{counted, cut, duration, thousands};
-use crate::ui::LiveHold;
+use crate::ui::LivePause;
 
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub(super) struct Figures {
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,
-    pub(super) holds: Vec<LiveHold>,
+    pub(super) pauses: Vec<LivePause>,
 }
 
 impl Figures {
@@ -46,7 +46,7 @@ impl Figures {
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
         parts.push(self.counts());
-        if self.holds.is_empty() && self.running > 0 {
+        if self.pauses.is_empty() && self.running > 0 {
             let all = self.are_free().then(|| format!(" of {}", thousands(self.concurrency)));
             let running = thousands(self.running);
             parts.push(format!("{running}{} running", all.unwrap_or_default()));
@@ -84,8 +84,8 @@ impl Figures {
 
     /// What the messages wait for.
     fn awaited(&self) -> Option<String> {
-        if let Some((hold, reason)) = self.hold() {
-            return Some(hold + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
+        if let Some((pause, reason)) = self.hold() {
+            return Some(pause + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
         }
         if self.are_suspects && self.are_free() {
             return Some("one by one from receive 3 on".to_owned());
@@ -120,10 +120,10 @@ impl Figures {
 
     /// `circuit open 21 s`. At its end a message probes, once there is one to receive: `circuit open,
     /// probing`, or `circuit open, next due in 12 s`.
-    fn held(&self, hold: &LiveHold) -> String {
-        let what = if hold.why == Deferral::Paused { "paused" } else { "circuit open" };
+    fn paused(&self, pause: &LivePause) -> String {
+        let what = if pause.why == Deferral::Paused { "paused" } else { "circuit open" };
         match self.next_due {
-            _ if !hold.rest.is_zero() => format!("{what} {}", seconds(hold.rest)),
+            _ if !pause.rest.is_zero() => format!("{what} {}", seconds(pause.rest)),
             _ if self.running > 0 => format!("{what}, probing"),
             Some(due) if !due.is_zero() => format!("{what}, next due in {}", seconds(due)),
             _ => format!("{what}, probing with the next message"),
@@ -149,13 +149,13 @@ impl Figures {
         )
     }
 
-    /// The text about the holds, and the reason of the only one.
+    /// The text about the pauses, and the reason of the only one.
     fn hold(&self) -> Option<(String, Option<String>)> {
-        let count = |why| self.holds.iter().filter(|hold| hold.why == why).count();
+        let count = |why| self.pauses.iter().filter(|pause| pause.why == why).count();
         let (open, paused) = (count(Deferral::CircuitOpen), count(Deferral::Paused));
-        match (self.holds.as_slice(), open, paused) {
+        match (self.pauses.as_slice(), open, paused) {
             ([], ..) => None,
-            ([hold], ..) => Some((self.held(hold), hold.reason.as_deref().map(brief))),
+            ([pause], ..) => Some((self.paused(pause), pause.reason.as_deref().map(brief))),
             (_, 0, _) => Some((counted(paused, "pause"), None)),
             (_, _, 0) => Some((format!("{} open", counted(open, "circuit")), None)),
             _ => {
@@ -203,9 +203,9 @@ mod tests {
 
     use super::*;
 
-    fn open(secs: u64, reason: &str) -> LiveHold {
+    fn open(secs: u64, reason: &str) -> LivePause {
         let (why, rest) = (Deferral::CircuitOpen, Duration::from_secs(secs));
-        LiveHold { scope: Scope::default(), why, rest, reason: Some(reason.to_owned()) }
+        LivePause { scope: Scope::default(), why, rest, reason: Some(reason.to_owned()) }
     }
 
     fn figures() -> Figures {
@@ -224,7 +224,7 @@ mod tests {
             are_suspects: false,
             concurrency: 8,
             next_due: Some(Duration::from_secs(9)),
-            holds: vec![open(21, "status 503")],
+            pauses: vec![open(21, "status 503")],
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         doubtful.lost_receives = 6;
         let counts = counts.replace("10 copies", "1 delete, 10 copies, 6 receives");
         assert!(doubtful.lines(120)[0].contains(&counts), "{:?}", doubtful.lines(120));
-        let free = Figures { holds: Vec::new(), ..figures() };
+        let free = Figures { pauses: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(80), [running]);
         let narrow = "orders 1,204 waiting │ 1,310 done 96 retried 4 dead │ 8 running";
@@ -277,8 +277,8 @@ mod tests {
         let idle = Figures { hidden: 0, ..hidden };
         let probing = |running, due| {
             let next_due = Some(Duration::from_secs(due));
-            let holds = vec![open(0, "status 503")];
-            Figures { running, next_due, holds, ..figures() }.lines(80).pop()
+            let pauses = vec![open(0, "status 503")];
+            Figures { running, next_due, pauses, ..figures() }.lines(80).pop()
         };
         for (running, due, text) in [
             (1, 12, "circuit open, probing: 503"),
@@ -297,9 +297,10 @@ mod tests {
     #[test]
     fn parts_without_a_value_are_left_out_and_several_holds_are_counted() {
         let counts = "0 done 0 retried 0 dead";
-        let with = |holds| Figures { queue: "q".to_owned(), holds, ..Figures::default() }.lines(80);
-        let pause = |secs| LiveHold { why: Deferral::Paused, ..open(secs, "status 429") };
-        for (holds, line) in [
+        let with =
+            |pauses| Figures { queue: "q".to_owned(), pauses, ..Figures::default() }.lines(80);
+        let pause = |secs| LivePause { why: Deferral::Paused, ..open(secs, "status 429") };
+        for (pauses, line) in [
             (vec![], format!("q │ {counts}")),
             (vec![pause(90)], format!("q │ {counts} │ paused 90 s: 429")),
             (
@@ -313,7 +314,7 @@ mod tests {
             (vec![pause(1), pause(2)], format!("q │ {counts} │ 2 pauses")),
             (vec![open(1, ""), pause(2)], format!("q │ {counts} │ 1 circuit open, 1 pause")),
         ] {
-            assert_eq!(with(holds).join("\n"), line);
+            assert_eq!(with(pauses).join("\n"), line);
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn on_page(
         rate: figures.rate,
         counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
         dead_lettered,
-        holds: Some(figures.holds.into_iter().take(MAX_HOLDS).collect()),
+        pauses: Some(figures.pauses.into_iter().take(MAX_HOLDS).collect()),
         troubles,
         is_ending: stop.is_told(),
         ..LiveState::default()

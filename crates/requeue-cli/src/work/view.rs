@@ -25,7 +25,7 @@ use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::{counted, cut, wrapped};
 use crate::terminal::{self, LogLines, Screen};
-use crate::ui::{LiveCounts, LiveHold, LiveState, live_routes};
+use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 
 /// The interval between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(500);
@@ -123,9 +123,9 @@ impl View {
     pub(super) async fn show(&self, started: &Started, stop: &Stop) {
         let asking = async {
             if self.shows_depth() {
-                let held = || started.worker.progress().not_settled();
+                let paused = || started.worker.progress().not_settled();
                 let done = || self.observer.calls().succeeded;
-                self.depth.keep_asking(&started.sqs, &started.queue, held, done).await;
+                self.depth.keep_asking(&started.sqs, &started.queue, paused, done).await;
             }
         };
         tokio::join!(self.show_messages(started.mode), self.show_state(started, stop), asking);
@@ -216,21 +216,21 @@ impl View {
                 }
             }
             let rate = rate.note(self.observer.calls().ended);
-            let holds = started.worker.pauses();
-            let figures = self.figures(started, rate, &holds);
+            let pauses = started.worker.pauses();
+            let figures = self.figures(started, rate, &pauses);
             if let Some(screen) = &self.screen {
-                note_closed(screen, &mut open, &holds);
-                self.draw(screen, started, &ending, &figures, &holds);
+                note_closed(screen, &mut open, &pauses);
+                self.draw(screen, started, &ending, &figures, &pauses);
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
-                log.note_target(&started.target, trouble.as_ref(), self.next_try(&holds));
+                log.note_target(&started.target, trouble.as_ref(), self.next_try(&pauses));
                 log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
                 let ending =
                     ending.text(self.in_hand(started)).map(|text| format!("ending: {text}"));
-                let troubles = self.troubles(started, &holds, usize::MAX);
+                let troubles = self.troubles(started, &pauses, usize::MAX);
                 let troubles = ending.into_iter().chain(troubles).collect();
                 page.send_replace(on_page(started, figures, troubles, stop));
             }
@@ -243,13 +243,13 @@ impl View {
         started: &Started,
         ending: &Ending,
         figures: &Figures,
-        holds: &[ScopePause],
+        pauses: &[ScopePause],
     ) {
         let columns = terminal::columns();
         let mut lines = figures.lines(columns);
         lines.extend(ending.line(self.in_hand(started), columns));
         lines.extend(self.causes(started.mode, columns));
-        lines.extend(self.troubles(started, holds, columns));
+        lines.extend(self.troubles(started, pauses, columns));
         screen.draw(lines);
     }
 
@@ -270,18 +270,18 @@ impl View {
         InHand { running, unsettled }
     }
 
-    fn figures(&self, started: &Started, rate: Option<u64>, holds: &[ScopePause]) -> Figures {
+    fn figures(&self, started: &Started, rate: Option<u64>, pauses: &[ScopePause]) -> Figures {
         let mut progress = started.worker.progress();
         // The worker counts a message whose handler succeeded only when its batch ends, and deletes
         // it before.
         progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let downstream = self.observer.downstream();
-        let figure = |hold: &ScopePause| LiveHold {
-            scope: hold.scope,
-            why: hold.reason,
-            rest: hold.rest,
-            reason: downstream.cause(hold.scope, hold.reason).map(str::to_owned),
+        let figure = |pause: &ScopePause| LivePause {
+            scope: pause.scope,
+            why: pause.reason,
+            rest: pause.rest,
+            reason: downstream.cause(pause.scope, pause.reason).map(str::to_owned),
         };
         Figures {
             queue: started.queue.name().to_owned(),
@@ -296,14 +296,14 @@ impl View {
             are_suspects: self.observer.calls().suspects > 0,
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
-            holds: holds.iter().map(figure).collect(),
+            pauses: pauses.iter().map(figure).collect(),
         }
     }
 
     /// A line for each trouble.
-    fn troubles(&self, started: &Started, holds: &[ScopePause], columns: usize) -> Vec<String> {
+    fn troubles(&self, started: &Started, pauses: &[ScopePause], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
-        let next_try = self.next_try(holds);
+        let next_try = self.next_try(pauses);
         let is_trying = self.observer.calls().running > 0;
         let target = target
             .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
@@ -339,18 +339,18 @@ impl View {
 
     /// The time until a message calls the target again: the end of the first hold, and if that is
     /// over, the next retry. Zero while messages call.
-    fn next_try(&self, holds: &[ScopePause]) -> Option<Duration> {
+    fn next_try(&self, pauses: &[ScopePause]) -> Option<Duration> {
         if self.observer.calls().running > 0 {
             return Some(Duration::ZERO);
         }
-        let held = holds.first().map(|hold| hold.rest);
-        held.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(held)
+        let paused = pauses.first().map(|pause| pause.rest);
+        paused.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(paused)
     }
 }
 
 /// Tells that no circuit is open any longer. `open` is the time since which one was.
-fn note_closed(screen: &Screen, open: &mut Option<Instant>, holds: &[ScopePause]) {
-    if holds.iter().any(|hold| hold.reason == Deferral::CircuitOpen) {
+fn note_closed(screen: &Screen, open: &mut Option<Instant>, pauses: &[ScopePause]) {
+    if pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen) {
         open.get_or_insert_with(Instant::now);
     } else if let Some(since) = open.take() {
         // A lost terminal does not end the worker.

@@ -1,8 +1,8 @@
 //! The calls of execution environments while the table does not answer.
 
 use super::*;
-use crate::fleet::fallback::Fallback;
 use crate::limit::LimitState;
+use crate::shared_table::fallback::Fallback;
 
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -8,47 +8,47 @@ use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
 use super::Call;
 use crate::disposition::{Deferral, Strategy};
-use crate::fleet::{Admitted, NoTicket, Request, SharedHolds, Ticket};
-use crate::gate::Held;
+use crate::gate::NotPermitted;
 use crate::limit::{Admission, Ask, Place};
 use crate::policy;
+use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
 /// The most messages of a batch.
 const MAX_BATCH: usize = 10_000;
 
 impl Call<'_> {
     /// The permission to call a service that all execution environments may hold.
-    pub(super) async fn ticket(&self, holds: &SharedHolds) -> Result<Option<Ticket>, Uncalled> {
-        let looked = holds.look(self.scope, self.caller, self.limit);
+    pub(super) async fn ticket(&self, pauses: &SharedPauses) -> Result<Option<Ticket>, Uncalled> {
+        let looked = pauses.look(self.scope, self.caller, self.limit);
         // A newcomer does not probe if others wait in line, which the gate says.
         let asks_gate_first = self.limit.is_some_and(|limit| self.is_newcomer(limit));
         match looked {
-            Err(held) if self.may_be_held && asks_gate_first && !held.rest.is_zero() => {
-                Err(self.held(held).await)
+            Err(paused) if self.may_be_deferred && asks_gate_first && !paused.rest.is_zero() => {
+                Err(self.paused(paused).await)
             }
-            looked if asks_gate_first || !self.may_be_held => Ok(looked.ok()),
-            _ => self.ask_holds(holds).await.map(Some),
+            looked if asks_gate_first || !self.may_be_deferred => Ok(looked.ok()),
+            _ => self.ask_pauses(pauses).await.map(Some),
         }
     }
 
-    /// Asks whether the downstream service is held for all execution environments.
-    pub(super) async fn ask_holds(&self, holds: &SharedHolds) -> Result<Ticket, Uncalled> {
+    /// Asks whether the downstream service is paused for all execution environments.
+    pub(super) async fn ask_pauses(&self, pauses: &SharedPauses) -> Result<Ticket, Uncalled> {
         let Self { attempts, slot, scope, caller, limit, .. } = *self;
         // The handler's time begins after the answer.
-        slot.wait(holds.patience());
+        slot.wait(pauses.timeout());
         let now = Instant::now();
         let wait = limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
-        let begins = now + holds.patience() + wait;
+        let begins = now + pauses.timeout() + wait;
         let lasts = attempts.deadlines.limit(begins).saturating_duration_since(now);
-        let asked = holds.admit(scope, caller, limit, lasts);
+        let asked = pauses.admit(scope, caller, limit, lasts);
         let admitted = match self.ask_table(asked).await? {
             Ok(ticket) if limit.is_none() && !ticket.is_probe() => self.recover(ticket).await?,
             admitted => admitted,
         };
         match admitted {
             Ok(ticket) => Ok(ticket),
-            Err(NoTicket::Held(held)) => Err(self.held(held).await),
-            Err(NoTicket::Throttled) => Err(self.put_off(Deferral::TableThrottled, 1)),
+            Err(NoTicket::Paused(paused)) => Err(self.paused(paused).await),
+            Err(NoTicket::Throttled) => Err(self.defer_for_table(Deferral::TableThrottled, 1)),
         }
     }
 
@@ -57,7 +57,7 @@ impl Call<'_> {
         let Self { slot, scope, caller, .. } = *self;
         let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
         let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
-        slot.wait(shared.slot_patience() + recovery.limit.max_reservation);
+        slot.wait(shared.reservation_timeout() + recovery.limit.max_reservation);
         let others = slot.about_to_begin();
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
@@ -69,13 +69,13 @@ impl Call<'_> {
         ticket: &mut Option<Ticket>,
         begins: Instant,
     ) -> Result<(), Uncalled> {
-        let (Some(holds), Some(probe)) = (&self.policy.holds, ticket.as_mut()) else {
+        let (Some(pauses), Some(probe)) = (&self.policy.pauses, ticket.as_mut()) else {
             return Ok(());
         };
         let now = Instant::now();
         let lasts = self.attempts.deadlines.limit(begins).saturating_duration_since(now);
-        self.slot.extend(now + holds.patience());
-        let is_kept = self.ask_table(holds.keep_lease(probe, lasts)).await?;
+        self.slot.extend(now + pauses.timeout());
+        let is_kept = self.ask_table(pauses.keep_lease(probe, lasts)).await?;
         self.check()?;
         if !is_kept {
             *ticket = None;
@@ -83,16 +83,16 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// A message that finds a hold. If the limit has a line, it joins the line: after the hold the
+    /// A message that finds a pause. If the limit has a line, it joins the line: after the hold the
     /// messages come in their order, as fast as the limit allows.
-    pub(super) async fn held(&self, held: Held) -> Uncalled {
+    pub(super) async fn paused(&self, paused: NotPermitted) -> Uncalled {
         let Self { attempts, delivery, turn, scope, limit, .. } = *self;
         let QueuePolicy { policy, slots, .. } = self.policy;
         let deferred = |rest, now, sample| {
             let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
-            policy::hold(policy, &usage, held.why, rest, deferrals, now, sample)
+            policy::pause(policy, &usage, paused.why, rest, deferrals, now, sample)
         };
-        let alone = || Uncalled::from(deferred(held.rest, attempts.now(), turn.sample));
+        let alone = || Uncalled::from(deferred(paused.rest, attempts.now(), turn.sample));
         let (Slots::Shared(shared), Some(limit), Strategy::Copy) =
             (slots, limit, delivery.strategy)
         else {
@@ -100,15 +100,15 @@ impl Call<'_> {
         };
         let now = attempts.now();
         let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
-        let until = now + held.rest;
+        let until = now + paused.rest;
         let (place, at) = if let Some(place) = delivery.state.place.map(Place::from_time) {
             shared.held_in_line(scope, limit, place, until)
         } else {
             let request = Request {
-                ask: Ask::Held(until),
+                ask: Ask::Paused(until),
                 longest: Duration::ZERO,
                 sample: turn.sample,
-                may_be_held: true,
+                may_be_deferred: true,
             };
             // The others of its batch are held in a moment too, and it is in no hurry.
             let admitted = shared.take_slot(scope, limit, request, MAX_BATCH);
@@ -119,13 +119,13 @@ impl Call<'_> {
         };
         // It was called up, so it asks again after longer and longer.
         let is_over = at <= now + Duration::from_secs(1);
-        let due = if is_over { now + wait(held.rest) } else { at };
+        let due = if is_over { now + wait(paused.rest) } else { at };
         // Its age budget may end before.
         let left = wait(due.duration_since(now).unwrap_or_default());
         if delivery.state.was_called() && due > now + left {
             return alone();
         }
-        let disposition = policy::in_line(held.why, due, attempts.now());
+        let disposition = policy::in_line(paused.why, due, attempts.now());
         Uncalled { disposition, place: Some(place) }
     }
 }

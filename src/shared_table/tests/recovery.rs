@@ -1,16 +1,16 @@
 //! The calls after an outage, of a service without a rate limit.
 
-use super::holds::{LASTS, call, caller, environment_at, open, secs};
+use super::pauses::{LASTS, call, caller, environment_at, open, secs};
 use super::*;
-use crate::gate::{Change, Held, Reply};
+use crate::gate::{Change, NotPermitted, Reply};
 
 /// The holds and the slots of an execution environment.
-type Environment = (Arc<SharedHolds>, Arc<SharedHolds>);
+type Environment = (Arc<SharedPauses>, Arc<SharedPauses>);
 
 fn environments(table: &Arc<Told>, count: usize) -> Vec<Environment> {
     let environment = |_| {
-        let (_, holds) = environment_at(table, epoch());
-        (Arc::clone(&holds), holds)
+        let (_, pauses) = environment_at(table, epoch());
+        (Arc::clone(&pauses), pauses)
     };
     (0..count).map(environment).collect()
 }
@@ -18,23 +18,23 @@ fn environments(table: &Arc<Told>, count: usize) -> Vec<Environment> {
 /// Environments whose circuit has opened, and closes by a probe.
 async fn recovered(table: &Arc<Told>, count: usize) -> Vec<Environment> {
     let all = environments(table, count);
-    let holds: Vec<_> = all.iter().map(|(holds, _)| Arc::clone(holds)).collect();
-    open(&holds).await;
+    let pauses: Vec<_> = all.iter().map(|(pauses, _)| Arc::clone(pauses)).collect();
+    open(&pauses).await;
     sleep(secs(1)).await;
-    assert_eq!(call(&holds[0], 9, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
+    assert_eq!(call(&pauses[0], 9, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
     all
 }
 
 /// Asks for a call. If it is let through, the service responds.
-async fn ask((holds, slots): &Environment, message: u64) -> Result<(), NoTicket> {
-    let ticket = holds.admit(Scope::default(), caller(message), None, LASTS).await?;
+async fn ask((pauses, slots): &Environment, message: u64) -> Result<(), NoTicket> {
+    let ticket = pauses.admit(Scope::default(), caller(message), None, LASTS).await?;
     let ticket = match slots.recovery(Scope::default()) {
         Some(recovery) if !ticket.is_probe() => {
             slots.recover(recovery, Scope::default(), caller(message), ticket, 0).await?
         }
         _ => ticket,
     };
-    holds.tell(&ticket, Reply::Alive).await;
+    pauses.tell(&ticket, Reply::Alive).await;
     Ok(())
 }
 
@@ -55,8 +55,8 @@ async fn after_an_outage_the_calls_of_all_environments_grow_until_they_are_free(
             Ok(at) => calls[usize::try_from(at.as_secs()).expect("few").min(9)] += 1,
             Err((at, refused)) => {
                 let rest = secs(7).saturating_sub(at);
-                let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest });
-                assert_eq!(refused, held);
+                let paused = NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest });
+                assert_eq!(refused, paused);
             }
         }
     }
@@ -93,14 +93,14 @@ async fn a_pause_is_followed_by_a_recovery_only_if_it_followed_an_open_circuit()
     for was_open in [false, true] {
         let table = Arc::new(Told::default());
         let all = environments(&table, 1);
-        let (holds, slots) = &all[0];
+        let (pauses, slots) = &all[0];
         if was_open {
-            open(&[Arc::clone(holds)]).await;
+            open(&[Arc::clone(pauses)]).await;
             sleep(secs(1)).await;
         }
-        call(holds, 9, Reply::Paused(secs(10))).await.expect("not held, or the probe");
+        call(pauses, 9, Reply::Paused(secs(10))).await.expect("not paused, or the probe");
         sleep(secs(10)).await;
-        call(holds, 9, Reply::Alive).await.expect("the probe");
+        call(pauses, 9, Reply::Alive).await.expect("the probe");
         assert_eq!(slots.recovery(Scope::default()).is_some(), was_open);
     }
 }
@@ -130,7 +130,7 @@ async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
     };
     let (waited, ()) = tokio::join!(waits, opens);
     assert!(
-        matches!(waited, Err(NoTicket::Held(Held { why: Deferral::Paused, .. }))),
+        matches!(waited, Err(NoTicket::Paused(NotPermitted { why: Deferral::Paused, .. }))),
         "{waited:?}"
     );
 }
@@ -142,7 +142,7 @@ async fn trouble_of_the_store_stops_no_call() {
         let all = recovered(&table, 1).await;
         table.next(&[case; 60]);
         for message in 0..30 {
-            ask(&all[0], message).await.unwrap_or_else(|held| panic!("{case:?}: {held:?}"));
+            ask(&all[0], message).await.unwrap_or_else(|paused| panic!("{case:?}: {paused:?}"));
         }
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use self::asking::{AskTask, LATER};
 use super::expires;
-use super::holds::{Admitted, Asker, NoTicket, Request, SharedHolds, Ticket};
+use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::disposition::Deferral;
-use crate::gate::{Caller, Held, Recovery, Scope};
+use crate::gate::{Caller, NotPermitted, Recovery, Scope};
 use crate::limit::{Admission, Ask, Claim, LimitState, Place};
 use crate::policy::RateLimit;
 use crate::table::Field;
@@ -22,10 +22,10 @@ mod asking;
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
 
-impl SharedHolds {
+impl SharedPauses {
     /// The longest time until a message has its slot.
-    pub(crate) fn slot_patience(&self) -> Duration {
-        self.fleet.patience().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
+    pub(crate) fn reservation_timeout(&self) -> Duration {
+        self.client.timeout().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
     /// Admits one message by its rate limit. So many `others` are about to ask.
@@ -37,11 +37,11 @@ impl SharedHolds {
         others: usize,
     ) -> Admitted {
         let (answer, admitted) = oneshot::channel();
-        let now = self.fleet.now();
+        let now = self.client.now();
         let item = self.scope(scope);
         let (complete, is_asked) = {
             let mut state = item.limits();
-            let limit = state.known(limit, self.fleet.started, now);
+            let limit = state.known(limit, self.client.started, now);
             state.waiting.push(Asker { limit, request, answer });
             state.expected = state.expected.max(state.waiting.len() + others);
             let is_complete = state.waiting.len() >= state.expected;
@@ -53,32 +53,32 @@ impl SharedHolds {
             complete.notify_one();
         }
         if !is_asked {
-            tokio::spawn(AskTask::new(Arc::clone(&self.fleet), item).ask());
+            tokio::spawn(AskTask::new(Arc::clone(&self.client), item).ask());
         }
         // The task ends without an answer if its runtime does.
-        admitted.await.unwrap_or(Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 })
+        admitted.await.unwrap_or(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 })
     }
 
     /// Tells all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
-        let fleet = &self.fleet;
-        let asked = fleet.shared(asked);
+        let client = &self.client;
+        let asked = client.shared(asked);
         let item = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
-            let now = fleet.now();
+            let now = client.now();
             let (seen, next, end) = {
-                let known = item.limits().known(limit, fleet.started, now);
+                let known = item.limits().known(limit, client.started, now);
                 let seen = item.seen().limit;
                 let Some(next) = seen.refused(&known, asked, now) else { return };
                 // Further refused calls of this environment need not be told.
                 item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
-            let end = end.max(item.held_until(now));
+            let end = end.max(item.paused_until(now));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If the table does not know of this one, it will of the next one.
-            let Ok(answer) = fleet.update(&item.key, &update).await else { return };
+            let Ok(answer) = client.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
             item.seen().limit = seen;
@@ -97,7 +97,7 @@ impl SharedHolds {
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
     }
 
-    /// The place of a message that waits in line while its service is held until this time, and its
+    /// The place of a message that waits in line while its service is paused until this time, and its
     /// turn. It costs no request.
     pub(crate) fn held_in_line(
         &self,
@@ -106,18 +106,18 @@ impl SharedHolds {
         place: Place,
         until: SystemTime,
     ) -> (Place, SystemTime) {
-        let fleet = &self.fleet;
-        let now = fleet.now();
+        let client = &self.client;
+        let now = client.now();
         let item = self.scope(scope);
-        let known = item.limits().known(limit, fleet.started, now);
+        let known = item.limits().known(limit, client.started, now);
         let seen = item.seen().limit;
-        let (place, turn) = seen.held(&known, place, fleet.shared(until), now);
-        (place, fleet.local(turn))
+        let (place, turn) = seen.held(&known, place, client.shared(until), now);
+        (place, client.local(turn))
     }
 
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
-        self.scope(scope).seen().health.recovery(self.fleet.now())
+        self.scope(scope).seen().health.recovery(self.client.now())
     }
 
     /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a
@@ -134,17 +134,17 @@ impl SharedHolds {
         let Recovery { limit, rest } = recovery;
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
         let longest = limit.max_reservation;
-        let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_held: false };
+        let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_deferred: false };
         match self.take_slot(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
-                self.look(scope, caller, None).map_err(NoTicket::Held)
+                self.look(scope, caller, None).map_err(NoTicket::Paused)
             }
-            Admitted::By(_) | Admitted::Held => {
-                Err(NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }))
+            Admitted::By(_) | Admitted::Paused => {
+                Err(NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest }))
             }
-            Admitted::PutOff { .. } => Ok(ticket),
+            Admitted::Deferred { .. } => Ok(ticket),
         }
     }
 }
@@ -153,17 +153,17 @@ impl SharedHolds {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::fleet::Fleet;
     use crate::policy::RetryPolicy;
     use crate::settings::SharedTable;
+    use crate::shared_table::TableClient;
     use crate::table::MemoryTable;
 
     #[test]
     fn messages_in_line_that_are_held_fill_no_memory_with_their_scopes() {
         let table = Arc::new(MemoryTable::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
-        let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
-        let limits = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
+        let client = Arc::new(TableClient::new(SharedTable::by(table), clock));
+        let limits = SharedPauses::new(&client, &RetryPolicy::default(), "");
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
         for number in 0..=10_000 {
             limits.held_in_line(Scope::of(number.to_string()), &limit, Place::from_time(end), end);

@@ -1,18 +1,18 @@
-//! The line of a limit, and its gate, while the service is held.
+//! The line of a limit, and its gate, while the service is paused.
 
-use super::holds::{LASTS, caller, environment_at, secs};
+use super::pauses::{LASTS, caller, environment_at, secs};
 use super::*;
-use crate::gate::{Held, Reply};
+use crate::gate::{NotPermitted, Reply};
 use crate::limit::Place;
 use crate::table::Field;
 
 /// The holds and the slots of an execution environment.
-type Environment = (Arc<Fleet>, Arc<SharedHolds>, Arc<SharedHolds>);
+type Environment = (Arc<TableClient>, Arc<SharedPauses>, Arc<SharedPauses>);
 
 fn environments<const N: usize>(table: &Arc<Told>) -> [Environment; N] {
     std::array::from_fn(|_| {
-        let (fleet, holds) = environment_at(table, epoch());
-        (fleet, Arc::clone(&holds), holds)
+        let (client, pauses) = environment_at(table, epoch());
+        (client, Arc::clone(&pauses), pauses)
     })
 }
 
@@ -20,44 +20,44 @@ fn ten_per_second() -> RateLimit {
     RateLimit { burst: 1, ..RateLimit::new(10, secs(1)) }
 }
 
-async fn ask(slots: &Arc<SharedHolds>, ask: Ask, longest: Duration) -> Admitted {
-    let request = Request { may_be_held: true, ..request(ask, longest, 0.5) };
+async fn ask(slots: &Arc<SharedPauses>, ask: Ask, longest: Duration) -> Admitted {
+    let request = Request { may_be_deferred: true, ..request(ask, longest, 0.5) };
     slots.take_slot(Scope::default(), &ten_per_second(), request, 0).await
 }
 
 /// A call that the service answers by a pause.
-async fn pause(holds: &SharedHolds, length: Duration) {
-    let ticket = holds.look(Scope::default(), caller(0), Some(&ten_per_second())).expect("free");
-    holds.tell(&ticket, Reply::Paused(length)).await;
+async fn pause(pauses: &SharedPauses, length: Duration) {
+    let ticket = pauses.look(Scope::default(), caller(0), Some(&ten_per_second())).expect("free");
+    pauses.tell(&ticket, Reply::Paused(length)).await;
 }
 
-async fn field(table: &Told, fleet: &Fleet, name: &'static str) -> u64 {
-    let item = table.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
+async fn field(table: &Told, client: &TableClient, name: &'static str) -> u64 {
+    let item = table.items.read(&client.scope_key("", Scope::default())).await.expect("in memory");
     item.before.get(Field::new(name))
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_yet() {
     let table = Arc::new(Told::default());
-    let [(fleet, one, slots), (_, other, other_slots)] = environments(&table);
+    let [(client, one, slots), (_, other, other_slots)] = environments(&table);
     for slots in [&slots, &other_slots] {
         assert!(matches!(ask(slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
     }
     pause(&one, secs(20)).await;
-    let (tat, _) = (field(&table, &fleet, "tat").await, table.requests());
+    let (tat, _) = (field(&table, &client, "tat").await, table.requests());
     sleep(secs(1)).await;
     let looked = other.look(Scope::default(), caller(1), None);
     assert!(looked.is_ok(), "it does not know of the pause");
-    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
+    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Paused);
     let looked = other.look(Scope::default(), caller(1), None);
-    assert_eq!(looked.expect_err("held"), Held { why: Deferral::Paused, rest: secs(19) });
+    assert_eq!(looked.expect_err("paused"), NotPermitted { why: Deferral::Paused, rest: secs(19) });
     assert_eq!(table.requests(), 1, "the refused request told of it");
-    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Held);
-    assert_eq!((table.requests(), field(&table, &fleet, "tat").await), (0, tat));
+    assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Paused);
+    assert_eq!((table.requests(), field(&table, &client, "tat").await), (0, tat));
     sleep(secs(19)).await;
     let limit = ten_per_second();
     let probe = one.admit(Scope::default(), caller(2), Some(&limit), LASTS).await.expect("probes");
-    assert_eq!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::Held, "one message probes");
+    assert_eq!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::Paused, "one message probes");
     one.tell(&probe, Reply::Alive).await;
     assert!(matches!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
 }
@@ -65,7 +65,7 @@ async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_ye
 #[tokio::test(start_paused = true)]
 async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
     let table = Arc::new(Told::default());
-    let [(fleet, one, slots), (_, other, other_slots)] = environments(&table);
+    let [(client, one, slots), (_, other, other_slots)] = environments(&table);
     let mut line = Vec::new();
     while line.len() < 100 {
         match ask(&slots, Ask::Newcomer, Duration::ZERO).await {
@@ -74,21 +74,21 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
             other => panic!("{other:?}"),
         }
     }
-    let before = field(&table, &fleet, "lineEnd").await;
+    let before = field(&table, &client, "lineEnd").await;
     pause(&one, secs(60)).await;
-    let longer = field(&table, &fleet, "lineEnd").await - before;
+    let longer = field(&table, &client, "lineEnd").await - before;
     assert_eq!(Duration::from_nanos(longer), secs(60));
     // The other environment learns of it by its next request.
-    let ask_again = Ask::Held(epoch() + secs(60));
+    let ask_again = Ask::Paused(epoch() + secs(60));
     let last = ask(&other_slots, ask_again, Duration::ZERO).await;
     let Admitted::By(Admission::InLine(_, last)) = last else { panic!("{last:?}") };
     assert!(other.look(Scope::default(), caller(1), None).is_err());
     table.requests();
     let until = epoch() + secs(60);
-    let held = |place: Place| {
+    let paused = |place: Place| {
         other_slots.held_in_line(Scope::default(), &ten_per_second(), place, until).1
     };
-    let mut turns: Vec<_> = line.iter().map(|(place, _)| held(*place)).collect();
+    let mut turns: Vec<_> = line.iter().map(|(place, _)| paused(*place)).collect();
     assert_eq!(table.requests(), 0);
     turns.sort_unstable();
     assert!(turns[0] >= until && turns[99] < last, "{turns:?} {last:?}");

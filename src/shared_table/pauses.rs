@@ -11,9 +11,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 pub(crate) use self::known::{Admitted, Request, Ticket};
-pub(super) use self::known::{Asker, Askers, HeldScope};
-use super::{Fleet, expires};
-use crate::gate::{Caller, Change, Extension, Held, HoldStanding, Reply, Scope, SharedHealth};
+pub(super) use self::known::{Asker, Askers, SharedScope};
+use super::{TableClient, expires};
+use crate::gate::{Caller, Change, Extension, NotPermitted, Reply, Scope, SharedHealth, Standing};
 use crate::limit::LONGEST_LINE;
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
 use crate::table::{Field, TableError, Update};
@@ -24,7 +24,7 @@ mod known;
 const MAX_SCOPES: usize = 10_000;
 /// A state is asked for again after this.
 const FRESH: Duration = Duration::from_secs(1);
-/// A hold is asked for again after this, since another may have ended it.
+/// A pause is asked for again after this, since another may have ended it.
 const HELD: Duration = Duration::from_secs(10);
 /// The most requests for one change.
 const MAX_REQUESTS: u32 = 3;
@@ -33,28 +33,28 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The pauses, circuits and rate limits of one policy, in the table.
 #[derive(Debug)]
-pub(crate) struct SharedHolds {
-    pub(super) fleet: Arc<Fleet>,
+pub(crate) struct SharedPauses {
+    pub(super) client: Arc<TableClient>,
     /// The queue of the policy; empty for the policy of all other queues.
     queue: String,
     max_pause: Option<Duration>,
     circuit_breaker: Option<CircuitBreaker>,
-    scopes: Mutex<HashMap<Scope, Arc<HeldScope>>>,
+    scopes: Mutex<HashMap<Scope, Arc<SharedScope>>>,
 }
 
 /// The answer to a message that may not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
-    Held(Held),
+    Paused(NotPermitted),
     /// The throttled table does not say whether another message probes.
     Throttled,
 }
 
-impl SharedHolds {
-    pub(crate) fn new(fleet: &Arc<Fleet>, policy: &RetryPolicy, queue: &str) -> Arc<Self> {
+impl SharedPauses {
+    pub(crate) fn new(client: &Arc<TableClient>, policy: &RetryPolicy, queue: &str) -> Arc<Self> {
         let RetryPolicy { max_pause, circuit_breaker, .. } = policy;
         Arc::new(Self {
-            fleet: Arc::clone(fleet),
+            client: Arc::clone(client),
             queue: queue.to_owned(),
             max_pause: *max_pause,
             circuit_breaker: circuit_breaker.clone(),
@@ -63,28 +63,28 @@ impl SharedHolds {
     }
 
     /// Whether the policy has pauses or circuits. Otherwise the items have limits alone.
-    pub(crate) fn may_hold(&self) -> bool {
+    pub(crate) fn may_pause(&self) -> bool {
         self.max_pause.is_some() || self.circuit_breaker.is_some()
     }
 
     /// The longest time until a message is admitted.
-    pub(crate) fn patience(&self) -> Duration {
-        self.fleet.patience().saturating_mul(MAX_REQUESTS)
+    pub(crate) fn timeout(&self) -> Duration {
+        self.client.timeout().saturating_mul(MAX_REQUESTS)
     }
 
-    /// The holds of all scopes, as last seen.
-    pub(crate) fn all(&self) -> Vec<(Scope, Held)> {
-        let now = self.fleet.now();
+    /// The pauses of all scopes, as last seen.
+    pub(crate) fn all(&self) -> Vec<(Scope, NotPermitted)> {
+        let now = self.client.now();
         let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         scopes
             .iter()
-            .filter_map(|(scope, state)| Some((*scope, state.seen().health.held(now)?)))
+            .filter_map(|(scope, state)| Some((*scope, state.seen().health.paused(now)?)))
             .collect()
     }
 
-    /// Lets a message through, unless its scope is held. After a hold, one message of all execution
+    /// Lets a message through, unless its scope is paused. After a pause, one message of all execution
     /// environments gets the lease to probe: for `lasts`, and a moment more. With a limit, the table
-    /// is asked for a slot right before the call, and its answer tells of the hold.
+    /// is asked for a slot right before the call, and its answer tells of the pause.
     pub(crate) async fn admit(
         &self,
         scope: Scope,
@@ -97,22 +97,22 @@ impl SharedHolds {
             let health = state.seen().health;
             let is_known = |lately| limit.is_some() || state.is_known(lately);
             match self.standing(&health, caller) {
-                HoldStanding::Free if is_known(FRESH) => {
+                Standing::Free if is_known(FRESH) => {
                     return Ok(state.ticket(caller, limit, &health));
                 }
-                HoldStanding::Held(held)
-                    if is_known(HELD) && health.lasts(self.fleet.now())
+                Standing::Paused(paused)
+                    if is_known(HELD) && health.lasts(self.client.now())
                         || state.is_known(FRESH) =>
                 {
-                    return Err(NoTicket::Held(held));
+                    return Err(NoTicket::Paused(paused));
                 }
-                HoldStanding::Free | HoldStanding::Held(_) | HoldStanding::MayProbe(_) => {}
+                Standing::Free | Standing::Paused(_) | Standing::MayProbe(_) => {}
             }
             let _asking = state.asking.lock().await;
             let health = state.seen().health;
             match self.standing(&health, caller) {
-                HoldStanding::MayProbe(_) => {
-                    let (update, lease) = health.probe(self.fleet.now(), lasts + GRACE);
+                Standing::MayProbe(_) => {
+                    let (update, lease) = health.probe(self.client.now(), lasts + GRACE);
                     let health = match self.change(&state, &update).await {
                         Ok(None) => continue,
                         Ok(Some(health)) => health,
@@ -124,10 +124,10 @@ impl SharedHolds {
                     let ticket = state.ticket(caller, limit, &health);
                     return Ok(Ticket { lease: Some(lease), ..ticket });
                 }
-                HoldStanding::Free | HoldStanding::Held(_) if state.is_known(FRESH) => {}
-                HoldStanding::Free | HoldStanding::Held(_) => {
+                Standing::Free | Standing::Paused(_) if state.is_known(FRESH) => {}
+                Standing::Free | Standing::Paused(_) => {
                     // Not before the answer: the others of the batch would call meanwhile.
-                    let answer = self.fleet.read(&state.key).await;
+                    let answer = self.client.read(&state.key).await;
                     state.seen().asked = Some(Instant::now());
                     if let Ok(answer) = answer {
                         state.learn(&answer.before);
@@ -137,7 +137,9 @@ impl SharedHolds {
         }
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Held(held) if health.lasts(self.fleet.now()) => Err(NoTicket::Held(held)),
+            Standing::Paused(paused) if health.lasts(self.client.now()) => {
+                Err(NoTicket::Paused(paused))
+            }
             _ => Ok(state.ticket(caller, limit, &health)),
         }
     }
@@ -148,13 +150,13 @@ impl SharedHolds {
         scope: Scope,
         caller: Caller,
         limit: Option<&RateLimit>,
-    ) -> Result<Ticket, Held> {
+    ) -> Result<Ticket, NotPermitted> {
         let state = self.scope(scope);
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            HoldStanding::Free => Ok(state.ticket(caller, limit, &health)),
-            HoldStanding::Held(held) => Err(held),
-            HoldStanding::MayProbe(why) => Err(Held { why, rest: Duration::ZERO }),
+            Standing::Free => Ok(state.ticket(caller, limit, &health)),
+            Standing::Paused(paused) => Err(paused),
+            Standing::MayProbe(why) => Err(NotPermitted { why, rest: Duration::ZERO }),
         }
     }
 
@@ -163,12 +165,12 @@ impl SharedHolds {
     pub(crate) async fn keep_lease(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
         let Some(lease) = ticket.lease else { return true };
         let lasts = lasts + GRACE;
-        if lease.lasts(lasts, self.fleet.now()) {
+        if lease.lasts(lasts, self.client.now()) {
             return true;
         }
         let state = Arc::clone(&ticket.state);
         let _asking = state.asking.lock().await;
-        let (health, now) = (state.seen().health, self.fleet.now());
+        let (health, now) = (state.seen().health, self.client.now());
         let (update, longer) = health.lengthen(lease, now, lasts);
         if health.generation() != ticket.generation || !longer.lasts(lasts, now) {
             return false;
@@ -196,7 +198,7 @@ impl SharedHolds {
             (Reply::Paused(delay), Some(longest), _) => {
                 let length = delay.min(longest);
                 let pause = |health: &SharedHealth| {
-                    let pause = health.pause(ticket.lease, length, self.fleet.now());
+                    let pause = health.pause(ticket.lease, length, self.client.now());
                     pause.map(|(update, extension)| (update, Some(extension)))
                 };
                 let was_open = state.seen().health.is_open();
@@ -211,7 +213,7 @@ impl SharedHolds {
                     return self.report(state, ticket, Some(breaker)).await;
                 };
                 let fail = |health: &SharedHealth| {
-                    Some(health.fail(lease, ticket.caller, breaker, self.fleet.now()))
+                    Some(health.fail(lease, ticket.caller, breaker, self.client.now()))
                 };
                 self.end_probe(state, ticket, fail).await;
                 let _asking = state.asking.lock().await;
@@ -222,11 +224,11 @@ impl SharedHolds {
                 if ticket.lease.is_some() {
                     let was_open = state.seen().health.is_open();
                     let close =
-                        |health: &SharedHealth| Some((health.close(self.fleet.now()), None));
+                        |health: &SharedHealth| Some((health.close(self.client.now()), None));
                     let is_closed = self.end_probe(state, ticket, close).await;
                     return (is_closed && was_open).then_some(Change::ClosedForAll);
                 }
-                let now = self.fleet.now();
+                let now = self.client.now();
                 if !state.seen().answer(ticket, now) {
                     return None;
                 }
@@ -235,10 +237,10 @@ impl SharedHolds {
         }
     }
 
-    /// Makes a change by a result. If the result is a probe's, only in the hold that it probed.
+    /// Makes a change by a result. If the result is a probe's, only in the pause that it probed.
     async fn end_probe(
         &self,
-        state: &HeldScope,
+        state: &SharedScope,
         ticket: &Ticket,
         change: impl Fn(&SharedHealth) -> Option<(Update, Option<Extension>)>,
     ) -> bool {
@@ -262,7 +264,7 @@ impl SharedHolds {
     /// Reports the results that are not reported yet, and opens the circuit by them.
     async fn report(
         &self,
-        state: &HeldScope,
+        state: &SharedScope,
         ticket: &Ticket,
         breaker: Option<&CircuitBreaker>,
     ) -> Option<Change> {
@@ -270,11 +272,11 @@ impl SharedHolds {
         let (generation, evidence) = mem::take(&mut state.seen().pending);
         for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
-            // Calls that began before a hold say nothing about the time after it.
+            // Calls that began before a pause say nothing about the time after it.
             if evidence.is_empty() || health.generation() != generation {
                 return None;
             }
-            match self.change(state, &health.evidence(&evidence, self.fleet.now())).await {
+            match self.change(state, &health.evidence(&evidence, self.client.now())).await {
                 Ok(None) => {}
                 Ok(Some(_)) if evidence.has_failures() => break,
                 Ok(Some(_)) | Err(_) => return None,
@@ -286,12 +288,12 @@ impl SharedHolds {
     /// Opens the circuit, if it is to open.
     async fn open(
         &self,
-        state: &HeldScope,
+        state: &SharedScope,
         ticket: &Ticket,
         breaker: &CircuitBreaker,
     ) -> Option<Change> {
         for left in (0..MAX_REQUESTS).rev() {
-            let (health, now) = (state.seen().health, self.fleet.now());
+            let (health, now) = (state.seen().health, self.client.now());
             if !health.opens(breaker, now) {
                 return None;
             }
@@ -306,8 +308,8 @@ impl SharedHolds {
         None
     }
 
-    /// A hold lets nobody through, so the line of the limit becomes as much longer. If the line
-    /// changes too often meanwhile, the hold comes first.
+    /// A pause lets nobody through, so the line of the limit becomes as much longer. If the line
+    /// changes too often meanwhile, the pause comes first.
     fn lengthen_line(
         &self,
         ticket: &Ticket,
@@ -317,7 +319,7 @@ impl SharedHolds {
         let seen = ticket.state.seen().limit;
         let lengthened =
             ticket.limit.zip(extension).and_then(|(limit, Extension { by, until })| {
-                seen.lengthened(&limit, &update, by, until, self.fleet.now())
+                seen.lengthened(&limit, &update, by, until, self.client.now())
             });
         lengthened.unwrap_or(update)
     }
@@ -325,42 +327,42 @@ impl SharedHolds {
     /// Makes a change. Returns the health afterwards, or `None` if another had changed it before.
     async fn change(
         &self,
-        state: &HeldScope,
+        state: &SharedScope,
         update: &Update,
     ) -> Result<Option<SharedHealth>, TableError> {
-        // A hold by a clock that is far off would be no hold. An answer tells the time.
-        if !self.fleet.knows_time() {
-            let answer = self.fleet.read(&state.key).await?;
+        // A pause by a clock that is far off would be no pause. An answer tells the time.
+        if !self.client.knows_time() {
+            let answer = self.client.read(&state.key).await?;
             state.learn(&answer.before);
             return Ok(None);
         }
-        let in_use_until = self.fleet.now() + LONGEST_LINE;
+        let in_use_until = self.client.now() + LONGEST_LINE;
         let expires = {
             let mut seen = state.seen();
             seen.asked = Some(Instant::now());
             seen.expires.max(expires(in_use_until))
         };
         let update = update.clone().set(Field::EXPIRES, expires).needed_for(LONGEST_LINE);
-        let answer = self.fleet.update(&state.key, &update).await?;
+        let answer = self.client.update(&state.key, &update).await?;
         let mut item = answer.before;
         let is_changed = answer.is_changed && update.apply(&mut item);
         let health = state.learn(&item);
         Ok(is_changed.then_some(health))
     }
 
-    fn standing(&self, health: &SharedHealth, caller: Caller) -> HoldStanding {
-        health.standing(caller, self.circuit_breaker.as_ref(), self.fleet.now())
+    fn standing(&self, health: &SharedHealth, caller: Caller) -> Standing {
+        health.standing(caller, self.circuit_breaker.as_ref(), self.client.now())
     }
 
     /// The state of a scope, as last seen.
-    pub(super) fn scope(&self, scope: Scope) -> Arc<HeldScope> {
+    pub(super) fn scope(&self, scope: Scope) -> Arc<SharedScope> {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
             scopes.retain(|_, state| Arc::strong_count(state) > 1);
         }
         let state = scopes.entry(scope).or_insert_with(|| {
-            Arc::new(HeldScope {
-                key: self.fleet.scope_key(&self.queue, scope),
+            Arc::new(SharedScope {
+                key: self.client.scope_key(&self.queue, scope),
                 seen: Mutex::default(),
                 asking: AsyncMutex::default(),
                 limits: Mutex::default(),

@@ -1,7 +1,7 @@
 //! The attempts at messages that wait in their place in the queue, counted by the table. SQS counts
 //! each receive of such a message, even if no handler is called.
 
-use super::{Fleet, expires};
+use super::{TableClient, expires};
 use crate::observer::Event;
 use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::table::{Field, Key, Update};
@@ -23,7 +23,7 @@ impl Counted {
     }
 }
 
-impl Fleet {
+impl TableClient {
     /// Counts an attempt that is about to begin, on a second or later receive. `None` if the table
     /// does not confirm it.
     pub(crate) async fn count(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
@@ -66,7 +66,7 @@ mod tests {
                 namespace: namespace.to_owned(),
                 ..SharedTable::by(Arc::clone(&table) as Arc<dyn Table>)
             };
-            Fleet::new(shared_table, Clock::starting_at(now))
+            TableClient::new(shared_table, Clock::starting_at(now))
         };
         let queue = |name: &str| {
             format!("arn:aws:sqs:eu-west-1:123456789012:{name}.fifo").parse().expect("an ARN")

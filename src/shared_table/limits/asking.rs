@@ -8,9 +8,9 @@ use tokio::time::{sleep, timeout};
 
 use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
-use crate::fleet::holds::{Admitted, Asker, Askers, HeldScope};
-use crate::fleet::{Fleet, expires};
 use crate::limit::{Admission, Ask, Claim, LimitState, Share};
+use crate::shared_table::pauses::{Admitted, Asker, Askers, SharedScope};
+use crate::shared_table::{TableClient, expires};
 use crate::table::{Field, TableError};
 
 /// The other messages of a batch ask within this time after the first one, unless something else
@@ -22,8 +22,8 @@ pub(super) const LATER: Duration = Duration::from_millis(200);
 
 /// The task that asks for the messages of a scope.
 pub(super) struct AskTask {
-    fleet: Arc<Fleet>,
-    item: Arc<HeldScope>,
+    client: Arc<TableClient>,
+    item: Arc<SharedScope>,
     is_over: bool,
 }
 
@@ -42,8 +42,8 @@ impl Drop for AskTask {
 }
 
 impl AskTask {
-    pub(super) fn new(fleet: Arc<Fleet>, item: Arc<HeldScope>) -> Self {
-        Self { fleet, item, is_over: false }
+    pub(super) fn new(client: Arc<TableClient>, item: Arc<SharedScope>) -> Self {
+        Self { client, item, is_over: false }
     }
 
     pub(super) async fn ask(mut self) {
@@ -74,14 +74,14 @@ impl AskTask {
 
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
-        let fleet = &*self.fleet;
+        let client = &*self.client;
         // If the limit changed a moment ago, the last one knows it.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
         let mut seen = known.seen().limit;
-        if !fleet.knows_time() {
+        if !client.knows_time() {
             // A clock that is off is corrected before it decides anything.
-            match fleet.read(&known.key).await {
+            match client.read(&known.key).await {
                 Ok(answer) => {
                     known.learn(&answer.before);
                     seen = LimitState::of(&answer.before);
@@ -94,7 +94,7 @@ impl AskTask {
             // The others' attempts have ended.
             waiting.retain(|one| !one.answer.is_closed());
             // Slots that pass before the answer would be lost.
-            let at = fleet.now() + fleet.latency();
+            let at = client.now() + client.latency();
             let is_free = number == 0 && seen.has_free_gate(at);
             let is_guess = is_free && self.with(|state| state.is_gate_busy);
             let likely = if is_guess { seen.with_busy_gate(at) } else { seen };
@@ -103,8 +103,10 @@ impl AskTask {
             let interval = claim.interval();
             let owed = self.with(|state| state.fallback.owed(interval, likely, longest, at));
             let mut claim = claim.owing(owed);
-            let shares: Vec<_> =
-                waiting.iter().map(|one| claim.take(one.ask(fleet), one.request.longest)).collect();
+            let shares: Vec<_> = waiting
+                .iter()
+                .map(|one| claim.take(one.ask(client), one.request.longest))
+                .collect();
             if is_guess && claim.slots() == 0 {
                 // No message is refused by a guess.
                 self.with(|state| state.is_gate_busy = false);
@@ -113,22 +115,22 @@ impl AskTask {
             let before = if claim.is_empty() {
                 seen
             } else {
-                let in_use_until = claim.in_use_until().max(known.held_until(fleet.now()));
+                let in_use_until = claim.in_use_until().max(known.paused_until(client.now()));
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
                 let update = update.needed_for(in_use_until.duration_since(at).unwrap_or_default());
-                let may_be_held = waiting.iter().all(|one| one.request.may_be_held);
-                let update = if may_be_held && claim.slots() > 0 {
-                    known.seen().health.unless_held(update, fleet.now())
+                let may_be_deferred = waiting.iter().all(|one| one.request.may_be_deferred);
+                let update = if may_be_deferred && claim.slots() > 0 {
+                    known.seen().health.unless_paused(update, client.now())
                 } else {
                     Some(update)
                 };
                 let Some(update) = update else {
                     for one in waiting {
-                        one.answer(Admitted::Held);
+                        one.answer(Admitted::Paused);
                     }
                     return;
                 };
-                match fleet.update(&known.key, &update).await {
+                match client.update(&known.key, &update).await {
                     Ok(answer) => {
                         let before = LimitState::of(&answer.before);
                         let mut item = answer.before;
@@ -162,7 +164,7 @@ impl AskTask {
             }
         }
         // Too many others change the item at the same time.
-        self.put_off(waiting);
+        self.defer_for_table(waiting);
     }
 
     /// Gives the messages their shares. Returns those whose slots passed meanwhile.
@@ -173,8 +175,8 @@ impl AskTask {
         before: LimitState,
         at: SystemTime,
     ) -> Vec<Asker> {
-        let fleet = &*self.fleet;
-        let now = fleet.now();
+        let client = &*self.client;
+        let now = client.now();
         let mut late = Vec::new();
         for (one, share) in shares {
             match claim.admission(share, before) {
@@ -187,7 +189,7 @@ impl AskTask {
                     one.answer(Admitted::By(Admission::Slot(wait)));
                 }
                 Admission::InLine(place, due) => {
-                    let due = fleet.local(due);
+                    let due = client.local(due);
                     one.answer(Admitted::By(Admission::InLine(place, due)));
                 }
                 refused => one.answer(Admitted::By(refused)),
@@ -198,35 +200,35 @@ impl AskTask {
 
     fn without_answer(&self, error: &TableError, waiting: Vec<Asker>) {
         match error {
-            TableError::Throttled => self.put_off(waiting),
+            TableError::Throttled => self.defer_for_table(waiting),
             TableError::Unavailable(_) => self.alone(waiting),
         }
     }
 
-    fn put_off(&self, waiting: Vec<Asker>) {
+    fn defer_for_table(&self, waiting: Vec<Asker>) {
         let times = self.with(|state| {
             state.throttled = state.throttled.saturating_add(1);
             state.throttled
         });
         for one in waiting {
-            one.answer(Admitted::PutOff { why: Deferral::TableThrottled, times });
+            one.answer(Admitted::Deferred { why: Deferral::TableThrottled, times });
         }
     }
 
     /// Admits messages without a table: no more than lately.
     fn alone(&self, waiting: Vec<Asker>) {
-        let fleet = &*self.fleet;
-        let now = fleet.now();
+        let client = &*self.client;
+        let now = client.now();
         for one in waiting {
             // It would not call by its slot, and another could.
-            if matches!(one.request.ask, Ask::Held(_)) {
-                one.answer(Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 });
+            if matches!(one.request.ask, Ask::Paused(_)) {
+                one.answer(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 });
                 continue;
             }
             let admission = self.with(|state| {
                 state.fallback.admit(
                     &one.limit.limit,
-                    fleet.max_environments,
+                    client.max_environments,
                     self.item.seen().limit,
                     one.request.longest,
                     now,
@@ -235,7 +237,7 @@ impl AskTask {
             });
             one.answer(match admission {
                 Admission::Slot(_) => Admitted::By(admission),
-                _ => Admitted::PutOff { why: Deferral::TableUnavailable, times: 1 },
+                _ => Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 },
             });
         }
     }
@@ -247,9 +249,9 @@ impl AskTask {
 
 impl Asker {
     /// Its question, with the time that all execution environments have.
-    fn ask(&self, fleet: &Fleet) -> Ask {
+    fn ask(&self, client: &TableClient) -> Ask {
         match self.request.ask {
-            Ask::Held(until) => Ask::Held(fleet.shared(until)),
+            Ask::Paused(until) => Ask::Paused(client.shared(until)),
             ask => ask,
         }
     }

@@ -17,7 +17,7 @@ use crate::table::MemoryTable;
 
 mod alone;
 mod clock;
-mod holds;
+mod pauses;
 mod line;
 mod recovery;
 
@@ -32,8 +32,8 @@ fn millis(millis: u64) -> Duration {
 }
 
 /// The limits of a queue.
-fn limits(fleet: &Arc<Fleet>, queue: &str) -> Arc<SharedHolds> {
-    SharedHolds::new(fleet, &RetryPolicy::default(), queue)
+fn limits(client: &Arc<TableClient>, queue: &str) -> Arc<SharedPauses> {
+    SharedPauses::new(client, &RetryPolicy::default(), queue)
 }
 
 /// A time as HTTP tells it.
@@ -113,21 +113,21 @@ impl Table for Told {
 }
 
 /// The limits of an execution environment, and the limit of its scope.
-type Environment = (Arc<SharedHolds>, RateLimit);
+type Environment = (Arc<SharedPauses>, RateLimit);
 
 fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
     let limit = RateLimit { burst, ..RateLimit::new(calls, Duration::from_secs(1)) };
     let table = Arc::clone(table) as Arc<dyn Table>;
-    let fleet = Fleet::new(
+    let client = TableClient::new(
         SharedTable { max_environments: 10, ..SharedTable::by(table) },
         Clock::starting_at(epoch()),
     );
-    (limits(&Arc::new(fleet), ""), limit)
+    (limits(&Arc::new(client), ""), limit)
 }
 
-/// The request of a message that a hold does not concern.
+/// The request of a message that a pause does not concern.
 fn request(ask: Ask, longest: Duration, sample: f64) -> Request {
-    Request { ask, longest, sample, may_be_held: false }
+    Request { ask, longest, sample, may_be_deferred: false }
 }
 
 async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {
@@ -198,12 +198,12 @@ async fn a_throttled_store_puts_messages_off_for_longer_each_time() {
     for times in [1, 2] {
         let why = Deferral::TableThrottled;
         let admitted = ask_all(&one, Ask::Newcomer, 2).await;
-        assert_eq!(admitted, [Admitted::PutOff { why, times }; 2]);
+        assert_eq!(admitted, [Admitted::Deferred { why, times }; 2]);
     }
     assert_eq!(slots(&ask_all(&one, Ask::Newcomer, 1).await), [Some(Duration::ZERO)]);
     table.next(&[Case::Throttled; 2]);
     let again = ask_all(&one, Ask::Newcomer, 1).await;
-    assert_eq!(again, [Admitted::PutOff { why: Deferral::TableThrottled, times: 1 }]);
+    assert_eq!(again, [Admitted::Deferred { why: Deferral::TableThrottled, times: 1 }]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +222,7 @@ async fn a_store_that_is_throttled_for_a_moment_is_asked_once_more() {
 async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
     let table = Arc::new(Told::default());
     let one = environment(&table, 10, 1);
-    for (case, patience) in [(Case::Lost, 250), (Case::Denied, 0), (Case::Unsaid, 250)] {
+    for (case, timeout) in [(Case::Lost, 250), (Case::Denied, 0), (Case::Unsaid, 250)] {
         // Four calls each second, for half a minute.
         for _ in 0..30 {
             let admitted = ask_all(&one, Ask::Retry, 4).await;
@@ -232,11 +232,11 @@ async fn without_a_store_each_environment_makes_as_many_calls_as_lately() {
         table.next(&[case; 5_000]);
         let (began, mut calls) = (Instant::now(), 0);
         ask_all(&one, Ask::Retry, 1).await;
-        assert_eq!(began.elapsed(), millis(patience), "{case:?}");
+        assert_eq!(began.elapsed(), millis(timeout), "{case:?}");
         ask_all(&one, Ask::Retry, 1).await;
         table.requests();
         ask_all(&one, Ask::Retry, 1).await;
-        let asked = u32::from(patience == 0);
+        let asked = u32::from(timeout == 0);
         assert_eq!(table.requests(), asked, "{case:?}: a silent table is left alone");
         while began.elapsed() < Duration::from_secs(30) {
             calls += slots(&ask_all(&one, Ask::Retry, 1).await).iter().flatten().count();
@@ -296,7 +296,7 @@ async fn without_a_store_a_new_environment_calls_at_its_part_of_the_limit() {
     let began = Instant::now();
     let why = Deferral::TableUnavailable;
     let admitted = ask_all(&one, Ask::Newcomer, 1).await;
-    assert_eq!(admitted, [Admitted::PutOff { why, times: 1 }]);
+    assert_eq!(admitted, [Admitted::Deferred { why, times: 1 }]);
     assert_eq!(began.elapsed(), Duration::from_secs(1), "the first answer may take longer");
     // One of ten environments: a call each second, the first one after half a second.
     let mut calls = Vec::new();
@@ -359,13 +359,13 @@ async fn a_clock_that_is_off_is_corrected_by_the_store() {
     for (ahead, corrected) in [(1, 1_000), (2, 2_000), (60, 60_000)] {
         let clock = Clock::starting_at(epoch() + Duration::from_secs(ahead));
         let table = Arc::new(Told { clock: Some(clock), ..Told::default() });
-        let fleet = Fleet::new(
+        let client = TableClient::new(
             SharedTable::by(Arc::clone(&table) as Arc<dyn Table>),
             Clock::starting_at(epoch()),
         );
-        fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
+        client.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
         assert_eq!(
-            fleet.now().duration_since(epoch()).expect("later"),
+            client.now().duration_since(epoch()).expect("later"),
             millis(corrected),
             "{ahead}"
         );
@@ -375,7 +375,7 @@ async fn a_clock_that_is_off_is_corrected_by_the_store() {
 #[tokio::test(start_paused = true)]
 async fn successive_answers_correct_a_clock_to_a_few_milliseconds() {
     let clock = Clock::starting_at(epoch());
-    let fleet = Fleet::new(SharedTable::by(Arc::new(Told::default())), clock.clone());
+    let client = TableClient::new(SharedTable::by(Arc::new(Told::default())), clock.clone());
     let mut before: i64 = 0;
     // The clock is set each time; the last date is absurd.
     for ahead in [0, 3, -300, 1_000, -60_000, 2_500, 1_000_000_000_000, 0] {
@@ -384,14 +384,14 @@ async fn successive_answers_correct_a_clock_to_a_few_milliseconds() {
             sleep(millis(2)).await;
             let date = whole_seconds(shifted(clock.now(), ahead));
             sleep(millis(3)).await;
-            fleet.follow(Some(date), asked);
-            let offset = fleet.offset.load(Ordering::Relaxed);
+            client.follow(Some(date), asked);
+            let offset = client.offset.load(Ordering::Relaxed);
             assert!((offset - ahead).abs() <= 1_005, "answer {answer}: {offset} of {ahead}");
             let is_between = (before.min(ahead) - 5..=before.max(ahead) + 5).contains(&offset);
             assert!(is_between, "answer {answer}: {offset} of {ahead}");
             sleep(millis(137)).await;
         }
-        let offset = fleet.offset.load(Ordering::Relaxed);
+        let offset = client.offset.load(Ordering::Relaxed);
         assert!((offset - ahead).abs() <= 10, "{offset} of {ahead}");
         before = offset;
     }
@@ -406,21 +406,21 @@ async fn an_answer_from_before_a_freeze_does_not_set_the_clock() {
     let clock = Clock::showing(move || {
         epoch() + Duration::from_secs(60) * looks.fetch_add(1, Ordering::Relaxed)
     });
-    let fleet = Fleet::new(SharedTable::by(table as Arc<dyn Table>), clock);
-    fleet.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
-    assert_eq!(fleet.offset.load(Ordering::Relaxed), 0);
+    let client = TableClient::new(SharedTable::by(table as Arc<dyn Table>), clock);
+    client.update(&Key::of([b"one"]), &Update::new()).await.expect("an answer");
+    assert_eq!(client.offset.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn scopes_and_queues_have_limits_of_their_own() {
     let table = Arc::new(Told::default());
     let limit = RateLimit::new(1, Duration::from_secs(1));
-    let fleet = |namespace: &str| {
+    let client = |namespace: &str| {
         let shared_table = SharedTable {
             namespace: namespace.to_owned(),
             ..SharedTable::by(Arc::clone(&table) as Arc<dyn Table>)
         };
-        Arc::new(Fleet::new(shared_table, Clock::starting_at(epoch())))
+        Arc::new(TableClient::new(shared_table, Clock::starting_at(epoch())))
     };
     for (namespace, queue, scope) in [
         ("one", "", Scope::default()),
@@ -428,7 +428,7 @@ async fn scopes_and_queues_have_limits_of_their_own() {
         ("one", "orders", Scope::default()),
         ("one", "", Scope::of("tenant 7")),
     ] {
-        let limits = limits(&fleet(namespace), queue);
+        let limits = limits(&client(namespace), queue);
         let asks = request(Ask::Newcomer, LONGEST, 0.5);
         let admitted = limits.take_slot(scope, &limit, asks, 0).await;
         assert_eq!(admitted, Admitted::By(Admission::Slot(Duration::ZERO)), "{namespace} {queue}");
@@ -441,9 +441,9 @@ async fn a_held_message_takes_no_slot_while_the_store_is_down() {
     let (limits, limit) = environment(&table, 1, 1);
     table.next(&[Case::Denied; 20]);
     sleep(Duration::from_secs(100)).await;
-    let held = Ask::Held(epoch() + Duration::from_secs(1_000));
+    let paused = Ask::Paused(epoch() + Duration::from_secs(1_000));
     let admit = |ask| limits.take_slot(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
     let why = Deferral::TableUnavailable;
-    assert_eq!(admit(held).await, Admitted::PutOff { why, times: 1 });
+    assert_eq!(admit(paused).await, Admitted::Deferred { why, times: 1 });
     assert!(matches!(admit(Ask::Retry).await, Admitted::By(Admission::Slot(_))));
 }

@@ -16,12 +16,12 @@ const HOLD: Duration = Duration::from_secs(30);
 
 /// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
 #[derive(Default)]
-pub(crate) struct SendHold(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
+pub(crate) struct SendPause(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 
-impl SendHold {
+impl SendPause {
     /// Whether a send to this queue may begin now.
     pub(super) fn lets_pass(&self, queue: &QueueArn) -> bool {
-        match self.held_until().get_mut(queue) {
+        match self.paused_until().get_mut(queue) {
             None => true,
             Some(until) if Instant::now() < *until => false,
             Some(until) => {
@@ -34,21 +34,21 @@ impl SendHold {
 
     /// Learns how a send to this queue ended.
     pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
-        let mut held_until = self.held_until();
+        let mut paused_until = self.paused_until();
         match error {
             Some(CallErrorKind::Ambiguous) => {
-                held_until.insert(Arc::clone(queue), Instant::now() + HOLD);
+                paused_until.insert(Arc::clone(queue), Instant::now() + HOLD);
             }
             None
             | Some(
                 CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable,
             ) => {
-                held_until.remove(queue);
+                paused_until.remove(queue);
             }
         }
     }
 
-    fn held_until(&self) -> MutexGuard<'_, BTreeMap<Arc<QueueArn>, Instant>> {
+    fn paused_until(&self) -> MutexGuard<'_, BTreeMap<Arc<QueueArn>, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,15 +64,15 @@ mod tests {
         let queue: Arc<QueueArn> =
             Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"));
         let other: QueueArn = "arn:aws:sqs:eu-west-1:123456789012:others".parse().expect("an ARN");
-        let hold = SendHold::default();
-        assert!(hold.lets_pass(&queue));
-        hold.note(&queue, Some(CallErrorKind::Ambiguous));
+        let pause = SendPause::default();
+        assert!(pause.lets_pass(&queue));
+        pause.note(&queue, Some(CallErrorKind::Ambiguous));
         for _ in 0..2 {
-            assert!(!hold.lets_pass(&queue) && hold.lets_pass(&other));
+            assert!(!pause.lets_pass(&queue) && pause.lets_pass(&other));
             sleep(Duration::from_millis(29_999)).await;
-            assert!(!hold.lets_pass(&queue));
+            assert!(!pause.lets_pass(&queue));
             sleep(Duration::from_millis(1)).await;
-            assert!(hold.lets_pass(&queue), "one goes ahead");
+            assert!(pause.lets_pass(&queue), "one goes ahead");
         }
         for answer in [
             None,
@@ -80,9 +80,9 @@ mod tests {
             Some(CallErrorKind::Malformed),
             Some(CallErrorKind::Unavailable),
         ] {
-            hold.note(&queue, Some(CallErrorKind::Ambiguous));
-            hold.note(&queue, answer);
-            assert!(hold.lets_pass(&queue) && hold.lets_pass(&queue), "{answer:?} is an answer");
+            pause.note(&queue, Some(CallErrorKind::Ambiguous));
+            pause.note(&queue, answer);
+            assert!(pause.lets_pass(&queue) && pause.lets_pass(&queue), "{answer:?} is an answer");
         }
     }
 }

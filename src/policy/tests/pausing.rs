@@ -38,9 +38,9 @@ fn nobody_is_held_more_often_than_the_policy_allows() {
         (u32::MAX, u32::MAX, false),
     ] {
         let policy = RetryPolicy { max_deferrals, ..policy(plain()) };
-        let is_held =
-            may_be_held(&policy, &first_receive(&state, Strategy::Copy), deferrals, received());
-        assert_eq!(is_held, expected, "{deferrals} of {max_deferrals}");
+        let is_paused =
+            may_be_deferred(&policy, &first_receive(&state, Strategy::Copy), deferrals, received());
+        assert_eq!(is_paused, expected, "{deferrals} of {max_deferrals}");
     }
 }
 
@@ -52,7 +52,7 @@ fn what_sqs_delivers_once_more_is_not_held() {
             [(0, true), (1, true), (2, false), (3, false), (u32::MAX, false)]
         {
             let usage = Usage { receive_count, ..first_receive(&state, strategy) };
-            assert_eq!(may_be_held(&policy, &usage, 0, received()), expected, "{usage:?}");
+            assert_eq!(may_be_deferred(&policy, &usage, 0, received()), expected, "{usage:?}");
         }
     }
 }
@@ -62,10 +62,10 @@ fn what_waits_in_its_place_is_held_only_if_another_receive_is_an_attempt_too() {
     let state = failed(0);
     for (max_retries, expected) in [(0, false), (1, true), (2, true)] {
         let policy = RetryPolicy { max_retries, ..policy(plain()) };
-        let is_held =
-            |strategy| may_be_held(&policy, &first_receive(&state, strategy), 0, received());
-        assert_eq!(is_held(Strategy::Visibility), expected, "{max_retries}");
-        assert!(is_held(Strategy::Copy), "a copy uses up no receive");
+        let is_paused =
+            |strategy| may_be_deferred(&policy, &first_receive(&state, strategy), 0, received());
+        assert_eq!(is_paused(Strategy::Visibility), expected, "{max_retries}");
+        assert!(is_paused(Strategy::Copy), "a copy uses up no receive");
     }
 }
 
@@ -75,7 +75,7 @@ fn whose_time_is_up_is_not_held_and_a_hold_ends_with_it() {
     let policy =
         RetryPolicy { rate_limit: class(2_000), quota: class(3_000), ..policy(class(1_000)) };
     // class of the last failure → its patience
-    for (class, patience) in [
+    for (class, timeout) in [
         (None, 1_000),
         (Some(FailureClass::Temporary), 1_000),
         (Some(FailureClass::RateLimit), 2_000),
@@ -84,17 +84,21 @@ fn whose_time_is_up_is_not_held_and_a_hold_ends_with_it() {
     ] {
         let state = RetryState { class, ..RetryState::default() };
         let usage = first_receive(&state, Strategy::Copy);
-        // milliseconds that are left → seconds that it is held
-        for (left, held) in
+        // milliseconds that are left → seconds that it is paused
+        for (left, paused) in
             [(60_001, 60), (60_000, 60), (59_999, 59), (1_000, 1), (999, 0), (1, 0), (0, 0)]
         {
-            let now = received() + secs(patience) - Duration::from_millis(left);
-            assert_eq!(may_be_held(&policy, &usage, 0, now), held > 0, "{class:?}, {left} ms left");
-            let decided = hold(&policy, &usage, Deferral::Paused, secs(60), 0, now, 0.0);
-            assert_eq!(delay_secs(decided), Some(held), "{class:?}, {left} ms left");
+            let now = received() + secs(timeout) - Duration::from_millis(left);
+            assert_eq!(
+                may_be_deferred(&policy, &usage, 0, now),
+                paused > 0,
+                "{class:?}, {left} ms left"
+            );
+            let decided = pause(&policy, &usage, Deferral::Paused, secs(60), 0, now, 0.0);
+            assert_eq!(delay_secs(decided), Some(paused), "{class:?}, {left} ms left");
         }
         // A clock that runs behind SQS's.
-        assert!(may_be_held(&policy, &usage, 0, received() - secs(DAY)));
+        assert!(may_be_deferred(&policy, &usage, 0, received() - secs(DAY)));
     }
 }
 
@@ -126,7 +130,8 @@ fn a_hold_lasts_for_its_rest_or_twice_as_long_as_the_last_and_is_spread_over_twi
         for (sample, expected) in [(0.0, shortest), (ALMOST_ONE, longest)] {
             for why in [Deferral::Paused, Deferral::CircuitOpen] {
                 let usage = first_receive(&state, Strategy::Copy);
-                let decided = hold(&policy, &usage, why, secs(rest), deferrals, received(), sample);
+                let decided =
+                    pause(&policy, &usage, why, secs(rest), deferrals, received(), sample);
                 let Disposition::Defer { reason: said, wait } = decided else {
                     panic!("{decided:?}")
                 };

@@ -10,11 +10,11 @@ fn table() -> Arc<Told> {
     Arc::new(Told { clock: Some(Clock::starting_at(epoch())), ..Told::default() })
 }
 
-fn environment_with(table: &Arc<Told>, clock: Clock) -> (Arc<Fleet>, Environment) {
+fn environment_with(table: &Arc<Told>, clock: Clock) -> (Arc<TableClient>, Environment) {
     let table = Arc::clone(table) as Arc<dyn Table>;
-    let fleet = Arc::new(Fleet::new(SharedTable::by(table), clock));
-    let limits = super::limits(&fleet, "");
-    (fleet, (limits, RateLimit::new(10, Duration::from_secs(1))))
+    let client = Arc::new(TableClient::new(SharedTable::by(table), clock));
+    let limits = super::limits(&client, "");
+    (client, (limits, RateLimit::new(10, Duration::from_secs(1))))
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,13 +40,13 @@ async fn a_clock_that_was_set_is_corrected_before_it_takes_a_slot() {
 async fn a_message_joins_the_line_at_the_end_of_the_hold_though_its_clock_is_off() {
     let table = table();
     let ahead = epoch() + Duration::from_secs(600);
-    let (fleet, (limits, limit)) = environment_with(&table, Clock::starting_at(ahead));
+    let (client, (limits, limit)) = environment_with(&table, Clock::starting_at(ahead));
     let until = ahead + Duration::from_secs(10);
-    let asks = request(Ask::Held(until), Duration::ZERO, 0.5);
+    let asks = request(Ask::Paused(until), Duration::ZERO, 0.5);
     let admitted = limits.take_slot(Scope::default(), &limit, asks, 0).await;
     let Admitted::By(Admission::InLine(_, turn)) = admitted else { panic!("{admitted:?}") };
     assert_eq!(turn, until);
-    let item = table.items.read(&fleet.scope_key("", Scope::default())).await.expect("in memory");
+    let item = table.items.read(&client.scope_key("", Scope::default())).await.expect("in memory");
     let end = Duration::from_nanos(item.before.get(Field::new("lineEnd")));
     let end = (SystemTime::UNIX_EPOCH + end).duration_since(epoch()).expect("later");
     assert!(end <= Duration::from_secs(12), "the line has no gap: {end:?}");

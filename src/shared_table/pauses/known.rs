@@ -7,67 +7,67 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::disposition::Deferral;
-use crate::fleet::fallback::Fallback;
-use crate::gate::{Caller, ProbeLease, Results, SharedHealth};
+use crate::gate::{Caller, ProbeLock, Results, SharedHealth};
 use crate::limit::{Admission, Ask, KnownLimit, LimitState};
 use crate::policy::RateLimit;
+use crate::shared_table::fallback::Fallback;
 use crate::table::{Field, Item, Key};
 
 /// The knowledge of this execution environment about a scope.
 #[derive(Debug)]
-pub(in crate::fleet) struct HeldScope {
-    pub(in crate::fleet) key: Key,
-    pub(in crate::fleet) seen: Mutex<Known>,
+pub(in crate::shared_table) struct SharedScope {
+    pub(in crate::shared_table) key: Key,
+    pub(in crate::shared_table) seen: Mutex<Known>,
     /// Held while a request is under way, so that messages that ask together ask once.
-    pub(in crate::fleet) asking: AsyncMutex<()>,
-    pub(in crate::fleet) limits: Mutex<Askers>,
+    pub(in crate::shared_table) asking: AsyncMutex<()>,
+    pub(in crate::shared_table) limits: Mutex<Askers>,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::fleet) struct Known {
-    pub(in crate::fleet) health: SharedHealth,
+pub(in crate::shared_table) struct Known {
+    pub(in crate::shared_table) health: SharedHealth,
     /// The limit in the same item.
-    pub(in crate::fleet) limit: LimitState,
-    /// The expiry of the item, which the limit in it may need for longer than the hold.
-    pub(in crate::fleet) expires: u64,
+    pub(in crate::shared_table) limit: LimitState,
+    /// The expiry of the item, which the limit in it may need for longer than the pause.
+    pub(in crate::shared_table) expires: u64,
     /// The time of the last request, even if it got no answer.
-    pub(in crate::fleet) asked: Option<Instant>,
+    pub(in crate::shared_table) asked: Option<Instant>,
     /// Results that are not reported yet, of calls that began in this generation.
-    pub(in crate::fleet) pending: (u64, Results),
+    pub(in crate::shared_table) pending: (u64, Results),
 }
 
 /// The permission to call. The result of the call is told with it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(in crate::fleet) state: Arc<HeldScope>,
-    pub(in crate::fleet) caller: Caller,
-    pub(in crate::fleet) generation: u64,
-    pub(in crate::fleet) lease: Option<ProbeLease>,
-    pub(in crate::fleet) limit: Option<RateLimit>,
+    pub(in crate::shared_table) state: Arc<SharedScope>,
+    pub(in crate::shared_table) caller: Caller,
+    pub(in crate::shared_table) generation: u64,
+    pub(in crate::shared_table) lease: Option<ProbeLock>,
+    pub(in crate::shared_table) limit: Option<RateLimit>,
 }
 
 impl Ticket {
-    /// Whether the call probes a hold.
+    /// Whether the call probes a pause.
     pub(crate) fn is_probe(&self) -> bool {
         self.lease.is_some()
     }
 }
 
-impl HeldScope {
-    pub(in crate::fleet) fn seen(&self) -> MutexGuard<'_, Known> {
+impl SharedScope {
+    pub(in crate::shared_table) fn seen(&self) -> MutexGuard<'_, Known> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::fleet) fn limits(&self) -> MutexGuard<'_, Askers> {
+    pub(in crate::shared_table) fn limits(&self) -> MutexGuard<'_, Askers> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of the hold, as last seen.
-    pub(in crate::fleet) fn held_until(&self, now: SystemTime) -> SystemTime {
+    /// The end of the pause, as last seen.
+    pub(in crate::shared_table) fn paused_until(&self, now: SystemTime) -> SystemTime {
         self.seen().health.end(now)
     }
 
-    pub(in crate::fleet) fn learn(&self, item: &Item) -> SharedHealth {
+    pub(in crate::shared_table) fn learn(&self, item: &Item) -> SharedHealth {
         let health = SharedHealth::of(item);
         let mut seen = self.seen();
         (seen.health, seen.asked) = (health, Some(Instant::now()));
@@ -77,7 +77,7 @@ impl HeldScope {
     }
 
     /// A ticket of a scope that is not held.
-    pub(in crate::fleet) fn ticket(
+    pub(in crate::shared_table) fn ticket(
         self: &Arc<Self>,
         caller: Caller,
         limit: Option<&RateLimit>,
@@ -87,14 +87,14 @@ impl HeldScope {
         Ticket { state: Arc::clone(self), caller, generation, lease: None, limit }
     }
 
-    pub(in crate::fleet) fn is_known(&self, lately: Duration) -> bool {
+    pub(in crate::shared_table) fn is_known(&self, lately: Duration) -> bool {
         self.seen().asked.is_some_and(|asked| asked.elapsed() < lately)
     }
 }
 
 impl Known {
     /// Notes a response. Returns whether it says something new.
-    pub(in crate::fleet) fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
+    pub(in crate::shared_table) fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
         let is_new = !(self.health.is_clean(now) && self.pending.1.is_empty());
         if is_new && let Some(pending) = self.pending_of(ticket) {
             pending.answer();
@@ -103,7 +103,7 @@ impl Known {
     }
 
     /// The results of this generation, if the ticket is of it.
-    pub(in crate::fleet) fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
+    pub(in crate::shared_table) fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
         let generation = self.health.generation();
         if self.pending.0 != generation {
             self.pending = (generation, Results::default());
@@ -114,21 +114,21 @@ impl Known {
 
 /// The questions of this execution environment about the limit of a scope.
 #[derive(Debug, Default)]
-pub(in crate::fleet) struct Askers {
+pub(in crate::shared_table) struct Askers {
     /// Whether other environments had taken slots of the gate that this one took for free.
-    pub(in crate::fleet) is_gate_busy: bool,
-    pub(in crate::fleet) fallback: Fallback,
+    pub(in crate::shared_table) is_gate_busy: bool,
+    pub(in crate::shared_table) fallback: Fallback,
     /// The limit, and since when it is known.
-    pub(in crate::fleet) known: Option<KnownLimit>,
-    pub(in crate::fleet) waiting: Vec<Asker>,
+    pub(in crate::shared_table) known: Option<KnownLimit>,
+    pub(in crate::shared_table) waiting: Vec<Asker>,
     /// How many are to ask together.
-    pub(in crate::fleet) expected: usize,
+    pub(in crate::shared_table) expected: usize,
     /// Notified when so many wait.
-    pub(in crate::fleet) complete: Arc<Notify>,
+    pub(in crate::shared_table) complete: Arc<Notify>,
     /// Whether a task asks for the messages that wait.
-    pub(in crate::fleet) is_asked: bool,
+    pub(in crate::shared_table) is_asked: bool,
     /// How often in a row the table took no requests.
-    pub(in crate::fleet) throttled: u32,
+    pub(in crate::shared_table) throttled: u32,
 }
 
 /// The request of a message.
@@ -138,16 +138,16 @@ pub(crate) struct Request {
     /// The longest wait for its slot.
     pub(crate) longest: Duration,
     pub(crate) sample: f64,
-    /// Whether it takes no slot while its service is held.
-    pub(crate) may_be_held: bool,
+    /// Whether it takes no slot while its service is paused.
+    pub(crate) may_be_deferred: bool,
 }
 
 /// A message that asks.
 #[derive(Debug)]
-pub(in crate::fleet) struct Asker {
-    pub(in crate::fleet) limit: KnownLimit,
-    pub(in crate::fleet) request: Request,
-    pub(in crate::fleet) answer: oneshot::Sender<Admitted>,
+pub(in crate::shared_table) struct Asker {
+    pub(in crate::shared_table) limit: KnownLimit,
+    pub(in crate::shared_table) request: Request,
+    pub(in crate::shared_table) answer: oneshot::Sender<Admitted>,
 }
 
 /// The answer to a message.
@@ -155,15 +155,15 @@ pub(in crate::fleet) struct Asker {
 pub(crate) enum Admitted {
     /// By the limit.
     By(Admission),
-    /// The service is held.
-    Held,
+    /// The service is paused.
+    Paused,
     /// The table did not decide, for this number of times in a row.
-    PutOff { why: Deferral, times: u32 },
+    Deferred { why: Deferral, times: u32 },
 }
 
 impl Askers {
     /// This limit, and since when it is known.
-    pub(in crate::fleet) fn known(
+    pub(in crate::shared_table) fn known(
         &mut self,
         limit: &RateLimit,
         started: SystemTime,

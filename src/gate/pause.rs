@@ -1,4 +1,4 @@
-//! A hold: a pause or an open circuit. It keeps messages back for a time, and then lets some of
+//! A pause: a pause or an open circuit. It keeps messages back for a time, and then lets some of
 //! them probe. Its lengths and its probes are the same for one execution environment and for all.
 
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: b
     length.saturating_mul(OPEN_GROWTH).min(longest)
 }
 
-/// The probes of a hold.
+/// The probes of a pause.
 pub(super) struct Permits {
     /// Messages that may probe.
     pub(super) all: u32,
@@ -59,8 +59,8 @@ impl Permits {
     }
 }
 
-/// A hold on the messages of a scope.
-pub(super) struct Hold {
+/// A pause on the messages of a scope.
+pub(super) struct Pause {
     pub(super) number: u64,
     pub(super) why: Deferral,
     since: SystemTime,
@@ -74,7 +74,7 @@ pub(super) struct Hold {
     pub(super) failed: u32,
 }
 
-impl Hold {
+impl Pause {
     pub(super) fn pause(number: u64, since: SystemTime, length: Duration) -> Self {
         let (why, permits) = (Deferral::Paused, Permits::PAUSE);
         Self { number, why, since, length, rounds: 0, permits, given: [0, 0], failed: 0 }
@@ -86,7 +86,7 @@ impl Hold {
         Self { why, permits, ..Self::pause(number, since, first_length(breaker)) }
     }
 
-    /// The next hold of the circuit, after all probes failed.
+    /// The next pause of the circuit, after all probes failed.
     pub(super) fn reopen(
         &self,
         number: u64,
@@ -99,7 +99,7 @@ impl Hold {
         Self { why: self.why, rounds, permits, ..Self::pause(number, since, length) }
     }
 
-    /// The rest of the hold. If the clock is set back, the hold begins anew, so that it lasts no
+    /// The rest of the pause. If the clock is set back, the pause begins anew, so that it lasts no
     /// longer than intended from then.
     pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
@@ -107,7 +107,7 @@ impl Hold {
     }
 
     /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are
-    /// given. If no message of the other kind came for as long as the hold lasted, this one gets a
+    /// given. If no message of the other kind came for as long as the pause lasted, this one gets a
     /// permit of that kind.
     pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let rest = self.rest(now);

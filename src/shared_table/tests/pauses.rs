@@ -3,7 +3,7 @@
 use requeue_testkit::dice::Dice;
 
 use super::*;
-use crate::gate::{Caller, Change, Held, Reply};
+use crate::gate::{Caller, Change, NotPermitted, Reply};
 use crate::policy::RetryPolicy;
 use crate::table::Field;
 
@@ -18,51 +18,54 @@ pub(super) fn caller(message: u64) -> Caller {
 }
 
 /// The holds of so many execution environments.
-fn environments(table: &Arc<Told>, count: usize) -> Vec<Arc<SharedHolds>> {
+fn environments(table: &Arc<Told>, count: usize) -> Vec<Arc<SharedPauses>> {
     (0..count).map(|_| environment_at(table, epoch()).1).collect()
 }
 
 /// The holds of an execution environment whose clock begins at this time.
-pub(super) fn environment_at(table: &Arc<Told>, at: SystemTime) -> (Arc<Fleet>, Arc<SharedHolds>) {
+pub(super) fn environment_at(
+    table: &Arc<Told>,
+    at: SystemTime,
+) -> (Arc<TableClient>, Arc<SharedPauses>) {
     let shared_table = SharedTable::by(Arc::clone(table) as Arc<dyn Table>);
-    let fleet = Arc::new(Fleet::new(shared_table, Clock::starting_at(at)));
-    let holds = SharedHolds::new(&fleet, &RetryPolicy::default(), "");
-    (fleet, holds)
+    let client = Arc::new(TableClient::new(shared_table, Clock::starting_at(at)));
+    let pauses = SharedPauses::new(&client, &RetryPolicy::default(), "");
+    (client, pauses)
 }
 
 /// Sets a field of the item of the scope.
-async fn set(table: &Told, fleet: &Fleet, name: &'static str, value: u64) {
-    let key = fleet.scope_key("", Scope::default());
+async fn set(table: &Told, client: &TableClient, name: &'static str, value: u64) {
+    let key = client.scope_key("", Scope::default());
     let update = Update::new().set(Field::new(name), value);
     table.items.update(&key, &update).await.expect("in memory");
 }
 
-async fn admit(holds: &SharedHolds, message: u64) -> Result<Ticket, NoTicket> {
-    admit_by(holds, None, message).await
+async fn admit(pauses: &SharedPauses, message: u64) -> Result<Ticket, NoTicket> {
+    admit_by(pauses, None, message).await
 }
 
 async fn admit_by(
-    holds: &SharedHolds,
+    pauses: &SharedPauses,
     limit: Option<&RateLimit>,
     message: u64,
 ) -> Result<Ticket, NoTicket> {
-    holds.admit(Scope::default(), caller(message), limit, LASTS).await
+    pauses.admit(Scope::default(), caller(message), limit, LASTS).await
 }
 
-/// A call of this message, with this result. `None` if it was held.
+/// A call of this message, with this result. `None` if it was paused.
 pub(super) async fn call(
-    holds: &SharedHolds,
+    pauses: &SharedPauses,
     message: u64,
     reply: Reply,
 ) -> Option<Option<Change>> {
-    let ticket = admit(holds, message).await.ok()?;
-    Some(holds.tell(&ticket, reply).await)
+    let ticket = admit(pauses, message).await.ok()?;
+    Some(pauses.tell(&ticket, reply).await)
 }
 
 /// Opens the circuit by a failure in each of the first environments.
-pub(super) async fn open(all: &[Arc<SharedHolds>]) {
+pub(super) async fn open(all: &[Arc<SharedPauses>]) {
     for (message, one) in (0..5).zip(all.iter().cycle()) {
-        let change = call(one, message, Reply::Down).await.expect("not held yet");
+        let change = call(one, message, Reply::Down).await.expect("not paused yet");
         assert_eq!(change, (message == 4).then_some(Change::OpenedForAll), "{message}");
     }
 }
@@ -72,21 +75,21 @@ async fn a_pause_that_one_environment_is_asked_for_holds_all() {
     for limit in [None, Some(&RateLimit::new(50, secs(1)))] {
         let table = Arc::new(Told::default());
         let all = environments(&table, 3);
-        call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not held");
-        let held = NoTicket::Held(Held { why: Deferral::Paused, rest: secs(19) });
+        call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not paused");
+        let paused = NoTicket::Paused(NotPermitted { why: Deferral::Paused, rest: secs(19) });
         sleep(secs(1)).await;
-        assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("held"), held);
+        assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("paused"), paused);
         if limit.is_some() {
             // The answer about the limit tells of it.
-            let (fleet, _) = environment_at(&table, epoch());
-            let item = table.items.read(&fleet.scope_key("", Scope::default())).await;
+            let (client, _) = environment_at(&table, epoch());
+            let item = table.items.read(&client.scope_key("", Scope::default())).await;
             all[1].scope(Scope::default()).learn(&item.expect("in memory").before);
             table.requests();
         }
-        assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("held"), held);
+        assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("paused"), paused);
         assert_eq!(table.requests() > 0, limit.is_none(), "with a limit nothing is asked");
-        assert_eq!(admit_by(&all[1], limit, 3).await.expect_err("held"), held);
-        assert_eq!(table.requests(), 0, "the hold is known");
+        assert_eq!(admit_by(&all[1], limit, 3).await.expect_err("paused"), paused);
+        assert_eq!(table.requests(), 0, "the pause is known");
     }
 }
 
@@ -98,8 +101,9 @@ async fn failures_of_many_environments_open_one_circuit() {
     sleep(millis(500)).await;
     // The first four may know an answer of this second.
     for one in &all[4..] {
-        let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest: millis(500) });
-        assert_eq!(admit(one, 9).await.expect_err("held"), held);
+        let paused =
+            NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest: millis(500) });
+        assert_eq!(admit(one, 9).await.expect_err("paused"), paused);
     }
 }
 
@@ -128,7 +132,7 @@ async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
     }
     // The record is clean again after sixteen responses in a row.
     for message in 0..16 {
-        call(&all[0], message, Reply::Alive).await.expect("not held");
+        call(&all[0], message, Reply::Alive).await.expect("not paused");
     }
     table.requests();
     let ticket = admit_by(&all[0], Some(&limit), 0).await.expect("free");
@@ -151,7 +155,7 @@ async fn one_message_of_all_environments_probes_at_a_time() {
             for (ticket, one) in join_all(asked).await.into_iter().zip(&all) {
                 match ticket {
                     Ok(ticket) => admitted.push((ticket, one)),
-                    Err(NoTicket::Held(held)) => assert_eq!(held.rest, Duration::ZERO),
+                    Err(NoTicket::Paused(paused)) => assert_eq!(paused.rest, Duration::ZERO),
                     Err(NoTicket::Throttled) => panic!("throttled"),
                 }
             }
@@ -159,8 +163,11 @@ async fn one_message_of_all_environments_probes_at_a_time() {
             assert!(ticket.is_probe());
             assert_eq!(prober.tell(ticket, Reply::Down).await, None);
             if caller.has_failed() {
-                let held = admit(prober, 4).await.expect_err("held");
-                assert_eq!(held, NoTicket::Held(Held { why: Deferral::CircuitOpen, rest }));
+                let paused = admit(prober, 4).await.expect_err("paused");
+                assert_eq!(
+                    paused,
+                    NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest })
+                );
             }
             // The others learn of it.
             sleep(secs(1)).await;
@@ -191,8 +198,8 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
         sleep(secs(1)).await;
         let late = admit(&all[0], 5).await.expect("the probe");
         sleep(LASTS + secs(4)).await;
-        let held = Held { why: Deferral::CircuitOpen, rest: Duration::ZERO };
-        assert_eq!(admit(&all[1], 6).await.expect_err("held"), NoTicket::Held(held));
+        let paused = NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO };
+        assert_eq!(admit(&all[1], 6).await.expect_err("paused"), NoTicket::Paused(paused));
         sleep(secs(1)).await;
         let next = admit(&all[1], 6).await.expect("the next probe");
         assert!(next.is_probe());
@@ -202,7 +209,7 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
                 all[1].tell(&next, Reply::Paused(secs(60))).await,
                 Some(Change::ClosedForAll)
             );
-            assert_eq!(all[0].tell(&late, Reply::Alive).await, None, "it probed an earlier hold");
+            assert_eq!(all[0].tell(&late, Reply::Alive).await, None, "it probed an earlier pause");
             assert!(admit(&all[2], 7).await.is_err());
         } else {
             assert_eq!(all[0].tell(&late, Reply::Alive).await, Some(Change::ClosedForAll));
@@ -214,7 +221,8 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
 
 #[tokio::test(start_paused = true)]
 async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
-    let held = NoTicket::Held(Held { why: Deferral::CircuitOpen, rest: Duration::ZERO });
+    let paused =
+        NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO });
     // With the table's trouble at the request that lengthens the lease.
     for (trouble, is_kept) in
         [(None, true), (Some(Case::Unsaid), true), (Some(Case::Throttled), false)]
@@ -232,7 +240,7 @@ async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
         assert_eq!(table.requests(), 1);
         sleep(2 * LASTS).await;
         let other = admit(&all[1], 6).await;
-        assert_eq!(other.as_ref().err(), is_kept.then_some(&held), "{trouble:?}");
+        assert_eq!(other.as_ref().err(), is_kept.then_some(&paused), "{trouble:?}");
         let closes = all[0].tell(&probe, Reply::Alive).await;
         assert_eq!(closes, Some(Change::ClosedForAll), "{trouble:?}");
     }
@@ -289,9 +297,9 @@ async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
     open(&all).await;
     for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
         assert_eq!(all[4].tell(&early, reply).await, None);
-        let held = admit(&all[4], 9).await.expect_err("held");
-        let expected = Held { why: Deferral::CircuitOpen, rest: secs(1) };
-        assert_eq!(held, NoTicket::Held(expected), "{reply:?}");
+        let paused = admit(&all[4], 9).await.expect_err("paused");
+        let expected = NotPermitted { why: Deferral::CircuitOpen, rest: secs(1) };
+        assert_eq!(paused, NoTicket::Paused(expected), "{reply:?}");
     }
 }
 
@@ -318,10 +326,10 @@ async fn without_a_store_each_environment_is_left_to_its_own_protection() {
         let all = environments(&table, 6);
         open(&all).await;
         table.next(&[case; 60]);
-        let held = admit(&all[4], 1).await.expect_err("held");
-        let known = Held { why: Deferral::CircuitOpen, rest: secs(1) };
-        assert_eq!(held, NoTicket::Held(known), "{case:?}: a hold that is known goes on");
-        assert!(admit(&all[5], 1).await.is_ok(), "{case:?}: it knows of no hold");
+        let paused = admit(&all[4], 1).await.expect_err("paused");
+        let known = NotPermitted { why: Deferral::CircuitOpen, rest: secs(1) };
+        assert_eq!(paused, NoTicket::Paused(known), "{case:?}: a pause that is known goes on");
+        assert!(admit(&all[5], 1).await.is_ok(), "{case:?}: it knows of no pause");
         sleep(secs(1)).await;
         let after = admit(&all[4], 2).await;
         let refused = matches!(case, Case::Throttled).then_some(NoTicket::Throttled);
@@ -359,9 +367,9 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
     let daily = RateLimit { burst: 5, ..RateLimit::new(1, secs(86_400)) };
     for limit in [daily, RateLimit::new(1, secs(3_600)), RateLimit::new(50, secs(1))] {
         let table = Arc::new(Told::default());
-        let (fleet, holds) = environment_at(&table, epoch());
-        let slots = Arc::clone(&holds);
-        let key = fleet.scope_key("", Scope::default());
+        let (client, pauses) = environment_at(&table, epoch());
+        let slots = Arc::clone(&pauses);
+        let key = client.scope_key("", Scope::default());
         let lives = async || {
             let item = table.items.read(&key).await.expect("in memory").before;
             let ends = ["tat", "lineEnd", "heldUntil"].map(|name| item.get(Field::new(name)));
@@ -375,8 +383,8 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
             slots.take_slot(Scope::default(), &limit, asks, 0).await;
         }
         let before = lives().await;
-        let ticket = holds.look(Scope::default(), caller(0), None).expect("free");
-        holds.tell(&ticket, Reply::Paused(secs(60))).await;
+        let ticket = pauses.look(Scope::default(), caller(0), None).expect("free");
+        pauses.tell(&ticket, Reply::Paused(secs(60))).await;
         assert!(lives().await >= before, "{limit:?}");
         let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
         slots.take_slot(Scope::default(), &limit, asks, 0).await;
@@ -388,18 +396,18 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
 async fn a_circuit_breaker_that_is_off_leaves_the_pause() {
     let table = Arc::new(Told::default());
     let mut policy = RetryPolicy { circuit_breaker: None, ..RetryPolicy::default() };
-    let (fleet, _) = environment_at(&table, epoch());
-    let holds = SharedHolds::new(&fleet, &policy, "");
+    let (client, _) = environment_at(&table, epoch());
+    let pauses = SharedPauses::new(&client, &policy, "");
     for message in 0..50 {
-        assert_eq!(call(&holds, message, Reply::Down).await, Some(None));
+        assert_eq!(call(&pauses, message, Reply::Down).await, Some(None));
     }
-    call(&holds, 0, Reply::Paused(secs(10))).await;
-    assert!(admit(&holds, 1).await.is_err());
+    call(&pauses, 0, Reply::Paused(secs(10))).await;
+    assert!(admit(&pauses, 1).await.is_err());
     sleep(secs(10)).await;
-    call(&holds, 1, Reply::Down).await.expect("the probe");
-    assert!(!admit(&holds, 2).await.expect("free").is_probe());
+    call(&pauses, 1, Reply::Down).await.expect("the probe");
+    assert!(!admit(&pauses, 2).await.expect("free").is_probe());
     policy.max_pause = None;
-    assert!(!SharedHolds::new(&fleet, &policy, "").may_hold());
+    assert!(!SharedPauses::new(&client, &policy, "").may_pause());
 }
 
 #[tokio::test(start_paused = true)]
@@ -429,7 +437,7 @@ async fn after_a_pause_that_lapsed_a_service_that_works_costs_no_report() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 1);
     let limit = RateLimit::new(50, secs(1));
-    call(&all[0], 0, Reply::Paused(secs(10))).await.expect("not held");
+    call(&all[0], 0, Reply::Paused(secs(10))).await.expect("not paused");
     sleep(secs(21)).await;
     table.requests();
     for message in 0..40 {
@@ -447,21 +455,21 @@ async fn a_clock_that_is_an_hour_off_pauses_no_longer() {
     let (_, wrong) = environment_at(&table, epoch() + secs(3_600));
     let (_, right) = environment_at(&table, epoch());
     table.next(&[Case::Throttled]);
-    call(&wrong, 0, Reply::Paused(secs(5))).await.expect("not held");
+    call(&wrong, 0, Reply::Paused(secs(5))).await.expect("not paused");
     sleep(secs(1)).await;
     assert!(admit(&right, 1).await.is_err());
     sleep(secs(5)).await;
-    assert!(admit(&right, 1).await.expect("the hold is over").is_probe());
+    assert!(admit(&right, 1).await.expect("the pause is over").is_probe());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_with_an_end_far_ahead_is_probed_at_once() {
     for ahead in [Some(secs(60)), Some(secs(7_200)), None] {
         let table = Arc::new(Told::default());
-        let (fleet, one) = environment_at(&table, epoch());
+        let (client, one) = environment_at(&table, epoch());
         open(&[Arc::clone(&one)]).await;
         let end = ahead.map_or(u64::MAX, |ahead| crate::limit::epoch_nanos(epoch() + ahead));
-        set(&table, &fleet, "heldUntil", end).await;
+        set(&table, &client, "heldUntil", end).await;
         let (_, other) = environment_at(&table, epoch());
         assert!(admit(&other, 1).await.expect("probes").is_probe(), "{ahead:?}");
         // The one that opened it learns of the change too.
@@ -474,7 +482,7 @@ async fn a_hold_with_an_end_far_ahead_is_probed_at_once() {
 async fn a_hold_that_was_wiped_ends_for_the_environment_that_knows_it() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 1);
-    call(&all[0], 0, Reply::Paused(secs(1_000))).await.expect("not held");
+    call(&all[0], 0, Reply::Paused(secs(1_000))).await.expect("not paused");
     assert!(admit(&all[0], 1).await.is_err());
     table.items.clear();
     sleep(secs(10)).await;
@@ -510,9 +518,9 @@ async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
 #[tokio::test(start_paused = true)]
 async fn a_row_that_begins_far_ahead_opens_the_circuit() {
     let table = Arc::new(Told::default());
-    let (fleet, one) = environment_at(&table, epoch());
+    let (client, one) = environment_at(&table, epoch());
     let ahead = crate::limit::epoch_nanos(epoch() + secs(3_600));
-    set(&table, &fleet, "rowSince", ahead).await;
+    set(&table, &client, "rowSince", ahead).await;
     open(&[one]).await;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{ANSWER, Fleet, expires};
+use super::{ANSWER, TableClient, expires};
 use crate::clock::epoch_millis;
 use crate::disposition::IdempotencyNotes;
 use crate::observer::Event;
@@ -30,7 +30,7 @@ const DONE_UNTIL: Field = Field::new("doneUntil");
 /// The events of one policy, in the table.
 #[derive(Debug)]
 pub(crate) struct Events {
-    fleet: Arc<Fleet>,
+    client: Arc<TableClient>,
     idempotency: Idempotency,
     /// How often in a row the table took no requests.
     throttled: AtomicU32,
@@ -77,8 +77,8 @@ pub(crate) struct Acquisition {
 }
 
 impl Events {
-    pub(crate) fn new(fleet: Arc<Fleet>, idempotency: Idempotency) -> Self {
-        Self { fleet, idempotency, throttled: AtomicU32::default() }
+    pub(crate) fn new(client: Arc<TableClient>, idempotency: Idempotency) -> Self {
+        Self { client, idempotency, throttled: AtomicU32::default() }
     }
 
     pub(crate) fn idempotency(&self) -> &Idempotency {
@@ -86,15 +86,15 @@ impl Events {
     }
 
     /// The longest time until an event is acquired, and until its end is noted.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         // An environment that starts, or whose clock was set, reads the item first.
-        let read = if self.fleet.knows_time() { Duration::ZERO } else { ANSWER };
-        self.fleet.patience() + read
+        let read = if self.client.knows_time() { Duration::ZERO } else { ANSWER };
+        self.client.timeout() + read
     }
 
     /// The lease of an event from now on, to be acquired. No two attempts have the same `owner`.
     pub(crate) fn lease(&self, queue: &str, event: &[u8], owner: u64, lasts: Duration) -> Lease {
-        let key = self.fleet.key("idempotency", queue, event);
+        let key = self.client.key("idempotency", queue, event);
         Lease { key, owner, lasts, is_confirmed: false, until: Instant::now() + lasts + MARGIN }
     }
 
@@ -102,12 +102,12 @@ impl Events {
     pub(crate) async fn acquire(&self, lease: &mut Lease) -> Acquired {
         // A lease by a clock that is far off would end too early, or hold the event for too long.
         // An answer tells the time.
-        if !self.fleet.knows_time()
-            && let Err(error) = self.fleet.read(&lease.key).await
+        if !self.client.knows_time()
+            && let Err(error) = self.client.read(&lease.key).await
         {
             return self.unanswered(&error);
         }
-        let now = self.fleet.now();
+        let now = self.client.now();
         let (millis, end) = (epoch_millis(now), now + lease.lasts);
         let update = Update::new()
             .when(DONE_UNTIL, 0..=millis)
@@ -116,7 +116,7 @@ impl Events {
             .set(LEASE_END, epoch_millis(end))
             .set(Field::EXPIRES, expires(end))
             .needed_for(lease.lasts + MARGIN);
-        let answer = self.fleet.update(&lease.key, &update).await;
+        let answer = self.client.update(&lease.key, &update).await;
         if answer.is_ok() {
             self.throttled.store(0, Ordering::Relaxed);
         }
@@ -145,7 +145,7 @@ impl Events {
     /// Notes that the event is done, whoever has its lease now. Returns whether the table confirmed
     /// that before `until`.
     pub(crate) async fn complete(&self, lease: &Lease, until: Instant) -> bool {
-        let end = self.fleet.now() + self.idempotency.keep.min(LONGEST);
+        let end = self.client.now() + self.idempotency.keep.min(LONGEST);
         let update = Update::new()
             .set(DONE_UNTIL, epoch_millis(end))
             .set(LEASE_END, 0)
@@ -153,7 +153,7 @@ impl Events {
             .set(Field::EXPIRES, expires(end));
         let is_noted = timeout_at(until, self.note(lease, &update)).await.unwrap_or(false);
         if !is_noted {
-            self.fleet.warn(Event::DoneNotRecorded);
+            self.client.warn(Event::DoneNotRecorded);
         }
         is_noted
     }
@@ -161,14 +161,14 @@ impl Events {
     /// Asks twice at most. A table that gave the lease answered a moment ago, so it is asked even if
     /// another request found it in trouble since.
     async fn note(&self, lease: &Lease, update: &Update) -> bool {
-        if self.fleet.update(&lease.key, update).await.is_ok() {
+        if self.client.update(&lease.key, update).await.is_ok() {
             return true;
         }
         if !lease.is_confirmed {
             return false;
         }
         sleep(PAUSE).await;
-        self.fleet.table.update(&lease.key, update).await.is_ok()
+        self.client.table.update(&lease.key, update).await.is_ok()
     }
 
     /// Gives the event back after a failure, so that its next attempt need not wait for the end of
@@ -177,6 +177,6 @@ impl Events {
         let update =
             Update::new().when(OWNER, lease.owner..=lease.owner).set(LEASE_END, 0).set(OWNER, 0);
         // Without an answer, the lease ends by itself.
-        let _ = timeout_at(until, self.fleet.update(&lease.key, &update)).await;
+        let _ = timeout_at(until, self.client.update(&lease.key, &update)).await;
     }
 }

@@ -19,15 +19,15 @@ use crate::table::{Answer, Key, Table, TableError, Update};
 
 mod attempts;
 mod fallback;
-mod holds;
+mod pauses;
 mod limits;
 mod idempotency;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attempts::Counted;
-pub(crate) use holds::{Admitted, NoTicket, Request, SharedHolds, Ticket};
 pub(crate) use idempotency::{Acquired, Acquisition, Events};
+pub(crate) use pauses::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while
 /// without any, and one after a request without an answer.
@@ -45,7 +45,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 
 /// The table, as one execution environment asks it.
 #[derive(Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct TableClient {
     table: Arc<dyn Table>,
     namespace: String,
     max_environments: u32,
@@ -75,7 +75,7 @@ struct Answers {
     told: [Option<Instant>; 4],
 }
 
-impl Fleet {
+impl TableClient {
     pub(crate) fn new(shared_table: SharedTable, clock: Clock) -> Self {
         let SharedTable { table, namespace, max_environments } = shared_table;
         Self {
@@ -111,7 +111,7 @@ impl Fleet {
     }
 
     /// The longest time of one request.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         let answered = self.answers().answered;
         let is_in_use = answered.is_some_and(|at| at.elapsed() < aws::UNUSED) && self.knows_time();
         if is_in_use { ANSWER } else { FIRST_ANSWER }
@@ -157,7 +157,7 @@ impl Fleet {
             return Err(TableError::Unavailable(Cow::Borrowed("TableRests")));
         }
         let (asked, began) = (self.clock.now(), Instant::now());
-        let answer = timeout(self.patience(), request).await;
+        let answer = timeout(self.timeout(), request).await;
         let is_silent = answer.is_err();
         let answer = answer.unwrap_or(Err(TableError::Unavailable(Cow::Borrowed("TableTimedOut"))));
         match &answer {
