@@ -249,7 +249,7 @@ impl Failure {
     }
 
     /// Notes that the downstream service may still work on the request, as after a timeout. With
-    /// [`idempotency`](crate::policy::RetryPolicy::idempotency), Requeue then keeps the event until the lease of
+    /// [`idempotency`](crate::policy::RetryPolicy::idempotency), Requeue then keeps the event until the in-progress record of
     /// this attempt ends. Without it, this changes nothing.
     ///
     /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and

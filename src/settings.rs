@@ -188,7 +188,7 @@ pub struct SharedTable {
 }
 
 impl SharedTable {
-    /// SharedTable by this table, with the defaults.
+    /// Shared by this table, with the defaults.
     #[must_use]
     pub fn by(table: Arc<dyn Table>) -> Self {
         Self { table, namespace: String::new(), max_environments: 1_000 }

@@ -79,7 +79,7 @@ impl Caller {
     }
 }
 
-/// Why a message is paused back now.
+/// Why a message may not call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotPermitted {
     pub(crate) why: Deferral,

@@ -29,7 +29,7 @@ const WHY: Field = Field::new("heldWhy");
 const LENGTH: Field = Field::new("holdLength");
 /// A number that differs from that of each pause before, and of each time between two pauses.
 const GENERATION: Field = Field::new("generation");
-/// The end of the lease of the message that probes; 0 if none does.
+/// The end of the lock of the message that probes; 0 if none does.
 const PROBE_UNTIL: Field = Field::new("probeUntil");
 /// Probes of this pause that failed: of messages that never failed before, and of those that did.
 const PROBED: [Field; 2] = [Field::new("probedNew"), Field::new("probedFailed")];
@@ -48,7 +48,7 @@ const FIRST_CALLS: u32 = 10;
 /// They double in each second. After this, there are as many as come.
 const RECOVERY: Duration = Duration::from_secs(7);
 
-/// No lease is longer.
+/// No lock is longer.
 const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
 /// So far apart the clocks of two execution environments may be. A time further ahead is an error of
 /// the clock that set it.
@@ -84,7 +84,7 @@ pub(crate) enum Standing {
     Free,
     /// It waits.
     Paused(NotPermitted),
-    /// The pause is over, and it may ask for the lease to probe.
+    /// The pause is over, and it may ask for the probe lock.
     MayProbe(Deferral),
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Extension {
     pub(crate) until: SystemTime,
 }
 
-/// The lease of a message that probes.
+/// The lock of a message that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeLock(u64);
 
@@ -104,7 +104,7 @@ impl ProbeLock {
         Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LEASE))))
     }
 
-    /// Whether the lease goes on for so long.
+    /// Whether the lock goes on for so long.
     pub(crate) fn lasts(self, time: Duration, now: SystemTime) -> bool {
         self.0 >= epoch_nanos(now).saturating_add(nanos(time))
     }
@@ -190,41 +190,41 @@ impl SharedHealth {
         Standing::MayProbe(why)
     }
 
-    /// Takes the lease to probe, if nobody has it.
+    /// Takes the probe lock, if nobody has it.
     pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLock) {
-        let lease = ProbeLock::new(now, lasts);
+        let lock = ProbeLock::new(now, lasts);
         let now = epoch_nanos(now);
         let free = if self.is_probed(now) { 0..=now } else { self.probe_until..=self.probe_until };
-        (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, lease.0), lease)
+        (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, lock.0), lock)
     }
 
-    /// Lengthens a lease, if no other message has taken it since.
+    /// Lengthens a lock, if no other message has taken it since.
     pub(crate) fn lengthen(
         &self,
-        lease: ProbeLock,
+        lock: ProbeLock,
         now: SystemTime,
         lasts: Duration,
     ) -> (Update, ProbeLock) {
         let longer = ProbeLock::new(now, lasts);
-        let update = self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0);
+        let update = self.unchanged().when(PROBE_UNTIL, lock.0..=lock.0);
         (update.set(PROBE_UNTIL, longer.0), longer)
     }
 
-    /// Gives the lease back, without evidence.
-    pub(crate) fn release(&self, lease: ProbeLock) -> Update {
-        self.unchanged().when(PROBE_UNTIL, lease.0..=lease.0).set(PROBE_UNTIL, 0)
+    /// Gives the lock back, without evidence.
+    pub(crate) fn release(&self, lock: ProbeLock) -> Update {
+        self.unchanged().when(PROBE_UNTIL, lock.0..=lock.0).set(PROBE_UNTIL, 0)
     }
 
     /// A pause of this length. `None` if the service is paused for about as long already.
     pub(crate) fn pause(
         &self,
-        lease: Option<ProbeLock>,
+        lock: Option<ProbeLock>,
         length: Duration,
         now: SystemTime,
     ) -> Option<(Update, Extension)> {
         let (at, length) = (epoch_nanos(now), nanos(length));
         let until = at.saturating_add(length);
-        let update = match lease {
+        let update = match lock {
             Some(_) => self.unchanged(),
             None if self.until.saturating_add(length / 10) >= until && self.lasts(now) => {
                 return None;
@@ -267,7 +267,7 @@ impl SharedHealth {
     /// Notes a probe that failed. If it was the last one of its pause, the pause becomes longer.
     pub(crate) fn fail(
         &self,
-        lease: ProbeLock,
+        lock: ProbeLock,
         caller: Caller,
         breaker: &CircuitBreaker,
         now: SystemTime,
@@ -283,8 +283,8 @@ impl SharedHealth {
             extension = Some(self.extension(until, at));
             self.begin(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
-            // A late result must not free the lease of another.
-            self.release(lease).add(PROBED[usize::from(caller.has_failed())], 1)
+            // A late result must not free the lock of another.
+            self.release(lock).add(PROBED[usize::from(caller.has_failed())], 1)
         };
         (CallRecord::fail_once(update, caller.message, at), extension)
     }

@@ -42,7 +42,7 @@ pub(super) struct Call<'a> {
     may_be_deferred: bool,
 }
 
-/// Leases, permissions and counts that a message took from the table for its call.
+/// Records, permissions and counts that a message took from the table for its call.
 #[derive(Default)]
 pub(super) struct Taken {
     event: Acquisition,
@@ -87,7 +87,7 @@ impl<'a> Call<'a> {
         let mut permit = self.own_permit(self.turn.at).await?;
         if let Some(pauses) = pauses {
             taken.ticket = self.ticket(pauses).await?;
-            // Its end gives back the lease to probe.
+            // Its end gives back the probe lock.
             self.check()?;
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
@@ -143,18 +143,18 @@ impl<'a> Call<'a> {
             + (attempts.deadlines.grace + events.timeout() * 2).max(BEYOND);
         let owner = owner(delivery, turn);
         let asked = async {
-            let lease = events.lease(&queue, name.as_bytes(), owner, lasts);
-            events.acquire(acquired.lease.insert(lease)).await
+            let record = events.record(&queue, name.as_bytes(), owner, lasts);
+            events.acquire(acquired.record.insert(record)).await
         };
         match self.ask_table(asked).await? {
-            Acquired::Lease => {}
+            Acquired::Recorded => {}
             Acquired::Unanswered { throttled }
                 if self.waits_for_answer(events, throttled.is_some()) =>
             {
                 // A request without an answer may have had its effect.
                 return Err(match throttled {
                     Some(times) => {
-                        acquired.lease = None;
+                        acquired.record = None;
                         self.defer_for_table(Deferral::TableThrottled, times)
                     }
                     None => self.deferred(Deferral::IdempotencyUnavailable),
@@ -162,12 +162,12 @@ impl<'a> Call<'a> {
             }
             Acquired::Unanswered { .. } => acquired.notes.is_unconfirmed = true,
             Acquired::Done => {
-                acquired.lease = None;
+                acquired.record = None;
                 acquired.notes.is_already_done = true;
                 return Err(Disposition::Complete.into());
             }
             Acquired::InProgress(rest) => {
-                acquired.lease = None;
+                acquired.record = None;
                 return Err(policy::in_progress(rest, attempts.now()).into());
             }
         }
@@ -312,7 +312,7 @@ impl Taken {
     }
 
     /// Tells the table how the attempt ended, in time for the settling of its message: each success
-    /// is noted before its message is deleted. A lease that is not given back ends by itself.
+    /// is noted before its message is deleted. A record that is not given back ends by itself.
     pub(super) async fn give_back(
         self,
         slot: &Slot,
@@ -336,16 +336,16 @@ impl Taken {
             let _ = timeout_at(within(counts.timeout()), counts.take_back(attempt)).await;
         }
         decision.idempotency = event.notes;
-        if let (Some(events), Some(lease)) = (events, event.lease) {
+        if let (Some(events), Some(record)) = (events, event.record) {
             match ended {
                 Ended::Done => {
                     let until = within(events.timeout() * 2);
-                    decision.idempotency.is_unconfirmed |= !events.complete(&lease, until).await;
+                    decision.idempotency.is_unconfirmed |= !events.complete(&record, until).await;
                 }
-                Ended::Free => events.give_back(&lease, within(events.timeout() * 2)).await,
+                Ended::Free => events.give_back(&record, within(events.timeout() * 2)).await,
                 Ended::Unknown => {
                     let Decision { disposition, at, .. } = decision;
-                    let (strategy, rest) = (delivery.strategy, lease.rest());
+                    let (strategy, rest) = (delivery.strategy, record.rest());
                     *disposition = policy::after_lease(*disposition, strategy, rest, *at);
                 }
             }

@@ -28,7 +28,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const HELD: Duration = Duration::from_secs(10);
 /// The most requests for one change.
 const MAX_REQUESTS: u32 = 3;
-/// A lease ends so long after its message should have.
+/// A lock ends so long after its message should have.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The pauses, circuits and rate limits of one policy, in the table.
@@ -83,7 +83,7 @@ impl SharedPauses {
     }
 
     /// Lets a message through, unless its scope is paused. After a pause, one message of all execution
-    /// environments gets the lease to probe: for `lasts`, and a moment more. With a limit, the table
+    /// environments gets the probe lock: for `lasts`, and a moment more. With a limit, the table
     /// is asked for a slot right before the call, and its answer tells of the pause.
     pub(crate) async fn admit(
         &self,
@@ -112,17 +112,17 @@ impl SharedPauses {
             let health = state.seen().health;
             match self.standing(&health, caller) {
                 Standing::MayProbe(_) => {
-                    let (update, lease) = health.probe(self.client.now(), lasts + GRACE);
+                    let (update, lock) = health.probe(self.client.now(), lasts + GRACE);
                     let health = match self.change(&state, &update).await {
                         Ok(None) => continue,
                         Ok(Some(health)) => health,
                         // The table cannot say who probes, so each environment protects alone.
-                        // It may have given the lease all the same.
+                        // It may have given the lock all the same.
                         Err(TableError::Unavailable(_)) => health,
                         Err(TableError::Throttled) => return Err(NoTicket::Throttled),
                     };
                     let ticket = state.ticket(caller, limit, &health);
-                    return Ok(Ticket { lease: Some(lease), ..ticket });
+                    return Ok(Ticket { lock: Some(lock), ..ticket });
                 }
                 Standing::Free | Standing::Paused(_) if state.is_known(FRESH) => {}
                 Standing::Free | Standing::Paused(_) => {
@@ -160,24 +160,24 @@ impl SharedPauses {
         }
     }
 
-    /// Keeps the lease of a message whose call ends only after `lasts`, since it waits for its slot.
-    /// Returns whether the message may still call. A lease that is long enough costs no request.
-    pub(crate) async fn keep_lease(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
-        let Some(lease) = ticket.lease else { return true };
+    /// Keeps the lock of a message whose call ends only after `lasts`, since it waits for its slot.
+    /// Returns whether the message may still call. A lock that is long enough costs no request.
+    pub(crate) async fn keep_lock(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
+        let Some(lock) = ticket.lock else { return true };
         let lasts = lasts + GRACE;
-        if lease.lasts(lasts, self.client.now()) {
+        if lock.lasts(lasts, self.client.now()) {
             return true;
         }
         let state = Arc::clone(&ticket.state);
         let _asking = state.asking.lock().await;
         let (health, now) = (state.seen().health, self.client.now());
-        let (update, longer) = health.lengthen(lease, now, lasts);
+        let (update, longer) = health.lengthen(lock, now, lasts);
         if health.generation() != ticket.generation || !longer.lasts(lasts, now) {
             return false;
         }
         match self.change(&state, &update).await {
             // A table that does not answer may have made the change all the same.
-            Ok(Some(_)) | Err(TableError::Unavailable(_)) => ticket.lease = Some(longer),
+            Ok(Some(_)) | Err(TableError::Unavailable(_)) => ticket.lock = Some(longer),
             Ok(None) | Err(TableError::Throttled) => return false,
         }
         true
@@ -189,8 +189,8 @@ impl SharedPauses {
         let breaker = self.circuit_breaker.as_ref();
         match (reply, self.max_pause, breaker) {
             (Reply::Silent, _, _) => {
-                if let Some(lease) = ticket.lease {
-                    let release = |health: &SharedHealth| Some((health.release(lease), None));
+                if let Some(lock) = ticket.lock {
+                    let release = |health: &SharedHealth| Some((health.release(lock), None));
                     self.end_probe(state, ticket, release).await;
                 }
                 None
@@ -198,7 +198,7 @@ impl SharedPauses {
             (Reply::Paused(delay), Some(longest), _) => {
                 let length = delay.min(longest);
                 let pause = |health: &SharedHealth| {
-                    let pause = health.pause(ticket.lease, length, self.client.now());
+                    let pause = health.pause(ticket.lock, length, self.client.now());
                     pause.map(|(update, extension)| (update, Some(extension)))
                 };
                 let was_open = state.seen().health.is_open();
@@ -206,14 +206,14 @@ impl SharedPauses {
                 (is_paused && was_open).then_some(Change::ClosedForAll)
             }
             (Reply::Unavailable | Reply::Down, _, Some(breaker)) => {
-                let Some(lease) = ticket.lease else {
+                let Some(lock) = ticket.lock else {
                     if let Some(pending) = state.seen().pending_of(ticket) {
                         pending.fail(ticket.caller.message);
                     }
                     return self.report(state, ticket, Some(breaker)).await;
                 };
                 let fail = |health: &SharedHealth| {
-                    Some(health.fail(lease, ticket.caller, breaker, self.client.now()))
+                    Some(health.fail(lock, ticket.caller, breaker, self.client.now()))
                 };
                 self.end_probe(state, ticket, fail).await;
                 let _asking = state.asking.lock().await;
@@ -221,7 +221,7 @@ impl SharedPauses {
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _, _)
             | (Reply::Unavailable | Reply::Down, _, None) => {
-                if ticket.lease.is_some() {
+                if ticket.lock.is_some() {
                     let was_open = state.seen().health.is_open();
                     let close =
                         |health: &SharedHealth| Some((health.close(self.client.now()), None));

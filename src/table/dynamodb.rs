@@ -39,7 +39,7 @@ const MAX_CODE_LEN: usize = 100;
 /// emulators never send one.
 ///
 /// ```no_run
-/// use requeue::table::{DynamoTable, Field, Key, Store, Update};
+/// use requeue::table::{DynamoTable, Field, Key, Table, Update};
 ///
 /// # async fn example() -> Result<(), requeue::table::TableError> {
 /// let store = DynamoTable::from_env("requeue-state");

@@ -15,7 +15,7 @@ use crate::clock::after;
 const MAX_ITEMS: usize = 100_000;
 
 /// A table in this process, for tests and for a single worker. Clones share their items. It has at
-/// most 100,000 items. A new one takes the place of those that were written the longest ago; a lease,
+/// most 100,000 items. A new one takes the place of those that were written the longest ago; a needed,
 /// a limit or a hold that is in use is kept. If all are, a new item finds no room, and the table is
 /// unavailable for it.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ impl MemoryTable {
                 return Err(TableError::Unavailable(Cow::Borrowed("TableFull")));
             }
             items.changes += 1;
-            let (changed, needed_until) = (items.changes, after(update.lease));
+            let (changed, needed_until) = (items.changes, after(update.needed_for));
             items.kept.insert(*key, Kept { item, changed, needed_until });
         }
         Ok(Answer { is_changed, before, date: None })
@@ -128,9 +128,9 @@ mod tests {
         let table = MemoryTable::default();
         let write = |number, update: Update| table.change(&key(number), &update.set(OWNER, 7));
         // Some are needed for a minute. Of the others, one in ten is changed again at the end.
-        let lease = |number: usize| Duration::from_secs(u64::from(number.is_multiple_of(2)) * 60);
+        let needed = |number: usize| Duration::from_secs(u64::from(number.is_multiple_of(2)) * 60);
         for number in 0..MAX_ITEMS {
-            write(number, Update::new().needed_for(lease(number))).expect("room");
+            write(number, Update::new().needed_for(needed(number))).expect("room");
         }
         for number in (1..MAX_ITEMS).step_by(10) {
             write(number, Update::new()).expect("it is known");

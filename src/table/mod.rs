@@ -159,7 +159,7 @@ pub struct Update {
     conditions: Vec<(Field, RangeInclusive<u64>)>,
     actions: Vec<(Field, Action)>,
     /// So long from now, somebody depends on the item.
-    lease: Duration,
+    needed_for: Duration,
 }
 
 /// The action of an update on a field. A table has to know each action, so a third one would be a
@@ -200,10 +200,10 @@ impl Update {
         self
     }
 
-    /// Somebody depends on the item for so long after the change: on a lease, a limit or a hold. A
+    /// Somebody depends on the item for so long after the change: on a record or a lock, a limit or a hold. A
     /// store without room may forget any other item.
-    pub(crate) fn needed_for(self, lease: Duration) -> Self {
-        Self { lease, ..self }
+    pub(crate) fn needed_for(self, needed_for: Duration) -> Self {
+        Self { needed_for, ..self }
     }
 
     /// Its conditions.

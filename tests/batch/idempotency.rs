@@ -204,7 +204,7 @@ async fn done_is_in_the_store_before_the_response() {
     world.send_numbered(1).await;
     next(&world, &done()).await;
     let [_, done] = <[Update; 2]>::try_from(table.requests.lock().unwrap().clone()).unwrap();
-    assert!(done.conditions().is_empty(), "whoever has the lease");
+    assert!(done.conditions().is_empty(), "whoever has the record");
     let mut item = requeue::table::Item::default();
     assert!(done.apply(&mut item));
     let until = item.get(requeue::table::Field::new("doneUntil"));

@@ -63,7 +63,7 @@ async fn an_event_is_leased_only_for_a_call() {
     let script = Script::new(|_| Act::Done);
     let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
     assert!(invocation.failed().is_empty());
-    assert_eq!(script.done().len(), 1, "another environment need not wait for the lease");
+    assert_eq!(script.done().len(), 1, "another environment need not wait for the record");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,5 +80,5 @@ async fn the_lease_to_probe_is_only_for_a_call() {
     stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
     assert_eq!(table.requests(), 2, "it is taken and given back");
     world.invoke(&world.processor(script.clone())).await.unwrap();
-    assert_eq!(script.done().len(), 1, "another environment need not wait for the lease");
+    assert_eq!(script.done().len(), 1, "another environment need not wait for the record");
 }

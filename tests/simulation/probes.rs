@@ -1,8 +1,8 @@
-//! Holds that all execution environments share: one message at a time probes, with a lease in the
+//! Holds that all execution environments share: one message at a time probes, with a lock in the
 //! store.
 //!
 //! A call is a probe if it begins in a pause that its environment must know. Messages that no pause may
-//! hold are none. Two may probe at once if the lease of the first has ended, or if a request to the
+//! hold are none. Two may probe at once if the lock of the first has ended, or if a request to the
 //! store met a fault since a moment before the pause began.
 
 use std::time::{Duration, SystemTime};
@@ -29,7 +29,7 @@ pub struct Probe {
     environment: usize,
     message: String,
     receives: u32,
-    lease_end: SystemTime,
+    lock_end: SystemTime,
 }
 
 impl Book {
@@ -51,21 +51,21 @@ impl Book {
             return Ok(());
         }
         let skew = world.plan.clock_error();
-        let lease_end = world.hold(scope, "probeUntil");
+        let lock_end = world.hold(scope, "probeUntil");
         let running = self.probes.entry(scope).or_default();
-        let is_alone = running.iter().all(|other| other.lease_end + skew <= now);
+        let is_alone = running.iter().all(|other| other.lock_end + skew <= now);
         running.push(Probe {
             environment,
             message: message.id().unwrap_or_default().to_owned(),
             receives: message.receive_count(),
-            lease_end,
+            lock_end,
         });
         self.history.note(Some(member.n), "probes");
         if !is_alone {
             return Err("two of all environments probe at once".to_owned());
         }
-        if lease_end + skew <= now {
-            return Err("probes without a lease".to_owned());
+        if lock_end + skew <= now {
+            return Err("probes without a lock".to_owned());
         }
         Ok(())
     }

@@ -62,9 +62,9 @@ impl Call<'_> {
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
 
-    /// Keeps the lease of a message that probes until the end of its call, which begins only at
-    /// `begins`. If another message has the lease by then, this one asks again after its wait.
-    pub(super) async fn keep_lease(
+    /// Keeps the lock of a message that probes until the end of its call, which begins only at
+    /// `begins`. If another message has the lock by then, this one asks again after its wait.
+    pub(super) async fn keep_lock(
         &self,
         ticket: &mut Option<Ticket>,
         begins: Instant,
@@ -75,7 +75,7 @@ impl Call<'_> {
         let now = Instant::now();
         let lasts = self.attempts.deadlines.limit(begins).saturating_duration_since(now);
         self.slot.extend(now + pauses.timeout());
-        let is_kept = self.ask_table(pauses.keep_lease(probe, lasts)).await?;
+        let is_kept = self.ask_table(pauses.keep_lock(probe, lasts)).await?;
         self.check()?;
         if !is_kept {
             *ticket = None;

@@ -34,7 +34,7 @@ impl Call<'_> {
             let answered = Instant::now();
             let (wait, is_slot) = match admitted {
                 Admitted::By(Admission::Slot(wait)) => {
-                    self.keep_lease(ticket, answered + wait).await?;
+                    self.keep_lock(ticket, answered + wait).await?;
                     if wait.is_zero() && pacer.backlog(scope, limit) <= limit.tolerance() {
                         return Ok(has_waited);
                     }

@@ -42,14 +42,14 @@ pub(crate) struct Ticket {
     pub(in crate::shared_table) state: Arc<SharedScope>,
     pub(in crate::shared_table) caller: Caller,
     pub(in crate::shared_table) generation: u64,
-    pub(in crate::shared_table) lease: Option<ProbeLock>,
+    pub(in crate::shared_table) lock: Option<ProbeLock>,
     pub(in crate::shared_table) limit: Option<RateLimit>,
 }
 
 impl Ticket {
     /// Whether the call probes a pause.
     pub(crate) fn is_probe(&self) -> bool {
-        self.lease.is_some()
+        self.lock.is_some()
     }
 }
 
@@ -84,7 +84,7 @@ impl SharedScope {
         health: &SharedHealth,
     ) -> Ticket {
         let (generation, limit) = (health.generation(), limit.copied());
-        Ticket { state: Arc::clone(self), caller, generation, lease: None, limit }
+        Ticket { state: Arc::clone(self), caller, generation, lock: None, limit }
     }
 
     pub(in crate::shared_table) fn is_known(&self, lately: Duration) -> bool {

@@ -223,7 +223,7 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
 async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
     let paused =
         NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO });
-    // With the table's trouble at the request that lengthens the lease.
+    // With the table's trouble at the request that lengthens the lock.
     for (trouble, is_kept) in
         [(None, true), (Some(Case::Unsaid), true), (Some(Case::Throttled), false)]
     {
@@ -233,10 +233,10 @@ async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
         sleep(secs(1)).await;
         let mut probe = admit(&all[0], 5).await.expect("the probe");
         table.requests();
-        assert!(all[0].keep_lease(&mut probe, LASTS).await);
+        assert!(all[0].keep_lock(&mut probe, LASTS).await);
         assert_eq!(table.requests(), 0, "it is long enough");
         table.next(&trouble.into_iter().collect::<Vec<_>>());
-        assert_eq!(all[0].keep_lease(&mut probe, 3 * LASTS).await, is_kept, "{trouble:?}");
+        assert_eq!(all[0].keep_lock(&mut probe, 3 * LASTS).await, is_kept, "{trouble:?}");
         assert_eq!(table.requests(), 1);
         sleep(2 * LASTS).await;
         let other = admit(&all[1], 6).await;
@@ -259,17 +259,17 @@ async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_no
         if is_over {
             all[1].tell(&next, Reply::Alive).await;
         }
-        assert!(!all[0].keep_lease(&mut late, LASTS).await, "{is_over}");
+        assert!(!all[0].keep_lock(&mut late, LASTS).await, "{is_over}");
         sleep(secs(1)).await;
         assert_eq!(admit(&all[2], 7).await.is_ok(), is_over);
     }
-    // Nor does a lease last for more than an hour.
+    // Nor does a lock last for more than an hour.
     let table = Arc::new(Told::default());
     let all = environments(&table, 1);
     open(&all).await;
     sleep(secs(1)).await;
     let mut probe = admit(&all[0], 5).await.expect("the probe");
-    assert!(!all[0].keep_lease(&mut probe, secs(3_600)).await);
+    assert!(!all[0].keep_lock(&mut probe, secs(3_600)).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -490,7 +490,7 @@ async fn a_hold_that_was_wiped_ends_for_the_environment_that_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_more_than_an_hour_is_a_lease() {
+async fn a_lease_of_more_than_an_hour_is_a_lock() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 5);
     open(&all).await;

@@ -1,4 +1,4 @@
-//! `requeue simulate rate`: execution environments keep one limit by a table, and does not without.
+//! `requeue simulate rate`: execution environments keep one limit by a table, and do not without.
 
 use std::fs;
 

@@ -44,27 +44,27 @@ impl InHand {
 }
 
 /// A queue, and its messages that are in hand.
-pub(super) struct Leased<Q> {
+pub(super) struct Extended<Q> {
     queue: Arc<Q>,
-    leases: Arc<Leases>,
+    extensions: Arc<Extensions>,
     observers: Observers,
 }
 
-impl<Q> Clone for Leased<Q> {
+impl<Q> Clone for Extended<Q> {
     fn clone(&self) -> Self {
         let observers = self.observers.clone();
-        Self { queue: Arc::clone(&self.queue), leases: Arc::clone(&self.leases), observers }
+        Self { queue: Arc::clone(&self.queue), extensions: Arc::clone(&self.extensions), observers }
     }
 }
 
-impl<Q: Queue> Leased<Q> {
+impl<Q: Queue> Extended<Q> {
     pub(super) fn new(queue: Q, observers: Observers) -> Self {
-        Self { queue: Arc::new(queue), leases: Arc::default(), observers }
+        Self { queue: Arc::new(queue), extensions: Arc::default(), observers }
     }
 
     /// Does the work on messages that were received, and keeps them hidden during it.
     ///
-    /// Their lease begins at `asked`, before the request for them was sent: SQS counts from a later
+    /// Their time begins at `asked`, before the request for them was sent: SQS counts from a later
     /// moment, and the response may be read much later. The clock of tokio (`CLOCK_MONOTONIC`) goes
     /// on while SIGSTOP or the freezer of a container stops the process. So that time counts too.
     pub(super) async fn during<T>(
@@ -76,7 +76,7 @@ impl<Q: Queue> Leased<Q> {
         work: impl Future<Output = T>,
     ) -> T {
         let until = hidden_until(asked, visibility);
-        let batch = self.leases.take(received, until, asked);
+        let batch = self.extensions.take(received, until, asked);
         tokio::select! {
             biased;
             done = work => done,
@@ -96,10 +96,10 @@ impl<Q: Queue> Leased<Q> {
         loop {
             sleep_until(next).await;
             let longest = MAX_VISIBILITY.saturating_sub(BEFORE_LIMIT + asked.elapsed());
-            let batch = self.leases.begin(handles);
+            let batch = self.extensions.begin(handles);
             // Near SQS's limit an extension would add nothing.
             if batch.is_empty() || longest < visibility.saturating_sub(beat) {
-                self.leases.end(&batch);
+                self.extensions.end(&batch);
                 return pending().await;
             }
             let visibility = visibility.min(longest);
@@ -109,10 +109,10 @@ impl<Q: Queue> Leased<Q> {
             let response =
                 timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries))
                     .await;
-            self.leases.end(&batch);
+            self.extensions.end(&batch);
             let code = match response {
                 Ok(Ok(confirmations)) => {
-                    self.leases.hands().note(batch.iter().zip(&confirmations), until);
+                    self.extensions.hands().note(batch.iter().zip(&confirmations), until);
                     confirmations.into_iter().find_map(Result::err).map(|error| error.code)
                 }
                 Ok(Err(error)) => Some(error.code),
@@ -128,24 +128,24 @@ impl<Q: Queue> Leased<Q> {
 
     /// From now on receives begin.
     pub(super) fn begin(&self) {
-        self.leases.hands().is_ending = false;
+        self.extensions.hands().is_ending = false;
     }
 
     /// From now on no receive begins.
     pub(super) fn end(&self) {
-        self.leases.hands().is_ending = true;
+        self.extensions.hands().is_ending = true;
     }
 
     /// Ends the extensions of these messages, and waits for a call that is under way.
     async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
-        self.leases.hands().let_go(handles.clone());
-        self.leases.until(|hands| !hands.is_extending(handles.clone())).await;
+        self.extensions.hands().let_go(handles.clone());
+        self.extensions.until(|hands| !hands.is_extending(handles.clone())).await;
     }
 }
 
 /// The messages in hand, by receipt handle.
 #[derive(Default)]
-struct Leases {
+struct Extensions {
     hands: Mutex<Hands>,
     /// Notified when a call that extends, or a receive, has ended.
     ended: Notify,
@@ -209,7 +209,7 @@ impl Hands {
     }
 }
 
-impl Leases {
+impl Extensions {
     /// Waits until this is so.
     async fn until(&self, is_so: impl Fn(&Hands) -> bool) {
         loop {
@@ -239,7 +239,7 @@ impl Leases {
         let ids = received.iter().filter_map(|one| Some((one.handle.clone(), one.id.clone()?)));
         hands.ids.extend(ids);
         drop(hands);
-        Batch { leases: self, handles: received.into_iter().map(|one| one.handle).collect() }
+        Batch { extensions: self, handles: received.into_iter().map(|one| one.handle).collect() }
     }
 
     /// The messages that are still held, and are now to be extended. Another receiver may have a
@@ -271,21 +271,21 @@ fn hidden_until(from: Instant, visibility: Duration) -> Instant {
 
 /// Messages in hand until it is dropped.
 struct Batch<'a> {
-    leases: &'a Leases,
+    extensions: &'a Extensions,
     handles: Vec<String>,
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        let mut hands = self.leases.hands();
+        let mut hands = self.extensions.hands();
         hands.let_go(self.handles.iter().map(String::as_str));
         hands.end_work(self.handles.iter().map(String::as_str));
         drop(hands);
-        self.leases.end(&self.handles);
+        self.extensions.end(&self.handles);
     }
 }
 
-impl<Q: Queue> Queue for Leased<Q> {
+impl<Q: Queue> Queue for Extended<Q> {
     async fn send(
         &self,
         queue: &QueueArn,
@@ -310,17 +310,17 @@ impl<Q: Queue> Queue for Leased<Q> {
     ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
         // They may be received again before the response.
-        self.leases.hands().end_work(entries.iter().map(|(handle, _)| *handle));
+        self.extensions.hands().end_work(entries.iter().map(|(handle, _)| *handle));
         self.queue.change_visibility(queue, entries).await
     }
 
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
-        self.leases.hands().has_lapsed(receipt_handle)
+        self.extensions.hands().has_lapsed(receipt_handle)
     }
 
     /// Extensions go on meanwhile.
     async fn last_receives(&self) {
-        self.leases.until(|hands| !hands.is_ending || hands.receiving == 0).await;
+        self.extensions.until(|hands| !hands.is_ending || hands.receiving == 0).await;
     }
 
     fn clock(&self) -> Clock {
@@ -328,7 +328,7 @@ impl<Q: Queue> Queue for Leased<Q> {
     }
 }
 
-impl<Q: Queue + Source> Source for Leased<Q> {
+impl<Q: Queue + Source> Source for Extended<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
         self.queue.describe(queue).await
     }
@@ -338,18 +338,18 @@ impl<Q: Queue + Source> Source for Leased<Q> {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
-        let _receiving = Receiving::begin(&self.leases);
+        let _receiving = Receiving::begin(&self.extensions);
         self.queue.receive(queue, ask).await
     }
 }
 
 /// A receive under way, until it is dropped.
-struct Receiving<'a>(&'a Leases);
+struct Receiving<'a>(&'a Extensions);
 
 impl<'a> Receiving<'a> {
-    fn begin(leases: &'a Leases) -> Self {
-        leases.hands().receiving += 1;
-        Self(leases)
+    fn begin(extensions: &'a Extensions) -> Self {
+        extensions.hands().receiving += 1;
+        Self(extensions)
     }
 }
 
