@@ -75,7 +75,7 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    pub(super) fn pause(number: u64, since: SystemTime, length: Duration) -> Self {
+    pub(super) fn asked_for(number: u64, since: SystemTime, length: Duration) -> Self {
         let (why, permits) = (Deferral::Paused, Permits::PAUSE);
         Self { number, why, since, length, rounds: 0, permits, given: [0, 0], failed: 0 }
     }
@@ -83,7 +83,7 @@ impl Pause {
     /// A circuit that opens for the first time.
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
         let (why, permits) = (Deferral::CircuitOpen, Permits::OPEN);
-        Self { why, permits, ..Self::pause(number, since, first_length(breaker)) }
+        Self { why, permits, ..Self::asked_for(number, since, first_length(breaker)) }
     }
 
     /// The next pause of the circuit, after all probes failed.
@@ -96,7 +96,7 @@ impl Pause {
     ) -> Self {
         let (rounds, length) = (self.rounds + 1, next_length(self.length, breaker, is_down));
         let permits = Permits::after(rounds, length, breaker, is_down);
-        Self { why: self.why, rounds, permits, ..Self::pause(number, since, length) }
+        Self { why: self.why, rounds, permits, ..Self::asked_for(number, since, length) }
     }
 
     /// The rest of the pause. If the clock is set back, the pause begins anew, so that it lasts no

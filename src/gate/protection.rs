@@ -201,7 +201,7 @@ impl Protection {
                     return None;
                 }
                 health.answer();
-                health.pause = Some(Pause::pause(self.number(), now, length));
+                health.pause = Some(Pause::asked_for(self.number(), now, length));
                 mem::take(&mut health.has_opened).then_some(Change::Closed)
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _) if is_free || is_despite => {

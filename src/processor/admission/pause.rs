@@ -23,8 +23,8 @@ impl Call<'_> {
         // A newcomer does not probe if others wait in line, which the gate says.
         let asks_gate_first = self.limit.is_some_and(|limit| self.is_newcomer(limit));
         match looked {
-            Err(paused) if self.may_be_deferred && asks_gate_first && !paused.rest.is_zero() => {
-                Err(self.paused(paused).await)
+            Err(refused) if self.may_be_deferred && asks_gate_first && !refused.rest.is_zero() => {
+                Err(self.paused(refused).await)
             }
             looked if asks_gate_first || !self.may_be_deferred => Ok(looked.ok()),
             _ => self.ask_pauses(pauses).await.map(Some),
@@ -47,7 +47,7 @@ impl Call<'_> {
         };
         match admitted {
             Ok(ticket) => Ok(ticket),
-            Err(NoTicket::Paused(paused)) => Err(self.paused(paused).await),
+            Err(NoTicket::Paused(refused)) => Err(self.paused(refused).await),
             Err(NoTicket::Throttled) => Err(self.defer_for_table(Deferral::TableThrottled, 1)),
         }
     }

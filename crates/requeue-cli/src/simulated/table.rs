@@ -24,13 +24,13 @@ const WRITES: f64 = 1_000.0;
 /// A table in this process that behaves as a table does, as one execution environment asks it.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTable {
-    table: Arc<Items>,
+    table: Arc<Shared>,
     /// Whether it was throttled since the last look.
     was_throttled: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Items {
+struct Shared {
     items: MemoryTable,
     clock: Clock,
     requests: AtomicU64,
@@ -42,7 +42,7 @@ struct Items {
 
 impl SimulatedTable {
     pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
-        let table = Items {
+        let table = Shared {
             items: MemoryTable::default(),
             clock,
             requests: AtomicU64::default(),
@@ -68,7 +68,7 @@ impl SimulatedTable {
     }
 }
 
-impl Items {
+impl Shared {
     async fn arrive(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         sleep(REQUEST).await;

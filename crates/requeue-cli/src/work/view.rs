@@ -337,14 +337,14 @@ impl View {
         receiving.into_iter().chain(unsettled).collect()
     }
 
-    /// The time until a message calls the target again: the end of the first hold, and if that is
+    /// The time until a message calls the target again: the end of the first pause, and if that is
     /// over, the next retry. Zero while messages call.
     fn next_try(&self, pauses: &[ScopePause]) -> Option<Duration> {
         if self.observer.calls().running > 0 {
             return Some(Duration::ZERO);
         }
-        let paused = pauses.first().map(|pause| pause.rest);
-        paused.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(paused)
+        let rest = pauses.first().map(|pause| pause.rest);
+        rest.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(rest)
     }
 }
 

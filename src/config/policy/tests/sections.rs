@@ -153,6 +153,6 @@ fn keys_with_their_name_before_the_first_release_are_read() {
         r#"{"idempotency": {"key": "/n"}, "rateLimit": {"limit": 1, "maxReservationSeconds": 3}}"#,
     ];
     assert_eq!(accepted(old), accepted(new));
-    let both = r#"{"once": {}, "idempotency": {}}"#.parse::<RetryPolicy>().unwrap_err();
+    let both = r#"{"once": {}, "idempotency": {}}"#.parse::<RetryPolicy>().expect_err("both names");
     assert!(both.to_string().contains("idempotency stands more than once"), "{both}");
 }
