@@ -1,4 +1,4 @@
-//! A function on the dead-letter queue: it opens a ticket for each given-up message, with the
+//! A function on the dead-letter queue: it opens a ticket for each dead-lettered message, with the
 //! reason.
 //!
 //! Give the dead-letter queue a dead-letter queue of its own. If the function cannot open a ticket,

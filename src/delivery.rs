@@ -359,7 +359,7 @@ impl Delivery {
         self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified
     }
 
-    /// Whether the table may count its attempts: it waits in its place, and was received before.
+    /// Whether the table may count its attempts: it waits by its visibility, and was received before.
     pub(crate) fn may_count_attempts(&self) -> bool {
         // Other deliveries of a message that ends its row are copies.
         let waits_in_place = self.is_fifo() || !self.ends_its_row();

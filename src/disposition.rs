@@ -176,7 +176,7 @@ impl fmt::Display for Retry {
 ///
 /// ```
 /// fn dropped(report: &requeue::Report) -> usize {
-///     report.outcomes.iter().filter(|outcome| outcome.once.is_already_done).count()
+///     report.outcomes.iter().filter(|outcome| outcome.idempotency.is_already_done).count()
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -205,7 +205,7 @@ pub enum Deferral {
     Paused,
     /// Its downstream service kept failing. It was not called, or its call failed as those before it.
     CircuitOpen,
-    /// The rate limit of its downstream service has no room. It waits in line, or for a slot.
+    /// The rate limit of its downstream service has no room. It waits in the waiting list, or for its reservation.
     RateLimited,
     /// The table of the rate limits takes no more requests for now.
     TableThrottled,

@@ -33,7 +33,7 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no slot in the rate limit | `gate/`, `limit/` |
+//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no reservation in the rate limit | `gate/`, `limit/` |
 //! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |

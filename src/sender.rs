@@ -128,7 +128,7 @@ impl Senders {
         tracing::warn!(
             senderId = sender.map(tracing::field::display),
             "a body bears the retry fields of a sender that is not trusted: they are taken for its producer's own; if the sender is yours, \
-             add its id to REQUEUE_TRUSTED_SENDERS (said idempotency)"
+             add its id to REQUEUE_TRUSTED_SENDERS (said once)"
         );
     }
 }

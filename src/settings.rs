@@ -19,7 +19,7 @@ use crate::table::Table;
 use crate::wire::Wrap;
 
 /// The problem of settings with `idempotency` and without a table.
-pub(crate) const NO_STORE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
+pub(crate) const NO_TABLE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
 /// The settings of a processor, with their defaults.
 ///

@@ -67,7 +67,7 @@ class PageOfAFunction(unittest.TestCase):
             events = [{"timestamp": now, "message": text} for text in lines]
             account.logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
 
-        failed = line("m-1", "requeue", **{"class": "rate-limit", "reason": "status 429", "delaySeconds": 9, "retryCount": 1})
+        failed = line("m-1", "requeue", **{"class": "rate-limit", "detail": "status 429", "delaySeconds": 9, "retryCount": 1})
         write("a", "START RequestId: 1", failed, metrics(Received=5, Completed=3, Requeued=1, Released=1))
         write("b", metrics(Received=2, DeadLettered=2), metrics(Class="quota", DeadLettered=2), "[1]")
         page = Page(self, "--function", "logged")
@@ -77,7 +77,7 @@ class PageOfAFunction(unittest.TestCase):
         self.assertEqual(page.state["counts"], counts)
         shown = [(event["kind"], event["messageId"], event.get("class"), event.get("reason")) for event in page.events]
         self.assertEqual(shown, [("requeued", "m-1", "rate-limit", "status 429"), ("copied", "m-1", None, None)])
-        write("b", line("m-2", "dead-letter", why="retries-exhausted"))
+        write("b", line("m-2", "dead-letter", reason="retries-exhausted"))
         page.read_until(lambda: len(page.events) > 2)
         self.assertEqual([event["messageId"] for event in page.events], ["m-1", "m-1", "m-2"])
         self.assertEqual(page.state["counts"], counts)

@@ -9,7 +9,7 @@ output "queue_arn" {
 }
 
 output "dead_letter_queue_url" {
-  description = "Given-up messages. Each has the reason in its body, unless dead_letter_mode is redrive."
+  description = "Dead-lettered messages. Each has the reason in its body, unless dead_letter_mode is redrive."
   value       = aws_sqs_queue.dead_letter_queue.id
 }
 

@@ -44,7 +44,7 @@ locals {
     },
     {
       sid       = "DeadLetters"
-      actions   = ["sqs:SendMessage"] # the function: given-up messages; its version before may have the mode direct
+      actions   = ["sqs:SendMessage"] # the function: dead-lettered messages; its version before may have the mode direct
       resources = var.dead_letter_mode == "direct" || var.deployment != "" ? [aws_sqs_queue.dead_letter_queue.arn] : []
     },
     {

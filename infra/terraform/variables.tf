@@ -188,7 +188,7 @@ variable "strategy" {
 }
 
 variable "dead_letter_mode" {
-  description = "How a given-up message reaches the dead-letter queue. annotate: Requeue replaces it by a copy with the reason, which SQS moves. redrive: SQS moves the unchanged message after max_receive_count receives. direct: the function sends a copy with the reason there."
+  description = "How a dead-lettered message reaches the dead-letter queue. annotate: Requeue replaces it by a copy with the reason, which SQS moves. redrive: SQS moves the unchanged message after max_receive_count receives. direct: the function sends a copy with the reason there."
   type        = string
   default     = "annotate"
   nullable    = false
@@ -340,7 +340,7 @@ variable "message_retention_period" {
 }
 
 variable "max_receive_count" {
-  description = "Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. It bounds receives without a response (timeout, throttle), not retries, which are new messages. With fifo or strategy visibility, each retry is a receive. Then it must be above the policy's maxRetries; on a FIFO queue in batches, at least twice that number. With dead_letter_mode annotate, keep it low. A given-up message must be received that often: ten times at once, then once in each visibility timeout."
+  description = "Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. It bounds receives without a response (timeout, throttle), not retries, which are new messages. With fifo or strategy visibility, each retry is a receive. Then it must be above the policy's maxRetries; on a FIFO queue in batches, at least twice that number. With dead_letter_mode annotate, keep it low. A dead-lettered message must be received that often: ten times at once, then once in each visibility timeout."
   type        = number
   default     = 5
   nullable    = false

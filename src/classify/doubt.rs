@@ -12,7 +12,7 @@ use super::text::Words;
 use super::{aws, io};
 
 /// Statuses of a gateway that lost the service or no longer waited for it, and of a server that
-/// dead-lettered a request that another part of it may work on. 520 to 524 are Cloudflare's.
+/// gave up a request that another part of it may work on. 520 to 524 are Cloudflare's.
 const STATUSES: [u16; 9] = [408, 499, 502, 504, 520, 522, 524, 598, 599];
 /// `CANCELLED`, `DEADLINE_EXCEEDED` and `UNAVAILABLE`, which a client also makes of a connection
 /// that it lost.

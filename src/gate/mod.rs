@@ -23,7 +23,7 @@ pub use call::Scope;
 pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub(crate) use shared::{Extension, ProbeLock, Recovery, Results, SharedHealth, Standing};
+pub(crate) use shared::{Extension, PauseStanding, ProbeLock, Recovery, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(crate) fn expires(policy: &RetryPolicy, delivery: &Delivery) -> Option<Syste
     delivery.first_sent.checked_add(ttl)
 }
 
-/// `None` if the handler is to be called. `given_up` is the reason for which this process gave the
-/// message up on an earlier receive.
+/// `None` if the handler is to be called. `dead_lettered` is the reason for which this process
+/// dead-lettered the message on an earlier receive.
 pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,

@@ -1,4 +1,4 @@
-//! A pause: a pause or an open circuit. It keeps messages back for a time, and then lets some of
+//! A pause that a service asks for, or that an open circuit makes. It keeps messages back for a time, and then lets some of
 //! them probe. Its lengths and its probes are the same for one execution environment and for all.
 
 use std::time::{Duration, SystemTime};

@@ -79,7 +79,7 @@ pub(crate) struct Recovery {
 
 /// The standing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PauseStanding {
     /// Its service is not held.
     Free,
     /// It waits.
@@ -167,13 +167,13 @@ impl SharedHealth {
         caller: Caller,
         breaker: Option<&CircuitBreaker>,
         now: SystemTime,
-    ) -> Standing {
+    ) -> PauseStanding {
         let now = epoch_nanos(now);
         if !self.is_paused(now) {
-            return Standing::Free;
+            return PauseStanding::Free;
         }
         let why = self.why();
-        let paused = |rest| Standing::Paused(NotPermitted { why, rest });
+        let paused = |rest| PauseStanding::Paused(NotPermitted { why, rest });
         let rest = self.rest(now);
         if !rest.is_zero() {
             return paused(rest);
@@ -187,7 +187,7 @@ impl SharedHealth {
         if self.probed[kind] >= shares[kind].into() && now < timeout {
             return paused(Duration::from_nanos(timeout - now));
         }
-        Standing::MayProbe(why)
+        PauseStanding::MayProbe(why)
     }
 
     /// Takes the probe lock, if nobody has it.

@@ -24,7 +24,7 @@ use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::{Mode, NO_STORE, RecursiveLoop, Settings};
+use crate::settings::{Mode, NO_TABLE, RecursiveLoop, Settings};
 
 mod ended;
 mod error;
@@ -153,7 +153,7 @@ where
     }
     init_logging(tracing::Level::INFO);
     if settings.lacks_table() {
-        return Err(InvalidConfig::of(NO_STORE).into());
+        return Err(InvalidConfig::of(NO_TABLE).into());
     }
     warn_of_loop_detection(&settings);
     warn_of_missing_reasons(&settings);

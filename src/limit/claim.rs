@@ -361,7 +361,7 @@ impl Claim {
         Share::Joined(number)
     }
 
-    /// The times by which a line is paused back and becomes longer.
+    /// The times by which a line is held back and becomes longer.
     fn line_grows(&self) -> (u64, u64) {
         let held_back = self.line_places(self.displaced);
         let joined = self.line_places(self.joined).saturating_add(self.gap);

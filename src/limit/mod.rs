@@ -44,7 +44,7 @@ pub(crate) struct LimitState {
     tat: u64,
     /// The turn of the next newcomer, by the line's clock; nobody waits if that is over.
     line_end: u64,
-    /// The time by which the line was paused back so far.
+    /// The time by which the line was held back so far.
     held_back: u64,
     /// The length of the line at the end of the pause: a message that is called up during the pause
     /// moves by it.
@@ -80,7 +80,7 @@ pub(crate) enum Ask {
     /// A message whose service is paused until this time. It joins the line, and its turn is not
     /// before.
     Paused(SystemTime),
-    /// A message that waited in its place in the queue, and cannot carry a place in the line.
+    /// A message that waited by its visibility, and cannot carry a place in the line.
     Returned,
 }
 

@@ -175,7 +175,7 @@ pub(crate) fn next_retry(
 
 /// The decision about a message that failed while its service serves nobody. The failure says nothing
 /// about the message, so it is to use up no retry, and only the age ends the message: it waits in a copy without one, for
-/// `least` or longer. Each receive of a message that waits in its place counts, so its receives
+/// `least` or longer. Each receive of a message that waits by its visibility counts, so its receives
 /// become rarer.
 pub(crate) fn unserved(
     policy: &RetryPolicy,

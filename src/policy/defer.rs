@@ -152,7 +152,7 @@ pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
 
 /// The next attempt at a message whose event stays taken for `rest`. In its place in the queue, an
 /// earlier receive would be spent on waiting for that. A copy waits without using a retry.
-pub(crate) fn after_lease(
+pub(crate) fn after_in_progress(
     disposition: Disposition,
     strategy: Strategy,
     rest: Duration,

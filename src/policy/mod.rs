@@ -23,7 +23,7 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unserved};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    LONGEST_IN_LINE, after_lease, believed_due, defer, defer_for_table, defer_unverified,
+    LONGEST_IN_LINE, after_in_progress, believed_due, defer, defer_for_table, defer_unverified,
     deferred_by_visibility, in_line, in_progress, line_full, may_be_deferred, pause,
 };
 pub use jitter::Jitter;
@@ -73,7 +73,7 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
-    /// Whether each event is handled once, which needs a [store](crate::SharedTable). Default: no.
+    /// Whether each event is handled once, which needs a [table](crate::SharedTable). Default: no.
     /// No preset changes it.
     pub idempotency: Option<Idempotency>,
     /// Delays and budgets for [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
@@ -214,16 +214,16 @@ impl RateLimit {
 /// Calls the handler once for each event, as far as a table can tell: of several messages about one
 /// event, only one is called at a time. After its success the others complete without a call.
 ///
-/// It needs a [store](crate::SharedTable). The table holds a hash of the event's name, and the time
+/// It needs a [table](crate::SharedTable). The table holds a hash of the event's name, and the time
 /// until which the event counts as done.
 ///
 /// ```
-/// use requeue::policy::{Once, RetryPolicy};
+/// use requeue::policy::{Idempotency, RetryPolicy};
 ///
-/// let mut once = Once::default();
+/// let mut idempotency = Idempotency::default();
 /// idempotency.key = Some("/orderId".parse()?);
 /// let mut policy = RetryPolicy::default();
-/// policy.once = Some(once);
+/// policy.idempotency = Some(idempotency);
 /// # Ok::<(), requeue::InvalidJsonPointer>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -187,7 +187,7 @@ impl<'a> Call<'a> {
             }
     }
 
-    /// Counts the attempt, if its message waits in its place and was received before: it cannot
+    /// Counts the attempt, if its message waits by its visibility and was received before: it cannot
     /// note its attempts. If the table does not answer, receives count.
     async fn count(
         &self,
@@ -346,7 +346,7 @@ impl Taken {
                 Ended::Unknown => {
                     let Decision { disposition, at, .. } = decision;
                     let (strategy, rest) = (delivery.strategy, record.rest());
-                    *disposition = policy::after_lease(*disposition, strategy, rest, *at);
+                    *disposition = policy::after_in_progress(*disposition, strategy, rest, *at);
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::policy::{self, RetryPolicy};
 use crate::queue::{Queue, QueueArn};
 use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Mode, NO_STORE, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Mode, NO_TABLE, RecursiveLoop, Settings};
 use crate::settle::{SendPause, Settled, Settler};
 use crate::shared_table::{Events, SharedPauses, TableClient};
 use crate::telemetry;
@@ -54,7 +54,7 @@ pub(super) struct Inner {
 impl Inner {
     /// The shared values, and the settler of the same settings.
     pub(super) fn new<Q: Queue>(queue: Q, settings: Settings) -> (Self, Arc<Settler<Q>>) {
-        assert!(!settings.lacks_table(), "{NO_STORE}");
+        assert!(!settings.lacks_table(), "{NO_TABLE}");
         let Settings {
             policy,
             queue_policies,

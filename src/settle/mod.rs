@@ -28,7 +28,7 @@
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
-//! (`calls.rs`), and after a send without a response other sends wait (`hold.rs`).
+//! (`calls.rs`), and after a send without a response other sends wait (`pause.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

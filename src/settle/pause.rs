@@ -12,7 +12,7 @@ use crate::queue::{CallErrorKind, QueueArn};
 
 /// After a send without a response, no other send to the same queue begins for so long. Then one
 /// send goes ahead, and the others follow after its response.
-const HOLD: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl SendPause {
             Some(until) if Instant::now() < *until => false,
             Some(until) => {
                 // This send goes ahead. If it never ends, another one goes ahead later.
-                *until = Instant::now() + HOLD;
+                *until = Instant::now() + PAUSE;
                 true
             }
         }
@@ -37,7 +37,7 @@ impl SendPause {
         let mut paused_until = self.paused_until();
         match error {
             Some(CallErrorKind::Ambiguous) => {
-                paused_until.insert(Arc::clone(queue), Instant::now() + HOLD);
+                paused_until.insert(Arc::clone(queue), Instant::now() + PAUSE);
             }
             None
             | Some(

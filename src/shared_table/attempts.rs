@@ -1,4 +1,4 @@
-//! The attempts at messages that wait in their place in the queue, counted by the table. SQS counts
+//! The attempts at messages that wait by their visibility, counted by the table. SQS counts
 //! each receive of such a message, even if no handler is called.
 
 use super::{TableClient, expires};

@@ -20,6 +20,8 @@ const MARGIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// No event counts as done for longer, so that its end is a time.
 const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
+/// The kind of its items. Environments of an older build use it too.
+const KIND: &str = "once";
 /// The attempt that handles the event.
 const OWNER: Field = Field::new("owner");
 /// The end of its record, in milliseconds since the epoch. Environments of an older build write it too.
@@ -100,7 +102,7 @@ impl Events {
         owner: u64,
         lasts: Duration,
     ) -> InProgressRecord {
-        let key = self.client.key("idempotency", queue, event);
+        let key = self.client.key(KIND, queue, event);
         InProgressRecord {
             key,
             owner,

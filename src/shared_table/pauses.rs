@@ -13,7 +13,9 @@ use tokio::time::Instant;
 pub(crate) use self::known::{Admitted, Request, Ticket};
 pub(super) use self::known::{Asker, Askers, SharedScope};
 use super::{TableClient, expires};
-use crate::gate::{Caller, Change, Extension, NotPermitted, Reply, Scope, SharedHealth, Standing};
+use crate::gate::{
+    Caller, Change, Extension, NotPermitted, PauseStanding, Reply, Scope, SharedHealth,
+};
 use crate::limit::LONGEST_LINE;
 use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
 use crate::table::{Field, TableError, Update};
@@ -25,7 +27,7 @@ const MAX_SCOPES: usize = 10_000;
 /// A state is asked for again after this.
 const FRESH: Duration = Duration::from_secs(1);
 /// A pause is asked for again after this, since another may have ended it.
-const HELD: Duration = Duration::from_secs(10);
+const PAUSED: Duration = Duration::from_secs(10);
 /// The most requests for one change.
 const MAX_REQUESTS: u32 = 3;
 /// A lock ends so long after its message should have.
@@ -97,21 +99,21 @@ impl SharedPauses {
             let health = state.seen().health;
             let is_known = |lately| limit.is_some() || state.is_known(lately);
             match self.standing(&health, caller) {
-                Standing::Free if is_known(FRESH) => {
+                PauseStanding::Free if is_known(FRESH) => {
                     return Ok(state.ticket(caller, limit, &health));
                 }
-                Standing::Paused(paused)
-                    if is_known(HELD) && health.lasts(self.client.now())
+                PauseStanding::Paused(paused)
+                    if is_known(PAUSED) && health.lasts(self.client.now())
                         || state.is_known(FRESH) =>
                 {
                     return Err(NoTicket::Paused(paused));
                 }
-                Standing::Free | Standing::Paused(_) | Standing::MayProbe(_) => {}
+                PauseStanding::Free | PauseStanding::Paused(_) | PauseStanding::MayProbe(_) => {}
             }
             let _asking = state.asking.lock().await;
             let health = state.seen().health;
             match self.standing(&health, caller) {
-                Standing::MayProbe(_) => {
+                PauseStanding::MayProbe(_) => {
                     let (update, lock) = health.probe(self.client.now(), lasts + GRACE);
                     let health = match self.change(&state, &update).await {
                         Ok(None) => continue,
@@ -124,8 +126,8 @@ impl SharedPauses {
                     let ticket = state.ticket(caller, limit, &health);
                     return Ok(Ticket { lock: Some(lock), ..ticket });
                 }
-                Standing::Free | Standing::Paused(_) if state.is_known(FRESH) => {}
-                Standing::Free | Standing::Paused(_) => {
+                PauseStanding::Free | PauseStanding::Paused(_) if state.is_known(FRESH) => {}
+                PauseStanding::Free | PauseStanding::Paused(_) => {
                     // Not before the answer: the others of the batch would call meanwhile.
                     let answer = self.client.read(&state.key).await;
                     state.seen().asked = Some(Instant::now());
@@ -137,7 +139,7 @@ impl SharedPauses {
         }
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            Standing::Paused(paused) if health.lasts(self.client.now()) => {
+            PauseStanding::Paused(paused) if health.lasts(self.client.now()) => {
                 Err(NoTicket::Paused(paused))
             }
             _ => Ok(state.ticket(caller, limit, &health)),
@@ -154,9 +156,9 @@ impl SharedPauses {
         let state = self.scope(scope);
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            Standing::Free => Ok(state.ticket(caller, limit, &health)),
-            Standing::Paused(paused) => Err(paused),
-            Standing::MayProbe(why) => Err(NotPermitted { why, rest: Duration::ZERO }),
+            PauseStanding::Free => Ok(state.ticket(caller, limit, &health)),
+            PauseStanding::Paused(paused) => Err(paused),
+            PauseStanding::MayProbe(why) => Err(NotPermitted { why, rest: Duration::ZERO }),
         }
     }
 
@@ -350,7 +352,7 @@ impl SharedPauses {
         Ok(is_changed.then_some(health))
     }
 
-    fn standing(&self, health: &SharedHealth, caller: Caller) -> Standing {
+    fn standing(&self, health: &SharedHealth, caller: Caller) -> PauseStanding {
         health.standing(caller, self.circuit_breaker.as_ref(), self.client.now())
     }
 

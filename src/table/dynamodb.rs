@@ -42,9 +42,9 @@ const MAX_CODE_LEN: usize = 100;
 /// use requeue::table::{DynamoTable, Field, Key, Table, Update};
 ///
 /// # async fn example() -> Result<(), requeue::table::TableError> {
-/// let store = DynamoTable::from_env("requeue-state");
+/// let table = DynamoTable::from_env("requeue-state");
 /// let update = Update::new().add(Field::new("calls"), 1);
-/// let answer = store.update(&Key::of(["orders"]), &update).await?;
+/// let answer = table.update(&Key::of(["orders"]), &update).await?;
 /// println!("{} calls before", answer.before.get(Field::new("calls")));
 /// # Ok(())
 /// # }

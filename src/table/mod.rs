@@ -200,8 +200,8 @@ impl Update {
         self
     }
 
-    /// Somebody depends on the item for so long after the change: on a record or a lock, a limit or a hold. A
-    /// store without room may forget any other item.
+    /// Somebody depends on the item for so long after the change: an event in progress, a probe lock,
+    /// a limit or a pause. A table without room may forget any other item.
     pub(crate) fn needed_for(self, needed_for: Duration) -> Self {
         Self { needed_for, ..self }
     }

@@ -12,7 +12,7 @@ use crate::clock::{Clock, Sampler};
 use crate::disposition::Strategy;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
-use crate::settings::{DeadLetterMode, Mode, NO_STORE, Settings};
+use crate::settings::{DeadLetterMode, Mode, NO_TABLE, Settings};
 use crate::state::REDRIVE_TOLERANCE;
 
 /// The most by which this machine's clock and that of SQS may differ. It is half of the tolerance
@@ -87,7 +87,7 @@ impl fmt::Display for StartError {
                  until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
-            Self::NoTable => f.write_str(NO_STORE),
+            Self::NoTable => f.write_str(NO_TABLE),
             Self::NoVisibilityTimeout => f.write_str(
                 "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
                  30 s or more",

@@ -101,7 +101,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// ```
 pub struct Worker<H, Q, T = Raw> {
     processor: BatchProcessor<H, Extended<Q>, T>,
-    extended: Extended<Q>,
+    source: Extended<Q>,
     queue: QueueArn,
     visibility: Duration,
     max_receives: Option<u32>,
@@ -145,13 +145,13 @@ where
         let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
         let settings = telemetry::completed(settings);
         let description = check::check(&source, queue, &settings, &worker).await?;
-        let extended = Extended::new(source, settings.observers.clone());
+        let source = Extended::new(source, settings.observers.clone());
         let trouble = Trouble::none(&description, settings.observers.clone());
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
         let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
         Ok(Self {
-            processor: BatchProcessor::new(handler, extended.clone(), settings),
-            extended,
+            processor: BatchProcessor::new(handler, source.clone(), settings),
+            source,
             trouble,
             queue: description.arn,
             visibility: description.visibility,
@@ -172,7 +172,7 @@ where
     /// nobody waits for, and hide them. A message that was dead-lettered or has expired may wait for its
     /// visibility timeout instead, and so may the messages behind it in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
-        self.extended.begin();
+        self.source.begin();
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
         let receivers = self
@@ -221,7 +221,7 @@ where
     }
 
     fn stop_starting(&self, stop: &Stop) {
-        self.extended.end();
+        self.source.end();
         stop.starting.cancel();
     }
 
@@ -350,10 +350,8 @@ where
         let wait = self.wait();
         let ask = ReceiveRequest::new(max, wait, self.visibility);
         let asked = Instant::now();
-        let mut response = std::pin::pin!(timeout(
-            wait + RESPONSE_TIMEOUT,
-            self.extended.receive(&self.queue, ask)
-        ));
+        let mut response =
+            std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.source.receive(&self.queue, ask)));
         let response = tokio::select! {
             biased;
             response = &mut response => response,
@@ -384,7 +382,7 @@ where
         let in_hand = records.iter().filter_map(InHand::of).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, deletes) =
-            self.extended.during(&self.queue, in_hand, self.visibility, asked, process).await;
+            self.source.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         let messages = deletes.deleted.failed;
         if messages > 0 {
@@ -398,7 +396,7 @@ where
 
     /// Whether the queue is empty. If SQS does not tell, it counts as not empty.
     async fn is_empty(&self) -> bool {
-        let described = timeout(RESPONSE_TIMEOUT, self.extended.describe(&self.queue)).await;
+        let described = timeout(RESPONSE_TIMEOUT, self.source.describe(&self.queue)).await;
         self.trouble.is_empty(described.unwrap_or_else(|_| Err(CallError::timed_out())))
     }
 }

@@ -34,7 +34,7 @@ impl HttpConnector for Canned {
         } else {
             r#"{"Successful":[],"Failed":[]}"#.to_owned()
         };
-        self.calls.lock().expect("no panic while it is paused").push((operation, body));
+        self.calls.lock().expect("no panic while it is held").push((operation, body));
         HttpConnectorFuture::ready(Ok(HttpResponse::new(
             200.try_into().expect("a status"),
             SdkBody::from(answer),
@@ -50,7 +50,7 @@ impl Canned {
     }
 
     fn calls(&self, operation: &str) -> Vec<Value> {
-        let calls = self.calls.lock().expect("no panic while it is paused");
+        let calls = self.calls.lock().expect("no panic while it is held");
         calls.iter().filter(|call| call.0 == operation).map(|call| call.1.clone()).collect()
     }
 }

@@ -82,13 +82,13 @@ async fn live(seed: u64) -> usize {
     let (noted, acts) = (Arc::clone(&calls), dice.clone());
     let script = Script::new(move |seen: &Seen| {
         let (group, number) = place(&seen.body);
-        noted.lock().expect("no panic while it is paused").entry(group).or_default().push(number);
+        noted.lock().expect("no panic while it is held").entry(group).or_default().push(number);
         act(&acts)
     });
     let processor = BatchProcessor::new(script, world.sqs.clone(), world.settings.clone());
     let batches = world.run(&processor).await;
 
-    let calls = calls.lock().expect("no panic while it is paused");
+    let calls = calls.lock().expect("no panic while it is held");
     for (group, numbers) in calls.iter() {
         assert!(numbers.is_sorted(), "seed {seed}: the calls of {group} are {numbers:?}");
         let mut distinct = numbers.clone();

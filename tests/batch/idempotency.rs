@@ -214,7 +214,7 @@ async fn done_is_in_the_store_before_the_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_whose_environment_died_is_called_again_when_its_lease_is_over() {
+async fn a_message_whose_environment_died_is_called_again_when_its_record_is_over() {
     let (world, _) = world(by("/n"));
     world.send_numbered(1).await;
     let began = Instant::now();
@@ -257,7 +257,7 @@ async fn an_environment_whose_clock_is_wrong_keeps_to_the_leases_of_the_others()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_retried_without_waiting_for_the_lease() {
+async fn a_failure_is_retried_without_waiting_for_the_record() {
     for failure in [
         Failure::temporary("down"),
         Failure::rate_limit("slowly").retry_after(secs(1)),
@@ -284,7 +284,7 @@ async fn an_event_that_was_dead_lettered_can_be_handled_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_may_go_on_keeps_its_event_until_the_lease_ends() {
+async fn a_call_that_may_go_on_keeps_its_event_until_the_record_ends() {
     let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
     let gateway = Response { status: 504, headers: &[], body: b"" };
     for (act, rest) in [
@@ -596,7 +596,7 @@ async fn queues_and_functions_have_events_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_waits_in_its_place_waits_for_the_lease_there() {
+async fn a_message_that_waits_in_its_place_waits_for_the_record_there() {
     let (mut world, _) = world(by("/n"));
     world.settings.strategy = Strategy::Visibility;
     for _ in 0..2 {

@@ -88,7 +88,7 @@ async fn a_message_that_did_not_simply_complete_has_one_line_and_the_batch_anoth
         r#"class="temporary""#.to_owned(),
         r#"disposition="requeue""#.to_owned(),
         "delaySeconds=30".to_owned(),
-        r#"reason="the ledger is locked""#.to_owned(),
+        r#"detail="the ledger is locked""#.to_owned(),
         "elapsedMs=0".to_owned(),
     ] {
         assert!(lines[0].contains(&part), "{part}: {}", lines[0]);

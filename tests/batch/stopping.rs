@@ -67,7 +67,7 @@ async fn an_event_is_leased_only_for_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_to_probe_is_only_for_a_call() {
+async fn the_lock_to_probe_is_only_for_a_call() {
     let mut world = World::new();
     world.protect();
     let table = share(&mut world);

@@ -219,7 +219,7 @@ impl<Q: Queue> Environment<Q> {
 
     async fn invoke(&self, number: usize, event: &Value) -> End {
         let (life, processor, clock) = {
-            let mut alive = self.alive.lock().expect("no panic while it is paused");
+            let mut alive = self.alive.lock().expect("no panic while it is held");
             if alive.0.is_cancelled() {
                 *alive = begin(&self.world, self.number, self.connect, &self.dice);
             }

@@ -189,7 +189,7 @@ impl World {
     }
 
     pub fn life(&self, environment: usize) -> CancellationToken {
-        let mut lives = self.lives.lock().expect("no panic while it is paused");
+        let mut lives = self.lives.lock().expect("no panic while it is held");
         if lives[environment].is_cancelled() {
             lives[environment] = CancellationToken::new();
         }
@@ -198,7 +198,7 @@ impl World {
 
     /// An execution environment ends, with all that runs in it.
     pub fn kill(&self, environment: usize) {
-        self.lives.lock().expect("no panic while it is paused")[environment].cancel();
+        self.lives.lock().expect("no panic while it is held")[environment].cancel();
     }
 
     /// The queue that an execution environment works on, and that of its dead letters.
@@ -237,7 +237,7 @@ impl World {
                 until.duration_since(now).unwrap_or_default()
             }
         };
-        // While one message of a FIFO group is in flight, the others are paused back.
+        // While one message of a FIFO group is in flight, SQS holds the others back.
         let is_in_the_way = |one: &MessageView, other: &MessageView| {
             matches!(one.state, MessageState::InFlightUntil(_))
                 && self.plan.is_fifo

@@ -56,7 +56,7 @@ impl FaultyStore {
 
     /// Until when an event counts as done, in milliseconds since the epoch.
     pub fn done_until(&self, queue: &str, id: &str) -> u64 {
-        self.number(&Key::of(["", "idempotency", queue, &format!("id {id}")]), "doneUntil")
+        self.number(&Key::of(["", "once", queue, &format!("id {id}")]), "doneUntil")
     }
 
     /// The attempts at a message from its second receive on.
@@ -71,18 +71,18 @@ impl FaultyStore {
 
     /// The time since the last fault; `None` if there was none.
     pub fn calm_for(&self) -> Option<Duration> {
-        self.troubled.lock().expect("no panic while it is paused").last().map(Instant::elapsed)
+        self.troubled.lock().expect("no panic while it is held").last().map(Instant::elapsed)
     }
 
     /// The faults since then.
     pub fn faults_since(&self, then: Instant) -> u32 {
-        let troubled = self.troubled.lock().expect("no panic while it is paused");
+        let troubled = self.troubled.lock().expect("no panic while it is held");
         let before = troubled.partition_point(|at| *at < then);
         u32::try_from(troubled.len() - before).expect("few")
     }
 
     fn note_trouble(&self) {
-        self.troubled.lock().expect("no panic while it is paused").push(Instant::now());
+        self.troubled.lock().expect("no panic while it is held").push(Instant::now());
     }
 
     pub fn number(&self, key: &Key, name: &'static str) -> u64 {

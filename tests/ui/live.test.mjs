@@ -217,20 +217,20 @@ test("a message that was dead-lettered is shown so, whichever of its events come
   const of = (kind, more = {}) => ({ kind, at: 1_000, messageId: "m", originalMessageId: "m", attempt: 1, ...more });
   const failure = { class: "temporary", reason: "status 503" };
   for (const events of [
-    [of("called"), of("ended", failure), of("not-retried", failure)],
+    [of("called"), of("ended", failure), of("dead-lettered", failure)],
     [of("called"), of("ended", failure), of("copied", { reason: "retries-exhausted" })],
     [of("received"), of("released", { reason: "annotated: status 503" })],
   ]) {
     const all = new Messages();
     for (const event of events) all.add(event);
     assert.equal(all.byId.get("m").state, "dead-lettered", JSON.stringify(events));
-    assert.ok(all.failures.every(({ kind }) => kind === "not-retried"));
+    assert.ok(all.failures.every(({ kind }) => kind === "dead-lettered"));
     // It is redriven as another message, waits for a circuit, and fails again.
     all.add(of("received", { messageId: "n" }));
     all.add(of("deferred", { messageId: "n", delay: 9 }));
     assert.equal(all.byId.get("m").state, "deferred");
     const before = all.failures.length;
-    for (const event of [of("not-retried"), of("called", { messageId: "o" }), of("ended", { messageId: "o", ...failure })]) all.add(event);
+    for (const event of [of("dead-lettered"), of("called", { messageId: "o" }), of("ended", { messageId: "o", ...failure })]) all.add(event);
     assert.equal(all.failures.length, before + 1);
   }
 });

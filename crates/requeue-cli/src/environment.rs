@@ -70,3 +70,16 @@ fn text(source: impl Read, max_bytes: usize, allowed: &str) -> io::Result<String
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }
+
+/// The variable that sets the endpoint of this service alone.
+pub(crate) fn endpoint_variable_of(service: &str) -> String {
+    format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
+}
+
+/// The variable that sets the endpoint of a service, in the order in which the SDK reads them, and
+/// its value.
+pub(crate) fn endpoint_variable(service: &str) -> Option<(String, String)> {
+    [endpoint_variable_of(service), "AWS_ENDPOINT_URL".to_owned()]
+        .into_iter()
+        .find_map(|name| value(&name).map(|value| (name, value)))
+}

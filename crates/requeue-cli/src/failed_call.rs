@@ -261,7 +261,7 @@ impl<'a> FailedCall<'a> {
     fn no_response(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
-        if let Some((variable, value)) = endpoint_variable(service)
+        if let Some((variable, value)) = environment::endpoint_variable(service)
             && !["http://", "https://"].iter().any(|scheme| value.starts_with(scheme))
         {
             return write!(
@@ -278,7 +278,7 @@ impl<'a> FailedCall<'a> {
             }
             _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
         };
-        match endpoint_variable(service) {
+        match environment::endpoint_variable(service) {
             Some((variable, _)) => write!(
                 f,
                 "{fails}; {variable} sets this endpoint: start the server there, or correct or \
@@ -287,7 +287,7 @@ impl<'a> FailedCall<'a> {
             None => write!(
                 f,
                 "{fails}; check the network and the region, or set {} to the URL of another endpoint",
-                own_variable(service)
+                environment::endpoint_variable_of(service)
             ),
         }
     }
@@ -352,25 +352,13 @@ impl<'a> FailedCall<'a> {
         let Self { service, operation, endpoint, error, .. } = self;
         let (code, seek) = (&error.code, "or try again in a minute");
         write!(f, "{endpoint} does not respond to {operation} as {service} does ({code}); ")?;
-        match endpoint_variable(service) {
+        match environment::endpoint_variable(service) {
             Some((variable, _)) => {
                 write!(f, "{variable} sets this endpoint: correct or unset it, {seek}")
             }
             None => write!(f, "look for a proxy between this machine and {service}, {seek}"),
         }
     }
-}
-
-fn own_variable(service: &str) -> String {
-    format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
-}
-
-/// The variable that sets the endpoint of a service, in the order in which the SDK reads them, and
-/// its value.
-pub(crate) fn endpoint_variable(service: &str) -> Option<(String, String)> {
-    [own_variable(service), "AWS_ENDPOINT_URL".to_owned()]
-        .into_iter()
-        .find_map(|name| environment::value(&name).map(|value| (name, value)))
 }
 
 /// The code and the kind of an error of the SDK. Its own text may quote a whole response.

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::duration_argument::within;
-use crate::failed_call::{self, FailedCall, call_error};
+use crate::failed_call::{FailedCall, call_error};
 use crate::output::{self, errln, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -171,7 +171,7 @@ impl Arguments {
         let is_led = || {
             self.region.is_some()
                 || self.profile.is_some()
-                || failed_call::endpoint_variable("SQS").is_some()
+                || environment::endpoint_variable("SQS").is_some()
         };
         match queue {
             QueueName::Url { .. } | QueueName::Arn(_) => true,

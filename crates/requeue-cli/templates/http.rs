@@ -1,1 +1,48 @@
-../../requeue-lambda/src/main.rs
+//! The ready Lambda: sends each SQS message to `REQUEUE_TARGET_URL` and settles it by the response.
+
+use std::io::Write;
+
+use requeue::{Error, Settings};
+use requeue_lambda::{Config, HttpTarget};
+
+const VERSION: &str = concat!("requeue-lambda ", env!("CARGO_PKG_VERSION"));
+const HELP: &str = "
+
+The ready Lambda of Requeue posts each SQS message to REQUEUE_TARGET_URL, and settles it by the
+response. It runs in AWS Lambda on the runtime provided.al2023, as the file `bootstrap`. It takes no
+options: environment variables that begin with REQUEUE_ are its settings.
+
+Deploy it:            sam build && sam deploy --guided, with the template of `requeue new --http`
+Run it on a laptop:   requeue serve --function PATH
+Run without Lambda:   requeue work --queue QUEUE --target-url URL
+Show its settings:    requeue config --function NAME";
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> Result<(), Error> {
+    if answers_an_option() {
+        return Ok(());
+    }
+    // Fetching logs the version of each stored text.
+    requeue::init_logging_in_lambda();
+    let (target, settings) = start().await.inspect_err(|error| requeue::log_start_error(error))?;
+    requeue::run_with(target, settings).await
+}
+
+async fn start() -> Result<(HttpTarget, Settings), Error> {
+    let config = Config::load().await?;
+    let target = HttpTarget::new(config.required_target()?.clone(), config.http)?;
+    Ok((target, config.settings))
+}
+
+/// Prints the text that the first argument asks for, for a person who starts it by hand; `false`
+/// without such an argument.
+fn answers_an_option() -> bool {
+    let help = match std::env::args_os().nth(1) {
+        Some(option) if option == "--help" || option == "-h" => HELP,
+        Some(option) if option == "--version" || option == "-V" => "",
+        _ => return false,
+    };
+    // A closed standard output leaves no other place.
+    let _ = writeln!(std::io::stdout(), "{VERSION}{help}");
+    true
+}

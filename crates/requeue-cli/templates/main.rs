@@ -1,1 +1,6 @@
-../../../examples/own-handler/src/main.rs
+use own_handler::{Charge, Sandbox};
+
+#[tokio::main]
+async fn main() -> Result<(), requeue::Error> {
+    requeue::run(Charge(Sandbox::default())).await
+}

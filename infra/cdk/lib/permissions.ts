@@ -61,7 +61,7 @@ function further(props: RetryQueueProps, { deadLetterQueue, table }: Queues): Re
     ['Table', ['dynamodb:GetItem', 'dynamodb:UpdateItem'], table ? [table.tableArn] : []],
     // DynamoDB decrypts the key of the table for the function.
     ['TableKey', ['kms:Decrypt'], table ? [keyOf(table)].flat().filter((key) => !queueKeys.includes(key)) : []],
-    // The function sends given-up messages there. Its version before may have that mode.
+    // The function sends dead-lettered messages there. Its version before may have that mode.
     ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' || props.deployment ? [deadLetterQueue.queueArn] : []],
   ]);
 }

@@ -129,7 +129,7 @@ export interface RetryQueueProps {
    */
   readonly strategy?: 'copy' | 'visibility';
   /**
-   * How a given-up message reaches the dead-letter queue. `annotate`: Requeue replaces it by a copy
+   * How a dead-lettered message reaches the dead-letter queue. `annotate`: Requeue replaces it by a copy
    * with the reason, and SQS moves the copy. `redrive`: SQS moves the unchanged message after
    * `maxReceiveCount` receives. `direct`: the function sends a copy with the reason there.
    * @default 'annotate'

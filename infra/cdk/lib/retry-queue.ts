@@ -35,7 +35,7 @@ import { filled } from './shared.ts';
 export class RetryQueue extends Construct {
   /** The queue for your messages. */
   readonly queue: sqs.Queue;
-  /** The dead-letter queue, with the given-up messages. */
+  /** The dead-letter queue, with the dead-lettered messages. */
   readonly deadLetterQueue: sqs.Queue;
   /** The function that calls the endpoint, or `handler`. */
   readonly function: lambda.Function;

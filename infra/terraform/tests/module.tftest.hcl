@@ -20,7 +20,7 @@ mock_provider "aws" {
     defaults = { id = "https://sqs.eu-west-1.amazonaws.com/123456789012/requeue", arn = "arn:aws:sqs:eu-west-1:123456789012:requeue" }
   }
   mock_resource "aws_dynamodb_table" {
-    defaults = { arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/requeue-shared_table" }
+    defaults = { arn = "arn:aws:dynamodb:eu-west-1:123456789012:table/requeue-table" }
   }
   mock_resource "aws_iam_role" {
     defaults = { id = "requeue", name = "requeue", arn = "arn:aws:iam::123456789012:role/requeue" }

@@ -11,8 +11,8 @@ use super::json::Json;
 use super::object::{KeyTable, keys};
 use super::rules::RuleList;
 use super::shapes::{
-    AGE, CALLS, COPIES, Count, DELAY, FACTOR, FAILURES, Flag, Given, HOLD, Ignored, KEEP, Maybe,
-    Off, OneOf, PERIOD, Placed, SHARE, SLOT_WAIT, Seconds, Shape, WholeSeconds,
+    AGE, CALLS, COPIES, Count, DELAY, FACTOR, FAILURES, Flag, Given, Ignored, KEEP, LONG_PAUSE,
+    Maybe, Off, OneOf, PERIOD, Placed, SHARE, SLOT_WAIT, Seconds, Shape, WholeSeconds,
 };
 use crate::classify::Rules;
 use crate::pointer::JsonPointer;
@@ -136,7 +136,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     keys: keys! { CircuitBreaker:
         "threshold", FAILURES => threshold,
             "The circuit opens after this many failures in a row, of as many messages of the same scope. If some calls get a response, more failures are needed: at the default of 5, up to 49. Default: 5.";
-        "resetTimeoutSeconds", HOLD => reset_timeout,
+        "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
             "The longest time between two rounds of probes. Default: 30.";
     },
 };
@@ -144,7 +144,8 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
 const CIRCUIT_BREAKERS: Off<KeyTable<CircuitBreaker>> =
     Off(CIRCUIT_BREAKER, |json| json.members().is_some(), || "an object".to_owned());
 
-const PAUSES: Off<Seconds> = Off(HOLD, |json| json.number().is_some(), || HOLD.0.words());
+const PAUSES: Off<Seconds> =
+    Off(LONG_PAUSE, |json| json.number().is_some(), || LONG_PAUSE.0.words());
 
 /// The keys of the rate limit.
 const RATE_LIMIT: KeyTable<RateLimit> = KeyTable {

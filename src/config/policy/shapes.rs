@@ -277,8 +277,8 @@ pub(super) const PAUSE: Seconds = seconds(MIN_DELAY, 60.0);
 /// A rule names no longer delay than a response may by default, which is the longest visibility
 /// timeout of SQS.
 pub(super) const RULED: Seconds = seconds(MIN_DELAY, 43_200.0);
-/// A longer hold would probe a service too late after it works again.
-pub(super) const HOLD: Seconds = seconds(MIN_DELAY, 900.0);
+/// A longer pause would probe a service too late after it works again.
+pub(super) const LONG_PAUSE: Seconds = seconds(MIN_DELAY, 900.0);
 /// A higher threshold would open the circuit only after the damage is done.
 pub(super) const FAILURES: Count = Count { min: 1, max: 1_000 };
 /// More calls in a period are no limit that one downstream service has.

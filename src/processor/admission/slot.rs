@@ -13,7 +13,7 @@ use crate::limit::{Admission, Ask, Place};
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
-/// A message that waits in its place asks again after so long, if the table did not decide.
+/// A message that waits by its visibility asks again after so long, if the table did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Call<'_> {
@@ -103,7 +103,7 @@ impl Call<'_> {
     }
 
     /// The request of a message to the rate limit, and how long it can wait for its slot. A message
-    /// that waits in its place in the queue cannot carry a place in the line, and each further
+    /// that waits by its visibility cannot carry a place in the line, and each further
     /// receive counts as a retry. So it waits here for longer.
     fn ask(&self, limit: &RateLimit) -> (Ask, Duration) {
         let Self { attempts, delivery, .. } = self;

@@ -190,7 +190,7 @@ async fn the_first_probe_that_gets_a_response_closes_the_circuit_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_counts() {
+async fn a_prober_that_dies_is_followed_when_its_lock_ends_and_its_late_result_counts() {
     for generation_changes in [false, true] {
         let table = Arc::new(Told::default());
         let all = environments(&table, 3);
@@ -220,7 +220,7 @@ async fn a_prober_that_dies_is_followed_when_its_lease_ends_and_its_late_result_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
+async fn the_lock_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
     let paused =
         NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO });
     // With the table's trouble at the request that lengthens the lock.
@@ -247,7 +247,7 @@ async fn the_lease_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_not_lengthened() {
+async fn a_lock_that_another_message_has_by_now_or_of_a_pause_that_is_over_is_not_lengthened() {
     for is_over in [false, true] {
         let table = Arc::new(Told::default());
         let all = environments(&table, 3);
@@ -273,7 +273,7 @@ async fn a_lease_that_another_message_has_by_now_or_of_a_hold_that_is_over_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_failure_does_not_free_the_lease_of_the_next_probe() {
+async fn a_late_failure_does_not_free_the_lock_of_the_next_probe() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 3);
     open(&all).await;
@@ -490,7 +490,7 @@ async fn a_hold_that_was_wiped_ends_for_the_environment_that_knows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_more_than_an_hour_is_a_lock() {
+async fn a_lock_of_more_than_an_hour_is_a_lock() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 5);
     open(&all).await;
@@ -525,7 +525,7 @@ async fn a_row_that_begins_far_ahead_opens_the_circuit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_answer_was_lost_is_given_back() {
+async fn a_lock_whose_answer_was_lost_is_given_back() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 2);
     open(&all).await;

@@ -134,7 +134,7 @@ impl World {
             let Some(earlier) = earlier.get(call.operation.as_str()) else {
                 return Fault::None;
             };
-            requests.lock().expect("no panic while it is paused").push(Request {
+            requests.lock().expect("no panic while it is held").push(Request {
                 operation: call.operation.clone(),
                 queue: call.queue.clone().unwrap_or_default(),
                 entries: call.entries,
@@ -159,7 +159,7 @@ impl World {
 
     /// The requests of an operation so far.
     pub fn requests(&self, operation: &str) -> Vec<Request> {
-        let requests = self.requests.lock().expect("no panic while it is paused");
+        let requests = self.requests.lock().expect("no panic while it is held");
         let of_operation = requests.iter().filter(|request| request.operation == operation);
         of_operation.cloned().collect()
     }

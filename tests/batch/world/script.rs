@@ -101,7 +101,7 @@ impl Script {
     pub fn failing_first(times: usize, failure: Failure) -> Self {
         let counts: Mutex<BTreeMap<String, usize>> = Mutex::default();
         Self::new(move |seen| {
-            let mut counts = counts.lock().expect("no panic while it is paused");
+            let mut counts = counts.lock().expect("no panic while it is held");
             let count = counts.entry(seen.body.clone()).or_default();
             *count += 1;
             if *count <= times { Act::Fail(failure.clone()) } else { Act::Done }
@@ -109,7 +109,7 @@ impl Script {
     }
 
     pub fn calls(&self) -> Vec<Seen> {
-        self.calls.lock().expect("no panic while it is paused").clone()
+        self.calls.lock().expect("no panic while it is held").clone()
     }
 
     /// The bodies in the order in which the handler saw them.
@@ -119,7 +119,7 @@ impl Script {
 
     /// The bodies of those messages of which a call came to a good end.
     pub fn done(&self) -> Vec<String> {
-        self.done.lock().expect("no panic while it is paused").clone()
+        self.done.lock().expect("no panic while it is held").clone()
     }
 
     /// How many handlers are running.
@@ -158,13 +158,13 @@ impl Handler for Script {
         };
         let act = (self.act)(&seen);
         let (done, body) = (Arc::clone(&self.done), seen.body.clone());
-        self.calls.lock().expect("no panic while it is paused").push(seen);
+        self.calls.lock().expect("no panic while it is held").push(seen);
         let running = Arc::clone(&self.running);
         let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> =
             Box::pin(async move {
                 let ended = perform(act).await;
                 if ended.is_ok() {
-                    done.lock().expect("no panic while it is paused").push(body);
+                    done.lock().expect("no panic while it is held").push(body);
                 }
                 drop(running);
                 ended

@@ -35,7 +35,7 @@ pub(crate) fn checks() -> Vec<Check> {
             },
         ),
         check(
-            "a receive shows each message idempotency, ten at most",
+            "a receive shows each message once, ten at most",
             "10, 2, 0, all different",
             ten_at_most,
         ),

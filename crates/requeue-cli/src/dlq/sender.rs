@@ -131,7 +131,7 @@ impl<'a> ConfirmedSender<'a> {
             return Err(refusal);
         }
         self.unconfirmed += 1;
-        if !self.has_dead_lettered() {
+        if !self.has_given_up() {
             return Ok(());
         }
         let work = self.work;
@@ -142,7 +142,7 @@ impl<'a> ConfirmedSender<'a> {
     }
 
     /// Whether too many sends in a row had no confirmation.
-    pub(super) fn has_dead_lettered(&self) -> bool {
+    pub(super) fn has_given_up(&self) -> bool {
         self.unconfirmed >= MAX_UNCONFIRMED
     }
 

@@ -58,9 +58,9 @@ pub(crate) struct LogLine {
     receive_count: Option<u32>,
     class: Option<String>,
     disposition: Option<String>,
-    why: Option<String>,
-    delay_seconds: Option<u64>,
     reason: Option<String>,
+    delay_seconds: Option<u64>,
+    detail: Option<String>,
     settlement: Option<String>,
     elapsed_ms: Option<u64>,
     code: Option<String>,
@@ -77,9 +77,9 @@ impl LogLine {
             receive_count: Some(outcome.receive_count),
             class: outcome.class.and_then(|class| text(class.as_str())),
             disposition: text(outcome.disposition.as_str()),
-            why: outcome.reason().and_then(text),
+            reason: outcome.reason().and_then(text),
             delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-            reason: outcome.detail.clone(),
+            detail: outcome.detail.clone(),
             settlement: text(outcome.settlement.as_str()),
             elapsed_ms: outcome
                 .elapsed
@@ -102,7 +102,7 @@ impl LogLine {
     pub(crate) fn event(&self, max_receives: Option<u32>) -> Option<Event> {
         // A call that failed in an outage.
         let is_unserved = self.elapsed_ms.is_some()
-            && matches!(self.why.as_deref(), Some("circuit-open" | "paused"));
+            && matches!(self.reason.as_deref(), Some("circuit-open" | "paused"));
         let kind = match (self.disposition.as_deref(), self.message.as_str()) {
             (Some("requeue"), _) => Kind::Requeued,
             (Some("defer"), _) if is_unserved => Kind::Requeued,
@@ -120,10 +120,10 @@ impl LogLine {
         };
         let id = self.message_id.as_deref()?;
         let ids = Ids::new(id, self.original_message_id.as_deref().unwrap_or(id));
-        let reason = match (&self.why, &self.reason) {
-            (Some(why), Some(reason)) if !is_unserved => Some(format!("{why}: {reason}")),
-            (Some(_), Some(reason)) => Some(reason.clone()),
-            (why, reason) => why.clone().or_else(|| reason.clone()),
+        let reason = match (&self.reason, &self.detail) {
+            (Some(reason), Some(detail)) if !is_unserved => Some(format!("{reason}: {detail}")),
+            (Some(_), Some(detail)) => Some(detail.clone()),
+            (reason, detail) => reason.clone().or_else(|| detail.clone()),
         };
         let undone = self.undone();
         let (kind, reason) = match &undone {
@@ -151,7 +151,7 @@ impl LogLine {
         };
         let stays = undone.is_some() || self.settlement.as_deref() == Some("kept");
         // It was told when it was dead-lettered.
-        let is_told = matches!(self.why.as_deref(), Some("not-retried" | "annotated"));
+        let is_told = matches!(self.reason.as_deref(), Some("not-retried" | "annotated"));
         if stays && !is_told && event.kind != Kind::Ended && event.is_last_receive() {
             (event.kind, event.delay) = (Kind::DeadLettered, None);
         }
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn a_line_of_any_language_is_read_by_its_fields() {
         let message = r#"{"message":"message","messageId":"c","originalMessageId":"m","retryCount":1,
-            "class":"rate-limit","disposition":"requeue","delaySeconds":9,"reason":"status 429","elapsedMs":41}"#;
+            "class":"rate-limit","disposition":"requeue","delaySeconds":9,"detail":"status 429","elapsedMs":41}"#;
         let inside = format!(r#"{{"timestamp":"t","level":"INFO","fields":{message}}}"#);
         for line in [message, &inside] {
             let event = LogLine::read(line).and_then(|line| line.event(None)).expect("an event");

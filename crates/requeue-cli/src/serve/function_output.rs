@@ -97,7 +97,7 @@ mod tests {
         for (line, text) in [
             (
                 r#"{"timestamp":"t","level":"INFO","fields":{"message":"batch","received":2,"reason":"a b"}}"#,
-                Some(r#" INFO batch received=2 reason="a b""#),
+                Some(r#" INFO batch reason="a b" received=2"#),
             ),
             (r#"{"level":"INFO"}"#, None),
             ("START", None),

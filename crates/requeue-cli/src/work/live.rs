@@ -8,7 +8,7 @@ use crate::stop::Stop;
 use crate::ui::{LiveCounts, LiveState};
 
 /// Most pauses and circuits on the page.
-const MAX_HOLDS: usize = 50;
+const MAX_PAUSES: usize = 50;
 
 /// What becomes of the messages that were dead-lettered, if SQS has to move them.
 fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
@@ -18,7 +18,7 @@ fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static st
              receives. Until then it is in this queue."
         }
         DeadLetterMode::Annotate => {
-            "Requeue sends a message that was given up once more, with the reason. SQS moves this \
+            "Requeue sends a copy of a dead-lettered message, with the reason, with the reason. SQS moves this \
              copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
              queue."
         }
@@ -44,7 +44,7 @@ pub(super) fn on_page(
         rate: figures.rate,
         counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
         dead_lettered,
-        pauses: Some(figures.pauses.into_iter().take(MAX_HOLDS).collect()),
+        pauses: Some(figures.pauses.into_iter().take(MAX_PAUSES).collect()),
         troubles,
         is_ending: stop.is_told(),
         ..LiveState::default()

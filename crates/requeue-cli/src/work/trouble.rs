@@ -213,9 +213,9 @@ mod tests {
         let reasons = counts.map(|(why, count)| (why.to_owned(), count)).into();
         for (columns, line) in [
             (80, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
-            (60, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
-            (58, "dead-lettered: retries-exhausted: 503 ×1,300 and 27 more"),
-            (30, "dead-lettered: retries-exhausted: …"),
+            (66, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
+            (62, "dead-lettered: retries-exhausted: 503 ×1,300 and 27 more"),
+            (34, "dead-lettered: retries-exhausted: …"),
         ] {
             assert_eq!(of_causes("dead-lettered", &reasons, columns).as_deref(), Some(line));
         }

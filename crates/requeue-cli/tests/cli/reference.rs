@@ -426,7 +426,7 @@ fn as_str(code: &str, name: &str) -> Vec<String> {
 fn the_words_of_the_log_are_those_of_the_code() {
     let page = text("docs/reference/metrics.md");
     let code = text("src/disposition.rs");
-    let completed = quoted(body(&text("src/report.rs"), "pub fn why("));
+    let completed = quoted(body(&text("src/report.rs"), "pub fn reason("));
     let mut words = BTreeSet::from([("requeue".to_owned(), String::new())]);
     words.extend(completed.into_iter().map(|why| ("complete".to_owned(), why)));
     for (disposition, why) in
@@ -435,7 +435,7 @@ fn the_words_of_the_log_are_those_of_the_code() {
         assert!(as_str(&code, "Disposition").contains(&disposition.to_owned()));
         words.extend(as_str(&code, why).into_iter().map(|why| (disposition.to_owned(), why)));
     }
-    let table = section(&page, "## `disposition` and `why`");
+    let table = section(&page, "## `disposition` and `reason`");
     let said = rows(table).into_iter().map(|row| (plain(row[0]), plain(row[1])));
     assert_eq!(said.collect::<BTreeSet<_>>(), words);
 

@@ -34,7 +34,7 @@ async fn it_drains_a_queue_and_ends() {
     assert!(said.contains("received=25 completed=25") && !said.contains("\"n\""), "{said}");
 }
 
-/// The copies of given-up messages wait for ten seconds, so they are still in the queue.
+/// The copies of dead-lettered messages wait for ten seconds, so they are still in the queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
     let annotated = vec!["non-retryable", "retries-exhausted", "retries-exhausted"];

@@ -240,7 +240,7 @@ async fn a_log_that_nobody_reads_any_more_ends_no_worker() {
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
-    let shop = Shop::open(&server.url(), "paused-up").await;
+    let shop = Shop::open(&server.url(), "held-up").await;
     // Many times what a pipe holds.
     shop.send(
         (0..1_000).map(|n| format!(r#"{{"n":{n},"answer":"rate-limit","times":1}}"#)).collect(),

@@ -43,7 +43,7 @@ const CASES: [Case; 5] = [
         calls: &[SEND, SEND, DELETE, DELETE],
     },
     Case {
-        name: "waiting in their place",
+        name: "waiting by their visibility",
         is_fifo: false,
         settings: |_| vec![("REQUEUE_STRATEGY", "visibility".to_owned())],
         answer: "unavailable",

@@ -247,7 +247,7 @@ async fn a_stored_policy_counts_and_the_log_says_its_version() {
     let fetched = of("fetched a stored setting");
     assert_eq!([&fetched["arn"], &fetched["version"]], [PARAMETER, "17"], "{log}");
     let message = of("message");
-    assert_eq!([&message["disposition"], &message["why"]], ["dead-letter", "retries-exhausted"]);
+    assert_eq!([&message["disposition"], &message["reason"]], ["dead-letter", "retries-exhausted"]);
 }
 
 #[tokio::test]

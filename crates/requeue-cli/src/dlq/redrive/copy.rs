@@ -305,7 +305,7 @@ impl<'a> Copier<'a> {
     /// The error of a send, with the next step if too many were not confirmed.
     fn advised(&self, error: Error, to: &QueueArn) -> Error {
         let to = to.name();
-        if !self.sender.has_dead_lettered() {
+        if !self.sender.has_given_up() {
             return error;
         }
         if self.result.in_doubt.is_empty() {

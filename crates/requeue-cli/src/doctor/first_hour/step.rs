@@ -263,7 +263,7 @@ fn dead_letter(plan: &Plan, seen: &Seen) -> Judged {
                 seen.dead_letters.1,
                 span(seen.waited)
             ),
-            "The given-up message does not reach its queue, or the dead-letter queue has a consumer \
+            "The dead-lettered message does not reach its queue, or the dead-letter queue has a consumer \
              of its own.",
         ),
         (Some(arrived), Some(Ok(Some(Reason { class, reason })))) => {

@@ -398,7 +398,7 @@ function known(facts) {
     ["Redrives", facts.redrives || null],
     ["First sent", facts.firstSent],
     ["First received", facts.firstReceived],
-    ["Given up", facts.failedAt],
+    ["Dead-lettered", facts.failedAt],
     ["Receives", facts.receiveCount],
     ["Moved by SQS from", facts.movedFrom],
     ["Claims to come from", facts.claimedSource],

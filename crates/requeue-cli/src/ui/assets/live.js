@@ -12,7 +12,7 @@ const ROW = 30;
 const STATES = ["waiting", "received", "in a call", "failed", "waits for a retry", "deferred", "left to SQS", "done", "dead-lettered", "dead"];
 const KINDS = {
   sent: "sent", received: "received", called: "called", ended: "call ended", requeued: "to retry", deferred: "deferred",
-  released: "left to SQS", "not-retried": "dead-lettered", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
+  released: "left to SQS", "dead-lettered": "dead-lettered", copied: "copy sent", hidden: "hidden", kept: "kept", deleted: "deleted", dead: "in the dead-letter queue",
 };
 
 const seconds = (milliseconds) => span(Math.max(1000, Math.ceil(milliseconds / 1000) * 1000));
@@ -59,8 +59,8 @@ class Screen {
     this.partial = h("p", { class: "muted", hidden: true }, "Partial: the log of the function comes seconds later, and has no line for a message that completed. The counts are of its metrics, since ten minutes before the start of this page.");
     this.troubles = h("div", { "aria-live": "polite" });
     this.figures = h("dl", { class: "figures" });
-    this.givenUp = h("p", { class: "muted", hidden: true });
-    this.holds = h("div");
+    this.deadLettered = h("p", { class: "muted", hidden: true });
+    this.pauses = h("div");
     this.retries = h("div");
     this.failures = h("div");
     this.chart = h("canvas", { class: "rates", role: "img", "aria-label": "Calls by second" });
@@ -73,10 +73,10 @@ class Screen {
     this.lives = h("div", { class: "lives", tabindex: "0", role: "group", "aria-label": "Messages", scroll: () => this.schedule() }, this.all);
     this.details = h("div");
     root.append(
-      this.intro, this.partial, this.troubles, this.figures, this.givenUp,
+      this.intro, this.partial, this.troubles, this.figures, this.deadLettered,
       h("div", { class: "live-columns" },
         panel("Calls, last 2 minutes", this.chart, this.sums),
-        panel("Pauses and circuits", this.holds),
+        panel("Pauses and circuits", this.pauses),
         panel("Next retries", this.retries)),
       panel("Messages",
         h("div", { class: "live-filters" },
@@ -162,8 +162,8 @@ class Screen {
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
     const old = this.lost && !state.hasEnded ? [`Since ${this.lost} UTC the command does not respond: this is its last state. If it was ended at once, SQS delivers the messages in hand again.`] : [];
     replace(this.troubles, [...old, ...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
-    this.givenUp.hidden = !state.givenUp;
-    this.givenUp.textContent = state.givenUp ?? "";
+    this.deadLettered.hidden = !state.deadLettered;
+    this.deadLettered.textContent = state.deadLettered ?? "";
     const { counts } = state;
     const isReport = typeof counts?.left === "number";
     const figures = [
@@ -172,33 +172,33 @@ class Screen {
     ];
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
-    this.drawHolds(clock);
+    this.drawPauses(clock);
   }
 
-  drawHolds(clock) {
-    const { holds, hasEnded } = this.state;
+  drawPauses(clock) {
+    const { pauses, hasEnded } = this.state;
     if (hasEnded) {
-      replace(this.holds, [h("p", { class: "muted" }, "The worker has ended.")]);
+      replace(this.pauses, [h("p", { class: "muted" }, "The worker has ended.")]);
       return;
     }
-    if (!holds) {
-      replace(this.holds, this.heldByLog(clock).map((text) => h("p", {}, text)));
+    if (!pauses) {
+      replace(this.pauses, this.pausedByLog(clock).map((text) => h("p", {}, text)));
       return;
     }
-    if (holds.length === 0) {
-      replace(this.holds, [h("p", { class: "muted" }, "None: each message may call.")]);
+    if (pauses.length === 0) {
+      replace(this.pauses, [h("p", { class: "muted" }, "None: each message may call.")]);
       return;
     }
-    const rows = holds.map(({ scope, why, restMs, reason }) => h("tr", {},
+    const rows = pauses.map(({ scope, why, restMs, reason }) => h("tr", {},
       h("td", {}, why === "paused" ? "paused" : "circuit open"),
       h("td", { class: "mono" }, scope === "-" ? "all" : scope),
       h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "the next message"),
       h("td", {}, brief(reason))));
-    replace(this.holds, [table(["hold", "scope", "next probe", "last failure"], rows, [2])]);
+    replace(this.pauses, [table(["pause or circuit", "scope", "next probe", "last failure"], rows, [2])]);
   }
 
   // A function keeps its pauses to itself, so only its log tells of them.
-  heldByLog(clock) {
+  pausedByLog(clock) {
     if (this.state.source === "queue") return ["Not known: no function of this command handles the messages."];
     const { circuitOpen, deferral } = this.messages;
     const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
@@ -245,7 +245,7 @@ class Screen {
       h("td", { class: "number" }, attempt),
       h("td", {}, h("span", { class: `class ${name}` }, name)),
       h("td", { class: "text" }, reason),
-      h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "not-retried" || name === "non-retryable" ? "dead-lettered" : "")));
+      h("td", {}, delay !== undefined ? `retry in ${delay} s` : kind === "dead-lettered" || name === "non-retryable" ? "dead-lettered" : "")));
     replace(this.failures, [h("div", { class: "scroll failures" }, table(["time (UTC)", "message", "attempt", "class", "reason", "then"], rows, [2]))]);
   }
 

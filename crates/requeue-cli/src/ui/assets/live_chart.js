@@ -75,7 +75,7 @@ export function drawLife(canvas, message, now, colour) {
       called = null;
     }
     // A function tells of its calls only by the log.
-    if ((event.kind === "requeued" || event.kind === "not-retried") && event.class) bar(event.at, event.at, colour[event.class], 12);
+    if ((event.kind === "requeued" || event.kind === "dead-lettered") && event.class) bar(event.at, event.at, colour[event.class], 12);
     if (event.kind === "deferred") bar(event.at, event.at + 1, colour.warn, 6);
     if (event.kind === "copied" && !event.reason && event.delay) bar(event.at, Math.max(event.at + event.delay * 1000, event.at), colour.line, 3);
     if (event.kind === "deleted" && message.state === "done") bar(event.at, event.at, colour.done, 8);

@@ -48,7 +48,7 @@ export class Messages {
   // replaced by the next one. The log of a batch may come after the next copy.
   apply(message, event) {
     const isCurrent = event.messageId === message.copy;
-    const isGivenUp = message.state === "dead-lettered" || message.state === "dead";
+    const isDeadLettered = message.state === "dead-lettered" || message.state === "dead";
     switch (event.kind) {
       case "sent":
         this.wait(message, "waiting", event);
@@ -56,11 +56,11 @@ export class Messages {
       case "received":
         message.copy = event.messageId;
         message.attempt = Math.max(message.attempt, event.attempt ?? 1);
-        if (!isGivenUp) this.set(message, "received");
+        if (!isDeadLettered) this.set(message, "received");
         break;
       case "called":
         // It was redriven, so its attempts are new ones. In the mode report no attempt has a number.
-        if (isGivenUp || this.keepsFailures) message.failed = 0;
+        if (isDeadLettered || this.keepsFailures) message.failed = 0;
         message.copy = event.messageId;
         message.attempt = event.attempt ?? message.attempt;
         this.set(message, "in a call");
@@ -73,32 +73,32 @@ export class Messages {
       case "deferred":
         if (event.kind === "requeued") this.fail(message, event);
         else this.deferral = event;
-        if (isGivenUp && event.kind === "requeued") break;
+        if (isDeadLettered && event.kind === "requeued") break;
         if (isCurrent) this.wait(message, event.kind === "requeued" ? "waits for a retry" : "deferred", event);
         // Its copy is sent already, with its own delay.
         else if (message.copy === null && event.messageId === message.replaced && event.kind === "deferred") message.state = "deferred";
         break;
-      case "not-retried":
+      case "dead-lettered":
         if (event.class) this.fail(message, event);
         if (this.keepsFailures && !(event.receiveCount >= event.maxReceives)) this.set(message, "left to SQS");
-        else this.giveUp(message);
+        else this.deadLetter(message);
         break;
       case "copied":
         message.replaced = message.copy ?? message.replaced;
         message.copy = null;
-        if (event.reason) this.giveUp(message);
-        else if (!isGivenUp) this.wait(message, "waits for a retry", event);
+        if (event.reason) this.deadLetter(message);
+        else if (!isDeadLettered) this.wait(message, "waits for a retry", event);
         break;
       case "released":
       case "kept":
         // Its copy was not sent.
         if (event.class) this.fail(message, event);
         // On an earlier receive, of which the events may be left out.
-        if (/^(annotated|given-up)/.test(event.reason ?? "")) this.giveUp(message);
-        else if (isCurrent && !isGivenUp) this.set(message, "left to SQS");
+        if (/^(annotated|not-retried)/.test(event.reason ?? "")) this.deadLetter(message);
+        else if (isCurrent && !isDeadLettered) this.set(message, "left to SQS");
         break;
       case "deleted":
-        if (isCurrent && !isGivenUp && message.state !== "done") this.done(message, event);
+        if (isCurrent && !isDeadLettered && message.state !== "done") this.done(message, event);
         break;
       case "dead":
         this.set(message, "dead");
@@ -117,10 +117,10 @@ export class Messages {
     message.due = event.at + (event.delay ?? 0) * 1000;
   }
 
-  giveUp(message) {
+  deadLetter(message) {
     if (message.state !== "dead") this.set(message, "dead-lettered");
     const last = this.failures.find(({ id }) => id === message.id);
-    if (last) last.kind = "not-retried";
+    if (last) last.kind = "dead-lettered";
   }
 
   done(message, event) {
