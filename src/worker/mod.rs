@@ -347,9 +347,8 @@ where
     }
 
     async fn receive(&self, max: usize, stop: &Stop) -> Result<Received, CallError> {
-        let wait = self.wait();
+        let (wait, asked) = (self.wait(), Instant::now());
         let ask = ReceiveRequest::new(max, wait, self.visibility);
-        let asked = Instant::now();
         let mut response =
             std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.source.receive(&self.queue, ask)));
         let response = tokio::select! {

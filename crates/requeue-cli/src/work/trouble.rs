@@ -215,7 +215,7 @@ mod tests {
             (80, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
             (66, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
             (62, "dead-lettered: retries-exhausted: 503 ×1,300 and 27 more"),
-            (34, "dead-lettered: retries-exhausted: …"),
+            (35, "dead-lettered: retries-exhausted: …"),
         ] {
             assert_eq!(of_causes("dead-lettered", &reasons, columns).as_deref(), Some(line));
         }
