@@ -4,6 +4,7 @@
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`decide`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
+//! | | | [`admission`] | with a table: the permission of all environments to call, or a `Disposition` without a call | none, or 250 ms for each of up to three requests |
 //! | | | [`admission`] | with a rate limit: the reservation of its call | `maxReservationSeconds`; if it waits by its visibility, up to half of the time until the reserve |
 //! | | | [`admission`] | with `idempotency`: the record that its event is in progress, or a `Disposition` without a call; after the call, the table knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
 //! | | | [`admission`] | if it waits by its visibility and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
