@@ -250,7 +250,7 @@ impl Deferral {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReason {
-    /// It was given up on an earlier receive, for any reason; the redrive policy is about to move
+    /// It was dead-lettered on an earlier receive, for any reason; the redrive policy is about to move
     /// it.
     NotRetried,
     /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.

@@ -1,4 +1,4 @@
-//! The failure of one message: its class, its reason and the delay that it names.
+//! The failure of one message: its class, its detail and the delay that it names.
 //!
 //! A [`Failure`] ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
 //! So it carries no body, no header and no error text that its maker did not choose.
@@ -115,7 +115,7 @@ enum ServiceState {
     Down,
 }
 
-/// One failure: a class, perhaps a delay that the downstream service named, and a reason in few
+/// One failure: a class, perhaps a delay that the downstream service named, and a detail in few
 /// words.
 ///
 /// ```
@@ -138,29 +138,29 @@ pub struct Failure {
     service: ServiceState,
     is_in_doubt: bool,
     evidence: Evidence,
-    reason: Reason,
+    detail: Detail,
 }
 
 impl Failure {
     /// The downstream service limits the rate.
     ///
-    /// `reason` is the handler's own text. It must hold no body, header or secret, since it appears
+    /// `detail` is the handler's own text. It must hold no body, header or secret, since it appears
     /// in logs and in the dead-letter queue. Requeue scrubs it and cuts it to 256 characters.
-    pub fn rate_limit(reason: impl fmt::Display) -> Self {
-        Self::new(FailureClass::RateLimit, Evidence::Handler, reason)
+    pub fn rate_limit(detail: impl fmt::Display) -> Self {
+        Self::new(FailureClass::RateLimit, Evidence::Handler, detail)
     }
 
-    /// An allowance is used up. On `reason` see [`Failure::rate_limit`].
-    pub fn quota(reason: impl fmt::Display) -> Self {
-        Self::new(FailureClass::Quota, Evidence::Handler, reason)
+    /// An allowance is used up. On `detail` see [`Failure::rate_limit`].
+    pub fn quota(detail: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Quota, Evidence::Handler, detail)
     }
 
-    /// It may work later. On `reason` see [`Failure::rate_limit`].
-    pub fn temporary(reason: impl fmt::Display) -> Self {
-        Self::new(FailureClass::Temporary, Evidence::Handler, reason)
+    /// It may work later. On `detail` see [`Failure::rate_limit`].
+    pub fn temporary(detail: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Temporary, Evidence::Handler, detail)
     }
 
-    /// It will never work. On `reason` see [`Failure::rate_limit`].
+    /// It will never work. On `detail` see [`Failure::rate_limit`].
     ///
     /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive), SQS delivers the message
     /// again until it has been received `maxReceiveCount` times. The process that dead-lettered it does
@@ -170,8 +170,8 @@ impl Failure {
     /// The modes [`Annotate`](crate::DeadLetterMode::Annotate) and
     /// [`Direct`](crate::DeadLetterMode::Direct) note the failure in a copy. If SQS confirms that
     /// copy, no process calls the handler again. On a FIFO queue, `Annotate` acts as `Redrive`.
-    pub fn non_retryable(reason: impl fmt::Display) -> Self {
-        Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
+    pub fn non_retryable(detail: impl fmt::Display) -> Self {
+        Self::new(FailureClass::NonRetryable, Evidence::Handler, detail)
     }
 
     /// Nothing failed, but the handler wants the message again after `delay`. The delay is at least
@@ -189,15 +189,15 @@ impl Failure {
     }
 
     /// A failure of this class, known by this `evidence`, for handlers that classify responses
-    /// themselves. On `reason` see [`Failure::rate_limit`].
+    /// themselves. On `detail` see [`Failure::rate_limit`].
     ///
     /// ```
     /// use requeue::{Evidence, Failure, FailureClass};
     /// let failure = Failure::new(FailureClass::Temporary, Evidence::Typed, "name not found");
     /// assert_eq!(failure.evidence(), Evidence::Typed);
     /// ```
-    pub fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
-        let reason = Reason::new(reason);
+    pub fn new(class: FailureClass, evidence: Evidence, detail: impl fmt::Display) -> Self {
+        let detail = Detail::new(detail);
         Self {
             class,
             delay: None,
@@ -206,7 +206,7 @@ impl Failure {
             service: ServiceState::Unknown,
             is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
             evidence,
-            reason,
+            detail,
         }
     }
 
@@ -333,9 +333,9 @@ impl Failure {
         Self { service, ..self }
     }
 
-    /// Adds words to the reason.
+    /// Adds words to the detail.
     pub(crate) fn noting(self, words: impl fmt::Display) -> Self {
-        Self { reason: Reason::new(format_args!("{}, {words}", self.reason.as_str())), ..self }
+        Self { detail: Detail::new(format_args!("{}, {words}", self.detail.as_str())), ..self }
     }
 
     /// The evidence from which the class was concluded.
@@ -347,11 +347,11 @@ impl Failure {
     /// Its words, scrubbed.
     #[must_use]
     pub fn detail(&self) -> &str {
-        self.reason.as_str()
+        self.detail.as_str()
     }
 }
 
-/// Class and reason: `rate-limit: the bank asks to wait`.
+/// Class and detail: `rate-limit: the bank asks to wait`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.class, self.detail())
@@ -361,11 +361,11 @@ impl fmt::Display for Failure {
 /// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS
 /// message and harmless in a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reason(Box<str>);
+pub(crate) struct Detail(Box<str>);
 
-impl Reason {
+impl Detail {
     const MAX_CHARS: usize = 256;
-    /// The most bytes in UTF-8, and so in JSON: no character of a reason needs a longer escape.
+    /// The most bytes in UTF-8, and so in JSON: no character of a detail needs a longer escape.
     pub(crate) const MAX_BYTES: usize = 4 * Self::MAX_CHARS;
 
     pub(crate) fn new(words: impl fmt::Display) -> Self {
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_scrubbed_and_cut() {
+    fn a_detail_is_scrubbed_and_cut() {
         assert_eq!(
             Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").detail(),
             "a b [31m c  d"

@@ -85,7 +85,7 @@ impl<T> Message<T> {
         self.deadline = deadline;
     }
 
-    /// Its call has taken a slot of a rate limit.
+    /// Its call has taken a reservation of a rate limit.
     pub(crate) fn set_rate_limited(&mut self) {
         self.is_rate_limited = true;
     }
@@ -263,7 +263,7 @@ impl<T> Message<T> {
         self.delivery.first_received
     }
 
-    /// Whether this call has taken a slot of a rate limit. A handler that then makes a second
+    /// Whether this call has taken a reservation of a rate limit. A handler that then makes a second
     /// request exceeds the limit. It can [postpone](crate::Failure::postpone) the message instead.
     pub fn is_rate_limited(&self) -> bool {
         self.is_rate_limited

@@ -148,7 +148,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
     state
 }
 
-/// The state of a dead letter. A message that was given up on an earlier receive has its reason
+/// The state of a dead letter. A message that was dead-lettered on an earlier receive has its reason
 /// already.
 pub(super) fn dead_lettered(
     delivery: &Delivery,

@@ -10,7 +10,7 @@ use crate::delivery::Delivery;
 use crate::disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Strategy,
 };
-use crate::failure::{Failure, Reason};
+use crate::failure::{Detail, Failure};
 use crate::limit::Place;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
@@ -357,7 +357,7 @@ impl<'a> Planner<'a> {
                 self.wrap,
             )
             .is_ok_and(|body| {
-                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Reason::MAX_BYTES
+                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Detail::MAX_BYTES
                     <= MAX_BATCH_BYTES
             })
     }

@@ -30,7 +30,7 @@ pub(crate) fn max_retries(policy: &RetryPolicy, usage: &Usage<'_>) -> u32 {
     policy.max_retries.min(usage.max_retries)
 }
 
-/// Why the message was given up on an earlier receive of this copy already, so that its handler
+/// Why the message was dead-lettered on an earlier receive of this copy already, so that its handler
 /// need not run again.
 pub(crate) fn dead_lettered(
     policy: &RetryPolicy,

@@ -1,4 +1,4 @@
-//! The pure core: how long to wait, and when to give up. It takes the time and one random number,
+//! The pure core: how long to wait, and when to dead-letter. It takes the time and one random number,
 //! and returns a value. It reads no clock, draws no random number and logs nothing.
 
 use std::time::Duration;

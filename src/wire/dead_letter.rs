@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Wrap, stamp};
-use crate::failure::{FailureClass, Reason};
+use crate::failure::{Detail, FailureClass};
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
 
 /// A copy that was sent later than this is recognised as a redrive. The clock of the sender may be
@@ -87,7 +87,7 @@ impl DeadLetterInfo {
         self.reason.as_deref()
     }
 
-    /// The reason of the failure for which it was dead-lettered.
+    /// The words of the failure for which it was dead-lettered.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -117,7 +117,7 @@ impl DeadLetterInfo {
     pub(crate) fn read(text: &str) -> Self {
         let info: Self = serde_json::from_str(text).unwrap_or_default();
         let scrubbed =
-            |text: Option<String>| text.map(|text| Reason::new(text).as_str().to_owned());
+            |text: Option<String>| text.map(|text| Detail::new(text).as_str().to_owned());
         let source = info.source.filter(|source| is_arn(source));
         Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
     }
@@ -195,7 +195,7 @@ impl<'a> DeadLetter<'a> {
         self.info.reason()
     }
 
-    /// The reason of the failure for which it was dead-lettered.
+    /// The words of the failure for which it was dead-lettered.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.info.detail()

@@ -29,7 +29,7 @@ pub struct Progress {
     /// Messages that were deferred or left to SQS: usually without a call, since it was not their
     /// turn or they were dead-lettered before. A message that was done before and is only deleted now
     /// counts here. A message whose copy was not sent counts here too, and in the mode `report` one
-    /// that the mode `requeue` would give up.
+    /// that the mode `requeue` would dead-letter.
     pub waiting: u64,
     /// Messages that are done or copied, and that SQS has not confirmed as deleted since. SQS
     /// delivers them again, or moves them to the dead-letter queue.

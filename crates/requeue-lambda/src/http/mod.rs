@@ -89,7 +89,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// - A signal of the target or of HTTP shows that the target did not process the request:
 ///   `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (all later connections are then HTTP/1.1).
 ///
-/// With a rate limit, each request needs a slot. So Requeue sends none twice, and
+/// With a rate limit, each request needs a reservation. So Requeue sends none twice, and
 /// [postpones](Failure::postpone) the message, unless the first request was never written.
 ///
 /// An event of the level `INFO` reports the second request. If that request fails too, its failure
@@ -224,7 +224,7 @@ impl<C: Connector> HttpTarget<C> {
                 "the connection broke before the response: sending the request again"
             );
             if delivery.is_rate_limited && lost.repeat != Repeat::Unsent {
-                // A request has a slot of the limit. The next attempt gets another one.
+                // A request has a reservation of the limit. The next attempt gets another one.
                 return Err(Failure::postpone(Duration::ZERO).by(Evidence::Connection));
             }
             is_repeated = true;
