@@ -71,7 +71,7 @@ impl Health {
         }
     }
 
-    /// The number of the current hold.
+    /// The number of the current pause.
     pub(super) fn current(&self) -> Option<u64> {
         self.pause.as_ref().map(|pause| pause.number)
     }

@@ -114,7 +114,7 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is paused. After a hold the first messages probe.
+    /// Lets a message through, unless its scope is paused. After a pause the first messages probe.
     /// Until one of them gives its permit back, the others are paused.
     pub(crate) fn admit(
         self: &Arc<Self>,

@@ -1,7 +1,7 @@
 //! The pause and the circuit that all execution environments share: the numbers of a scope's item, and
 //! their changes. It decides by its arguments alone: it reads no clock and calls no table.
 //!
-//! The rules are those of [`health`](super::health) and [`hold`](super::hold), with these differences:
+//! The rules are those of [`health`](super::health) and [`pause`](super::pause), with these differences:
 //!
 //! - One message at a time probes, so that three probes of a pause come one after the other.
 //! - Environments do not report each response of a service that works. They report each failure, and
@@ -39,7 +39,7 @@ const ROUNDS: Field = Field::new("holdRounds");
 const RECOVERED: Field = Field::new("recoveredAt");
 
 /// The values of `WHY`.
-const NOT_HELD: u64 = 0;
+const NOT_PAUSED: u64 = 0;
 const PAUSED: u64 = 1;
 const OPEN: u64 = 2;
 
@@ -49,7 +49,7 @@ const FIRST_CALLS: u32 = 10;
 const RECOVERY: Duration = Duration::from_secs(7);
 
 /// No lock is longer.
-const LONGEST_LEASE: Duration = Duration::from_secs(3_600);
+const LONGEST_LOCK: Duration = Duration::from_secs(3_600);
 /// So far apart the clocks of two execution environments may be. A time further ahead is an error of
 /// the clock that set it.
 const SKEW: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ pub(crate) struct Recovery {
 /// The standing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseStanding {
-    /// Its service is not held.
+    /// Its service is not paused.
     Free,
     /// It waits.
     Paused(NotPermitted),
@@ -101,7 +101,7 @@ pub(crate) struct ProbeLock(u64);
 
 impl ProbeLock {
     fn new(now: SystemTime, lasts: Duration) -> Self {
-        Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LEASE))))
+        Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LOCK))))
     }
 
     /// Whether the lock goes on for so long.
@@ -251,7 +251,7 @@ impl SharedHealth {
     /// Ends the pause, since its probe got a response.
     pub(crate) fn close(&self, now: SystemTime) -> Update {
         let at = epoch_nanos(now);
-        let update = self.begin(self.unchanged(), NOT_HELD, 0, 0, 0, at);
+        let update = self.begin(self.unchanged(), NOT_PAUSED, 0, 0, 0, at);
         if self.why == OPEN && self.record.as_row().is_outage() {
             CallRecord::begin_anew(update, at)
         } else {
@@ -275,7 +275,7 @@ impl SharedHealth {
         let at = epoch_nanos(now);
         let mut extension = None;
         let update = if self.why == PAUSED {
-            self.begin(self.unchanged(), NOT_HELD, 0, 0, 0, at)
+            self.begin(self.unchanged(), NOT_PAUSED, 0, 0, 0, at)
         } else if self.probed.iter().sum::<u64>() + 1 >= self.permits(Some(breaker)).all.into() {
             let length = Duration::from_nanos(self.length);
             let length = nanos(next_length(length, breaker, self.record.as_row().is_outage()));
@@ -289,12 +289,12 @@ impl SharedHealth {
         (CallRecord::fail_once(update, caller.message, at), extension)
     }
 
-    /// Notes results of calls that began when the service was not held.
+    /// Notes results of calls that began when the service was not paused.
     pub(crate) fn evidence(&self, evidence: &Results, now: SystemTime) -> Update {
         self.record.add(self.unchanged(), evidence, epoch_nanos(now))
     }
 
-    /// A change that is to be made only if the service is not held, neither now nor meanwhile.
+    /// A change that is to be made only if the service is not paused, neither now nor meanwhile.
     pub(crate) fn unless_paused(&self, update: Update, now: SystemTime) -> Option<Update> {
         let generation = self.generation..=self.generation;
         (!self.is_paused(epoch_nanos(now))).then(|| update.when(GENERATION, generation))
@@ -334,7 +334,7 @@ impl SharedHealth {
 
     fn is_paused(&self, now: u64) -> bool {
         match self.why {
-            NOT_HELD => false,
+            NOT_PAUSED => false,
             PAUSED => !self.has_lapsed(now),
             _ => true,
         }
@@ -361,7 +361,7 @@ impl SharedHealth {
     }
 
     fn is_probed(&self, now: u64) -> bool {
-        let latest = now.saturating_add(nanos(LONGEST_LEASE + SKEW));
+        let latest = now.saturating_add(nanos(LONGEST_LOCK + SKEW));
         now < self.probe_until && self.probe_until <= latest
     }
 

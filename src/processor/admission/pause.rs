@@ -83,7 +83,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// A message that finds a pause. If the limit has a line, it joins the line: after the hold the
+    /// A message that finds a pause. If the limit has a line, it joins the line: after the pause the
     /// messages come in their order, as fast as the limit allows.
     pub(super) async fn paused(&self, paused: NotPermitted) -> Uncalled {
         let Self { attempts, delivery, turn, scope, limit, .. } = *self;

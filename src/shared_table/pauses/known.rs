@@ -76,7 +76,7 @@ impl SharedScope {
         health
     }
 
-    /// A ticket of a scope that is not held.
+    /// A ticket of a scope that is not paused.
     pub(in crate::shared_table) fn ticket(
         self: &Arc<Self>,
         caller: Caller,

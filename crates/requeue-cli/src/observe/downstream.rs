@@ -98,7 +98,7 @@ impl Downstream {
     }
 }
 
-/// Why messages are deferred after the failure: the hold to which the failure may lead. A rate limit or a quota without a delay leads to none.
+/// Why messages are deferred after the failure: the pause to which the failure may lead. A rate limit or a quota without a delay leads to none.
 fn deferral_of(failure: &Failure) -> Option<Deferral> {
     match failure.class() {
         _ if failure.is_postponed() => None,
