@@ -75,7 +75,7 @@ pub(crate) enum Kind {
     Called,
     /// The call ended: without a class it succeeded, unless it has a reason.
     Ended,
-    /// The library decided to try again, to wait, to leave the message to SQS, or to give it up.
+    /// The library decided to try again, to wait, to leave the message to SQS, or to dead-letter it.
     Requeued,
     Deferred,
     Released,
@@ -128,4 +128,36 @@ pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
 /// The beginning of a text that somebody else chose, in printable characters.
 fn start(text: &str, max_bytes: usize) -> String {
     printable::line(&text[..text.floor_char_boundary(max_bytes)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_a_word_for_each_kind_of_a_messages_event() {
+        let page = include_str!("../ui/assets/live.js");
+        let (_, kinds) = page.split_once("const KINDS = {").expect("the table of the page");
+        let (kinds, _) = kinds.split_once("};").expect("its end");
+        for kind in [
+            Kind::Sent,
+            Kind::Received,
+            Kind::Called,
+            Kind::Ended,
+            Kind::Requeued,
+            Kind::Deferred,
+            Kind::Released,
+            Kind::DeadLettered,
+            Kind::Copied,
+            Kind::Hidden,
+            Kind::Kept,
+            Kind::Deleted,
+            Kind::Dead,
+        ] {
+            let name = serde_json::to_value(kind).expect("a name");
+            let name = name.as_str().expect("a text");
+            let key = [format!("\"{name}\":"), format!("{name}:")];
+            assert!(key.iter().any(|key| kinds.contains(key)), "{name}");
+        }
+    }
 }
