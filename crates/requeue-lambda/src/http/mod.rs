@@ -220,7 +220,7 @@ impl<C: Connector> HttpTarget<C> {
                 return Err(transport::no_response(&*lost.error, evidence));
             }
             tracing::info!(
-                reason = transport::reason(&*lost.error).unwrap_or_default(),
+                detail = transport::reason(&*lost.error).unwrap_or_default(),
                 "the connection broke before the response: sending the request again"
             );
             if delivery.is_rate_limited && lost.repeat != Repeat::Unsent {

@@ -261,7 +261,7 @@ async fn requeued(target: &Target, proxy: &str, reason: &str) {
     assert_eq!(copies.len(), 1, "{reason}");
     assert_eq!(json(&copies[0].body).unwrap()["retryState"]["class"], "temporary", "{reason}");
     let log = function.stop().await;
-    assert!(log.contains(&format!(r#""reason":"{reason}""#)), "{reason}: {log}");
+    assert!(log.contains(&format!(r#""detail":"{reason}""#)), "{reason}: {log}");
     for told in ["canary", &AUTHORIZATION[6..]] {
         assert!(!log.contains(told), "{told}: {log}");
     }

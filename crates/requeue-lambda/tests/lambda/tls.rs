@@ -217,7 +217,7 @@ async fn a_target_that_asks_for_a_client_certificate_is_shown_ours() {
                 assert_eq!(json(&copies[0].body).unwrap()["retryState"]["class"], "temporary");
                 // With TLS 1.3 the refusal comes after the handshake, and the end of the connection
                 // may be noticed first.
-                let is_closed = log.contains(r#""reason":"connection closed""#);
+                let is_closed = log.contains(r#""detail":"connection closed""#);
                 assert!(
                     is_closed || log.contains("client certificate missing or not accepted"),
                     "{log}"
