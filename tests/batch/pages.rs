@@ -76,7 +76,7 @@ async fn the_page_has_the_life_of_a_message_with_hops() {
     while world.sleep_until_due().await {
         let time = grouped(start.elapsed().as_secs());
         world.invoke(&processor).await.unwrap();
-        let pauses = world.messages().first().map(|copy| {
+        let holds = world.messages().first().map(|copy| {
             let (fields, delay) = (state(copy), world.wait(copy).as_secs());
             let hops = fields["retryState"]["hops"].as_u64().map(|hops| format!(", `hops` {hops}"));
             copies += 1;
@@ -86,9 +86,9 @@ async fn the_page_has_the_life_of_a_message_with_hops() {
                 hops.unwrap_or_default()
             )
         });
-        let pauses = pauses.unwrap_or_else(|| "none".to_owned());
-        let is_it = |line: &str| line.starts_with(&format!("| {time} |")) && line.contains(&pauses);
-        assert!(LIFE.lines().any(is_it), "the page lacks: {time}: {pauses}");
+        let holds = holds.unwrap_or_else(|| "none".to_owned());
+        let is_it = |line: &str| line.starts_with(&format!("| {time} |")) && line.contains(&holds);
+        assert!(LIFE.lines().any(is_it), "the page lacks: {time}: {holds}");
     }
     assert_eq!((copies, script.calls().len()), (3, 2));
 }

@@ -260,9 +260,9 @@ async fn a_send_without_an_answer_is_tried_at_most_twice() {
         // The second try is as good as a first.
         let world = World::new();
         world.send("{}").await;
-        let idempotency = fault.clone();
+        let once = fault.clone();
         world.faults_of(SEND, move |call| match call.of_operation {
-            1 => idempotency.clone(),
+            1 => once.clone(),
             _ => Fault::None,
         });
         let invocation = world.invoke(&world.processor(Script::always(later()))).await.unwrap();

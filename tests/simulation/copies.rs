@@ -22,8 +22,8 @@ const SLACK: Duration = Duration::from_millis(1);
 
 pub type Checked = Result<(), String>;
 
-pub fn expect(pauses: bool, what: impl FnOnce() -> String) -> Checked {
-    if pauses { Ok(()) } else { Err(what()) }
+pub fn expect(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
 }
 
 pub fn waits_in_place(plan: &Plan) -> bool {

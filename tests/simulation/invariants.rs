@@ -570,6 +570,6 @@ impl Book {
     }
 }
 
-fn ensure(pauses: bool, what: &str) -> Result<(), String> {
-    if pauses { Ok(()) } else { Err(what.to_owned()) }
+fn ensure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
 }

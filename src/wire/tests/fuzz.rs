@@ -21,12 +21,12 @@ fn any_text_survives_every_attempt() {
         }
         for payload in [&body, &read.payload] {
             assert_survives(payload, &states);
-            let idempotency = states
+            let once = states
                 .iter()
                 .map(|state| assert_stamped(payload, state))
                 .next_back()
                 .expect("a state");
-            assert_survives(&idempotency, &states);
+            assert_survives(&once, &states);
         }
     });
 }

@@ -48,8 +48,8 @@ fn a_crowd_of_members_is_read_in_one_go() {
 #[test]
 fn only_one_envelope_is_opened() {
     for payload in ["text", "{\"a\":1}", "{\"retryBody\":\"x\"}"] {
-        let idempotency = stamped(&stamped(payload));
-        assert_eq!(read(&idempotency, CAP).payload, stamped(payload));
+        let once = stamped(&stamped(payload));
+        assert_eq!(read(&once, CAP).payload, stamped(payload));
     }
 }
 

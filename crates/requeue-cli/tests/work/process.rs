@@ -38,7 +38,7 @@ async fn it_drains_a_queue_and_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
     let annotated = vec!["non-retryable", "retries-exhausted", "retries-exhausted"];
-    let idempotency = r#"{"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off"}"#;
+    let once = r#"{"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off"}"#;
     let redrive = ("REQUEUE_DEAD_LETTER", "redrive");
     let own = ["--dead-letter", "annotate", "--concurrency", "7", "--timeout", "9s"];
     for (name, arguments, setting, reasons, settings) in [
@@ -52,7 +52,7 @@ async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
         let answers = ["invalid", "unavailable", "quota"];
         let bodies = answers.iter().enumerate();
         shop.send(bodies.map(|(n, of)| format!(r#"{{"n":{n},"answer":"{of}"}}"#)).collect()).await;
-        let json = [("REQUEUE_POLICY", idempotency), ("AWS_LAMBDA_LOG_FORMAT", "json")];
+        let json = [("REQUEUE_POLICY", once), ("AWS_LAMBDA_LOG_FORMAT", "json")];
         let environment: Vec<_> = json.into_iter().chain(setting).collect();
         let worker = shop.worker(arguments, &environment);
         shop.called(3).await;

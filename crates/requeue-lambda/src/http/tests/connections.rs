@@ -240,12 +240,12 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
 
 /// Connects once, and never again.
 #[derive(Clone)]
-struct Idempotency {
+struct Once {
     server: InMemory,
     is_used: Arc<AtomicBool>,
 }
 
-impl Service<Uri> for Idempotency {
+impl Service<Uri> for Once {
     type Response = Pipe;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Pipe, Infallible>> + Send>>;
@@ -296,7 +296,7 @@ async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
         let target = HttpTarget::with_connector(
             localhost(),
             settings,
-            Idempotency { server, is_used: Arc::default() },
+            Once { server, is_used: Arc::default() },
         );
         let respond = async {
             loop {
