@@ -8,6 +8,11 @@ use crate::gate::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
 
+mod in_bulk;
+
+pub use in_bulk::{Bulk, BulkHandler, Each, InBulk, IntoBulk, bulk, each};
+pub(crate) use in_bulk::DynBulk;
+
 tokio::task_local! {
     /// Set during the last poll of a handler whose time is over.
     static LAST_POLL: ();
@@ -136,6 +141,12 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
         None
     }
+
+    /// The handler of several messages behind this one, if there is one.
+    #[doc(hidden)]
+    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
+        None
+    }
 }
 
 // Without this, a compiler error about a wrong handler would name this impl and not `Handler`.
@@ -209,5 +220,9 @@ where
 
     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
         self.handler.rate_limit(scope)
+    }
+
+    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
+        self.handler.as_bulk()
     }
 }

@@ -64,6 +64,7 @@
 //! | put `tower` layers around it | [`run_layered`] | |
 //! | run it in a runtime of my own | [`BatchProcessor`] | |
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
+//! | call an API that takes many items at once | [`BulkHandler`], with [`run_bulk`] or [`bulk`] | ten messages a call |
 //! | let a service recognise a repeated request | [`Message::idempotency_key`] | |
 //! | read body, attributes and attempt | [`Message`]; [`Raw`] for the text of the body | `Message<Raw>` |
 //! | give an error its class | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
@@ -182,10 +183,13 @@ pub use disposition::{
 };
 pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
-pub use handler::{Handler, Scoped, is_last_poll, scoped};
+pub use handler::{
+    Bulk, BulkHandler, Each, Handler, InBulk, IntoBulk, Scoped, bulk, each, is_last_poll, scoped,
+};
 pub use lambda::{
     BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
-    init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_layered, run_with,
+    init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_bulk, run_layered,
+    run_with,
 };
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error};

@@ -19,7 +19,7 @@ use crate::clock::from_epoch_millis;
 use crate::config::{self, InvalidConfig};
 use crate::delivery::MAX_COPIES_IN_ROW;
 use crate::disposition::Strategy;
-use crate::handler::Handler;
+use crate::handler::{BulkHandler, Handler, bulk};
 use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
@@ -82,6 +82,32 @@ where
         warn_of_http_settings();
     }
     run_with(handler, settings).await
+}
+
+/// As [`run`], for a handler of several messages in one call.
+///
+/// ```no_run
+/// # use requeue::{Bulk, Failure, Message};
+/// async fn index(messages: Vec<Message>) -> Bulk<Failure> {
+///     // …
+///     Bulk::Done
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), requeue::Error> {
+///     requeue::run_bulk(index).await
+/// }
+/// ```
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn run_bulk<B, T>(handler: B) -> Result<(), Error>
+where
+    B: BulkHandler<T>,
+    T: Body,
+{
+    run(bulk(handler)).await
 }
 
 /// As [`init_logging`], but only in Lambda. Public for `requeue-lambda` alone.

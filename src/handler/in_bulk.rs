@@ -1,0 +1,299 @@
+//! A handler of several messages in one call, and the adapters between it and [`Handler`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::future::join_all;
+
+use super::Handler;
+use crate::failure::Failure;
+use crate::gate::Scope;
+use crate::message::{Message, Raw};
+use crate::policy::RateLimit;
+
+/// Works on several messages in one call, and has a result for each: for an API that takes many
+/// items at once.
+///
+/// Every async function of the shape `async fn(Vec<Message<T>>) -> R` is such a handler, where `R` is
+/// a [`Bulk`], a list of results, or one result for all. [`run_bulk`](crate::run_bulk) runs it as a
+/// Lambda. [`bulk`] makes a [`Handler`] of it for all else: a [`Worker`](crate::Worker), a
+/// `World`, [`run_layered`](crate::run_layered).
+///
+/// ```
+/// use requeue::{Bulk, Failure, Message};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Doc { id: String }
+///
+/// async fn index(messages: Vec<Message<Doc>>) -> Bulk<Failure> {
+///     match search_index(messages.iter().map(Message::body)).await {
+///         // The response has a status for each item.
+///         Ok(statuses) => statuses
+///             .into_iter()
+///             .map(|status| match status {
+///                 200 => Ok(()),
+///                 503 => Err(Failure::temporary("503")),
+///                 status => Err(Failure::non_retryable(status)),
+///             })
+///             .collect(),
+///         Err(failure) => Bulk::Unclear(failure),
+///     }
+/// }
+/// # async fn search_index<'a>(_: impl Iterator<Item = &'a Doc>) -> Result<Vec<u16>, Failure> { Ok(Vec::new()) }
+/// # let _ = requeue::bulk(index);
+/// ```
+///
+/// The steps before the call are those of each message, as without bulk: the gate, a pause, the
+/// record of its event, the reading of its body. A message that passed them waits for others. The
+/// call begins when it is full, when no other message of the batch can join it, or 100 ms after its
+/// first message came. A call has
+///
+/// - messages of one [scope](Self::scope) only,
+/// - at most one message of each FIFO group, and no message twice,
+/// - one reservation of a rate limit, since it is one request.
+///
+/// The concurrency counts calls, and the timeout is that of a call.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a bulk handler of `Message<{T}>`",
+    note = "a bulk handler is an async function `Fn(Vec<Message<T>>) -> R`, where `R` is `Bulk<E>`, `Vec<Result<(), E>>` or `Result<(), E>` with `E: Into<Failure>`",
+    note = "its future must be `Send`, and an `async` closure may capture nothing: see the documentation of `Handler`"
+)]
+pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
+    /// The error with which a message fails.
+    type Error: Into<Failure>;
+
+    /// Works on the messages of one call. A panic, or a call whose time is over, is
+    /// [`Bulk::Unclear`].
+    fn handle(&self, messages: Vec<Message<T>>) -> impl Future<Output = Bulk<Self::Error>> + Send;
+
+    /// The most messages of one call. Default 10; 0 counts as 1.
+    fn messages_per_call(&self) -> usize {
+        10
+    }
+
+    /// See [`Handler::scope`].
+    fn scope(&self, _: &Message<T>) -> Scope {
+        Scope::default()
+    }
+
+    /// See [`Handler::rate_limit`].
+    fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
+        None
+    }
+}
+
+/// How a call for several messages ended.
+///
+/// A list of results converts, and collects, into [`Bulk::Each`]. One result for all converts too:
+/// `Ok` says that all are done, and `Err` is unclear.
+///
+/// ```
+/// # use requeue::{Bulk, Failure};
+/// let bulk: Bulk<Failure> = [Ok(()), Err(Failure::temporary("busy"))].into_iter().collect();
+/// assert!(matches!(bulk, Bulk::Each(results) if results.len() == 2));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bulk<E> {
+    /// All are done.
+    Done,
+    /// A result for each message, in the order of the messages. A message without a result has
+    /// failed, which is temporary.
+    Each(Vec<Result<(), E>>),
+    /// Nobody knows which of the messages failed, and some may be done.
+    ///
+    /// No copy is sent, and a standard queue's message uses no retry. The messages return by their
+    /// visibility timeout, after the first delay of the failure's class; a non-retryable failure
+    /// counts as temporary. On their second receive at most three share a call. From the third on
+    /// each is alone, and its failure is then its own. A call of one message is never unclear: its
+    /// failure is that of its message.
+    Unclear(E),
+}
+
+impl<E> FromIterator<Result<(), E>> for Bulk<E> {
+    fn from_iter<I: IntoIterator<Item = Result<(), E>>>(results: I) -> Self {
+        Self::Each(results.into_iter().collect())
+    }
+}
+
+impl<E> From<Vec<Result<(), E>>> for Bulk<E> {
+    fn from(results: Vec<Result<(), E>>) -> Self {
+        Self::Each(results)
+    }
+}
+
+impl<E> From<Result<(), E>> for Bulk<E> {
+    fn from(result: Result<(), E>) -> Self {
+        result.map_or_else(Self::Unclear, |()| Self::Done)
+    }
+}
+
+/// What a function may return that is a [`BulkHandler`].
+pub trait IntoBulk {
+    /// The error of a message.
+    type Error: Into<Failure>;
+
+    /// The value as [`Bulk`].
+    fn into_bulk(self) -> Bulk<Self::Error>;
+}
+
+impl<E: Into<Failure>> IntoBulk for Bulk<E> {
+    type Error = E;
+
+    fn into_bulk(self) -> Self {
+        self
+    }
+}
+
+impl<E: Into<Failure>> IntoBulk for Vec<Result<(), E>> {
+    type Error = E;
+
+    fn into_bulk(self) -> Bulk<E> {
+        self.into()
+    }
+}
+
+impl<E: Into<Failure>> IntoBulk for Result<(), E> {
+    type Error = E;
+
+    fn into_bulk(self) -> Bulk<E> {
+        self.into()
+    }
+}
+
+// Without this, a compiler error about a wrong handler would name this impl and not `BulkHandler`.
+#[diagnostic::do_not_recommend]
+impl<F, T, R> BulkHandler<T> for F
+where
+    F: Fn(Vec<Message<T>>) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoBulk> + Send,
+    T: Send + 'static,
+{
+    type Error = <R::Output as IntoBulk>::Error;
+
+    async fn handle(&self, messages: Vec<Message<T>>) -> Bulk<Self::Error> {
+        self(messages).await.into_bulk()
+    }
+}
+
+/// A [`Handler`] that puts several messages into one call of `handler`: see [`BulkHandler`].
+pub fn bulk<B>(handler: B) -> InBulk<B> {
+    InBulk(handler)
+}
+
+/// The handler that [`bulk`] returns.
+#[derive(Clone, Copy)]
+pub struct InBulk<B>(B);
+
+impl<B> fmt::Debug for InBulk<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InBulk").finish_non_exhaustive()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
+    type Error = Failure;
+
+    /// A call for this message alone.
+    async fn handle(&self, message: Message<T>) -> Result<(), Failure> {
+        let [result] = <[_; 1]>::try_from(results(self.0.handle(vec![message]).await, 1)?)
+            .expect("one result for one message");
+        result
+    }
+
+    fn scope(&self, message: &Message<T>) -> Scope {
+        self.0.scope(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.0.rate_limit(scope)
+    }
+
+    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
+        Some(self)
+    }
+}
+
+/// A [`BulkHandler`] that calls `handler` for each of its messages, all at once.
+pub fn each<H>(handler: H) -> Each<H> {
+    Each(handler)
+}
+
+/// The bulk handler that [`each`] returns.
+#[derive(Clone, Copy)]
+pub struct Each<H>(H);
+
+impl<H> fmt::Debug for Each<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Each").finish_non_exhaustive()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<H: Handler<T, Error: Send>, T: Send + 'static> BulkHandler<T> for Each<H> {
+    type Error = H::Error;
+
+    async fn handle(&self, messages: Vec<Message<T>>) -> Bulk<H::Error> {
+        Bulk::Each(join_all(messages.into_iter().map(|message| self.0.handle(message))).await)
+    }
+
+    fn scope(&self, message: &Message<T>) -> Scope {
+        self.0.scope(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.0.rate_limit(scope)
+    }
+}
+
+/// A bulk handler of any type, as the processor calls it.
+pub trait DynBulk<T>: Send + Sync {
+    /// See [`BulkHandler::messages_per_call`].
+    fn messages_per_call(&self) -> usize;
+
+    /// A result for each message; or the failure of a call of which nobody knows more.
+    fn call(
+        &self,
+        messages: Vec<Message<T>>,
+    ) -> Pin<Box<dyn Future<Output = CallResult> + Send + '_>>;
+}
+
+/// See [`DynBulk::call`].
+pub(crate) type CallResult = Result<Vec<Result<(), Failure>>, Failure>;
+
+impl<B: BulkHandler<T>, T: Send + 'static> DynBulk<T> for InBulk<B> {
+    fn messages_per_call(&self) -> usize {
+        self.0.messages_per_call().max(1)
+    }
+
+    fn call(
+        &self,
+        messages: Vec<Message<T>>,
+    ) -> Pin<Box<dyn Future<Output = CallResult> + Send + '_>> {
+        let count = messages.len();
+        Box::pin(async move { results(self.0.handle(messages).await, count) })
+    }
+}
+
+/// A result for each of so many messages.
+fn results<E: Into<Failure>>(bulk: Bulk<E>, count: usize) -> CallResult {
+    let mut results: Vec<Result<(), Failure>> = match bulk {
+        Bulk::Done => return Ok(vec![Ok(()); count]),
+        Bulk::Unclear(error) => return Err(error.into()),
+        Bulk::Each(results) => {
+            results.into_iter().map(|result| result.map_err(Into::into)).collect()
+        }
+    };
+    if results.len() > count {
+        tracing::error!(
+            messages = count,
+            results = results.len(),
+            "the bulk handler returned more results than it got messages; the surplus counts for nothing"
+        );
+    }
+    results.resize_with(count, || {
+        Err(Failure::temporary("the bulk handler returned no result for the message"))
+    });
+    Ok(results)
+}
