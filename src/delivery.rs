@@ -332,7 +332,7 @@ impl Delivery {
     }
 
     /// Receives of this copy in this queue, this one included.
-    fn receives_here(&self) -> u32 {
+    pub(crate) fn receives_here(&self) -> u32 {
         self.receive_count.saturating_sub(self.receives_before)
     }
 

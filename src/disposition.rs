@@ -212,6 +212,9 @@ pub enum Deferral {
     /// The table of the rate limits does not answer, and this execution environment makes no more
     /// calls than lately.
     TableUnavailable,
+    /// A call of several messages failed, and nobody knows which of them did. It waits by its
+    /// visibility timeout.
+    Unclear,
     /// Another attempt handles the same event.
     InProgress,
     /// The table does not say whether its event is done, and the policy defers it for that.
@@ -237,6 +240,7 @@ impl Deferral {
             Self::RateLimited => "rate-limited",
             Self::TableThrottled => "table-throttled",
             Self::TableUnavailable => "table-unavailable",
+            Self::Unclear => "unclear",
             Self::InProgress => "in-progress",
             Self::IdempotencyUnavailable => "idempotency-unavailable",
             Self::NoTimeLeft => "no-time-left",

@@ -273,6 +273,15 @@ impl Failure {
         self.is_in_doubt
     }
 
+    /// The failure of a call, which may not be that of this message: so it is no reason to give the
+    /// message up.
+    pub(crate) fn of_any_message(mut self) -> Self {
+        if self.class == FailureClass::NonRetryable {
+            self.class = FailureClass::Temporary;
+        }
+        self
+    }
+
     /// Notes doubt where there is some.
     pub(crate) fn doubted(self, is_in_doubt: bool) -> Self {
         if is_in_doubt { self.in_doubt() } else { self }

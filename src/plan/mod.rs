@@ -121,6 +121,11 @@ impl<'a> Planner<'a> {
                 let hidden_if_unsent = Duration::from_secs(whole_secs(hidden_if_unsent));
                 (self.wait(&decision, None, wait, hidden_if_unsent), Successors::Wait)
             }
+            Disposition::Defer { reason: Deferral::Unclear, wait }
+                if decision.delivery.message_id.is_some() =>
+            {
+                (hide(&decision.delivery, wait.total()), Successors::Wait)
+            }
             Disposition::Defer { reason: why, wait } => {
                 (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
             }
@@ -184,8 +189,9 @@ impl<'a> Planner<'a> {
                 Disposition::Release(ReleaseReason::Reported)
             }
             // In every other mode, a message without an id waits in a copy.
-            Disposition::Defer { .. }
-                if self.mode == Mode::Report && delivery.strategy == Strategy::Copy =>
+            Disposition::Defer { reason, .. }
+                if self.mode == Mode::Report
+                    && (delivery.strategy == Strategy::Copy || reason == Deferral::Unclear) =>
             {
                 Disposition::Release(ReleaseReason::Reported)
             }
@@ -250,7 +256,7 @@ impl<'a> Planner<'a> {
         let Decision { delivery, .. } = decision;
         let Some(queue) = delivery.queue.clone() else { return Plan::Keep { unsent: None } };
         if delivery.strategy == Strategy::Visibility {
-            return Plan::Hide { queue, wait: wait.total(), unsent: None };
+            return hide(delivery, wait.total());
         }
         let state = copy::waiting(decision, why, wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
@@ -361,6 +367,11 @@ impl<'a> Planner<'a> {
                     <= MAX_BATCH_BYTES
             })
     }
+}
+
+fn hide(delivery: &Delivery, wait: Duration) -> Plan {
+    let hidden = |queue| Plan::Hide { queue, wait, unsent: None };
+    delivery.queue.clone().map_or(Plan::Keep { unsent: None }, hidden)
 }
 
 fn show(delivery: &Delivery) -> Plan {

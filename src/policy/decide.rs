@@ -152,6 +152,26 @@ pub(crate) fn decide(
     }
 }
 
+/// Decides about a message of a call that failed with `failure`, though nobody knows by which of its
+/// messages. It waits for the first delay of the class. A copy would vouch for a message that may be
+/// done.
+pub(crate) fn unclear(
+    policy: &RetryPolicy,
+    usage: &Usage<'_>,
+    failure: Failure,
+    now: SystemTime,
+    sample: f64,
+) -> (Failure, Disposition) {
+    let failure = failure.of_any_message();
+    if usage.receives_are_retries && is_spent(policy, usage) {
+        return (failure, Disposition::DeadLetter(DeadLetterReason::RetriesExhausted));
+    }
+    let class = policy.class(failure.class()).unwrap_or(&policy.temporary);
+    let named = failure.delay().map(|named| spread_named(policy, named, sample));
+    let wait = longer(&failure, named, 0, || class.delay(0, None, sample));
+    (failure, Disposition::Defer { reason: Deferral::Unclear, wait: Wait::from(wait, now) })
+}
+
 /// The retry that follows on `failure`: by the budget that ends first, and with its delay before
 /// jitter. `None` for a class without retries.
 pub(crate) fn next_retry(

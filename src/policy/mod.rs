@@ -20,7 +20,7 @@ mod tests;
 pub use backoff::Backoff;
 pub(crate) use budgets::{dead_lettered, has_no_attempt_left, is_spent, is_stuck, max_retries};
 pub use calls::CallPolicy;
-pub(crate) use decide::{decide, next_retry, unserved};
+pub(crate) use decide::{decide, next_retry, unclear, unserved};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     LONGEST_IN_LINE, after_in_progress, believed_due, defer, defer_for_table, defer_unverified,

@@ -7,13 +7,15 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
+use super::calls::{self, Key};
 use super::deadlines::Turn;
 use super::decide::{Attempts, Ended, Uncalled};
 use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::gate::{Caller, Permit, Reply, Scope, expires};
+use crate::failure::Failure;
+use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
 use crate::plan::Decision;
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
@@ -30,16 +32,18 @@ const BEYOND: Duration = Duration::from_mins(1);
 
 /// A message that is to be called.
 pub(super) struct Call<'a> {
-    attempts: &'a Attempts,
+    pub(super) attempts: &'a Attempts,
     policy: &'a QueuePolicy,
-    slot: &'a Slot,
+    pub(super) slot: &'a Slot,
     delivery: &'a Arc<Delivery>,
     turn: &'a Turn,
     scope: Scope,
     caller: Caller,
-    limit: Option<&'a RateLimit>,
+    pub(super) limit: Option<&'a RateLimit>,
     /// Whether a pause or an open circuit may hold it back.
     may_be_deferred: bool,
+    /// Whether it may share its call, for which the leader asks the rate limit.
+    is_shared: bool,
 }
 
 /// Records, permissions and counts that a message took from the table for its call.
@@ -68,19 +72,43 @@ impl<'a> Call<'a> {
         turn: &'a Turn,
         scope: Scope,
         limit: Option<&'a RateLimit>,
+        is_shared: bool,
     ) -> Self {
         let attempts = slot.attempts();
         let policy = attempts.inner.policy(delivery);
         let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
         let may_be_deferred = policy::may_be_deferred(&policy.policy, &usage, deferrals, turn.at);
         let caller = Caller::of(delivery);
-        Self { attempts, policy, slot, delivery, turn, scope, caller, limit, may_be_deferred }
+        Self {
+            attempts,
+            policy,
+            slot,
+            delivery,
+            turn,
+            scope,
+            caller,
+            limit,
+            may_be_deferred,
+            is_shared,
+        }
     }
 
-    /// All steps. `taken` has what is to be given back after the call, or without one.
+    /// The messages that may share its call.
+    pub(super) fn key(&self, most: usize) -> Key {
+        let Self { delivery, scope, may_be_deferred, .. } = *self;
+        Key {
+            queue: delivery.queue.clone(),
+            scope,
+            strategy: delivery.strategy,
+            may_be_deferred,
+            most: calls::most(delivery, most),
+        }
+    }
+
+    /// All steps, without those of a shared call. `taken` has what is to be given back after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
         let QueuePolicy { protection, pauses, events, .. } = self.policy;
-        let Self { attempts, scope, caller, may_be_deferred, .. } = *self;
+        let Self { attempts, scope, caller, .. } = *self;
         if attempts.inner.mode == Mode::Report {
             return Ok(protection.permit(scope, caller));
         }
@@ -92,19 +120,8 @@ impl<'a> Call<'a> {
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
         }
-        if let Some(limit) = self.limit {
-            let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
-            // A pause may have begun meanwhile, or the circuit may have opened.
-            if has_waited && may_be_deferred {
-                if let Some(pauses) = pauses
-                    && !taken.is_probe()
-                {
-                    taken.ticket = Some(self.ask_pauses(pauses).await?);
-                }
-                if !permit.is_probe() {
-                    permit = self.own_permit(attempts.now()).await?;
-                }
-            }
+        if !self.is_shared {
+            permit = self.reserve(permit, taken).await?;
         }
         if let Some(events) = events {
             self.acquire(events, &mut taken.event).await?;
@@ -112,10 +129,36 @@ impl<'a> Call<'a> {
         if let Some(counts) = &attempts.inner.counts {
             self.count(counts, &mut taken.attempt).await?;
         }
-        if let Some(limit) = self.limit {
-            self.pace(limit).await?;
+        if !self.is_shared {
+            self.pace().await?;
         }
         Ok(permit)
+    }
+
+    /// The refusal by which a failure lowers an adaptive limit.
+    pub(super) fn refused(&self, failure: &Failure) -> Option<Refused> {
+        let limit = self.limit.filter(|limit| limit.adaptive && is_refused(failure))?;
+        Some(Refused { scope: self.scope, limit: *limit, asked: self.turn.at })
+    }
+
+    /// Waits for the reservation of the rate limit.
+    pub(super) async fn reserve(
+        &self,
+        permit: Permit,
+        taken: &mut Taken,
+    ) -> Result<Permit, Uncalled> {
+        let Some(limit) = self.limit else { return Ok(permit) };
+        let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
+        // A pause may have begun meanwhile, or the circuit may have opened.
+        if !(has_waited && self.may_be_deferred) {
+            return Ok(permit);
+        }
+        if let Some(pauses) = &self.policy.pauses
+            && !taken.is_probe()
+        {
+            taken.ticket = Some(self.ask_pauses(pauses).await?);
+        }
+        if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
     }
 
     /// The permission of this execution environment to call the service.
@@ -139,7 +182,9 @@ impl<'a> Call<'a> {
         let Some(name) = name else { return Ok(()) };
         let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
         let later = slot.wait(events.timeout());
-        let lasts = later.limit.saturating_duration_since(Instant::now())
+        // A shared call may begin late.
+        let limit = if self.is_shared { attempts.deadlines.cutoff } else { later.limit };
+        let lasts = limit.saturating_duration_since(Instant::now())
             + (attempts.deadlines.grace + events.timeout() * 2).max(BEYOND);
         let owner = owner(delivery, turn);
         let asked = async {
@@ -224,7 +269,8 @@ impl<'a> Call<'a> {
     }
 
     /// Waits until the call may be made, and it must be made at once then.
-    async fn pace(&self, limit: &RateLimit) -> Result<(), Uncalled> {
+    pub(super) async fn pace(&self) -> Result<(), Uncalled> {
+        let Some(limit) = self.limit else { return Ok(()) };
         let QueuePolicy { pacer, slots, .. } = self.policy;
         let limit = &match slots {
             Slots::Own(_) => *limit,

@@ -7,20 +7,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::{consume_budget, yield_now};
 use tracing::Instrument;
 
-use super::admission::{Call, Refused, Taken};
+use super::admission::{Call, Taken};
+use super::calls::{Calls, Joined, Leading, Member, Verdict};
 use super::deadlines::Turn;
 use super::decide::{Handled, Uncalled};
 use super::executor::{End, LONG_RUN, Slot};
 use super::inner::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
-use crate::gate::is_refused;
-use crate::handler::{Handler, poll_last};
+use crate::gate::Permit;
+use crate::handler::{DynBulk, Handler, poll_last};
 use crate::message::{Body, Message};
 use crate::observer::Event;
 use crate::plan::Decision;
@@ -28,11 +30,25 @@ use crate::policy;
 use crate::settings::Mode;
 use crate::telemetry;
 
+/// A call of a bulk handler is held by one of its messages.
+struct Try<'a, T> {
+    taken: Taken,
+    calls: Option<&'a Arc<Calls<T>>>,
+    /// Whether its message may still join a call.
+    is_coming: bool,
+    /// The call that it leads.
+    leading: Option<Leading<T>>,
+}
+
 /// The work of a slot: one attempt after the other, until no delivery is left or this one has been
 /// abandoned.
-pub(super) async fn work<H: Handler<T>, T: Body>(handler: Arc<H>, slot: Slot) {
+pub(super) async fn work<H: Handler<T>, T: Body>(
+    handler: Arc<H>,
+    slot: Slot,
+    calls: Option<Arc<Calls<T>>>,
+) {
     while let Some((delivery, turn)) = slot.take() {
-        let decision = attempt(&*handler, &slot, &delivery, &turn).await;
+        let decision = attempt(&*handler, &slot, &delivery, &turn, calls.as_ref()).await;
         let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
         if !slot.finish(decision) {
             break;
@@ -51,19 +67,25 @@ async fn attempt<H: Handler<T>, T: Body>(
     slot: &Slot,
     delivery: &Arc<Delivery>,
     turn: &Turn,
+    calls: Option<&Arc<Calls<T>>>,
 ) -> Decision {
     let attempts = slot.attempts();
+    let mut tried = Try { taken: Taken::default(), calls, is_coming: true, leading: None };
     if let Some(decision) = attempts.gate(delivery, turn) {
         return decision;
     }
-    let mut taken = Taken::default();
-    let result = handle(handler, slot, delivery, turn, &mut taken).await;
+    let mut result = handle(handler, slot, delivery, turn, &mut tried).await;
+    if let Some(leading) = tried.leading.take() {
+        result = leading.tell_all(result);
+    }
     // If it waited for a slot of the rate limit, or for the table, its handler began later.
     let turn = &slot.later_turn().unwrap_or(*turn);
     let reply = result.reply(attempts.deadlines.gives_its_time(turn));
     let ended = result.end_of_event();
     let least_wait = slot.note(reply, attempts.now());
     let mut decision = attempts.decide(delivery, turn, result, least_wait);
+    let taken = mem::take(&mut tried.taken);
+    drop(tried);
     taken.give_back(slot, delivery, reply, ended, &mut decision).await;
     decision
 }
@@ -75,12 +97,12 @@ async fn handle<H: Handler<T>, T: Body>(
     slot: &Slot,
     delivery: &Arc<Delivery>,
     turn: &Turn,
-    taken: &mut Taken,
+    tried: &mut Try<'_, T>,
 ) -> Handled {
     let attempts = slot.attempts();
     let called = async {
         // The user's rules apply first if the handler classifies a response or an error.
-        let called = call(handler, slot, delivery, turn, taken);
+        let called = call(handler, slot, delivery, turn, tried);
         let mut called = pin!(attempts.inner.rules.scope(called));
         let ended = poll_fn(|context| match called.as_mut().poll(context) {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
@@ -125,7 +147,7 @@ async fn call<H: Handler<T>, T: Body>(
     slot: &Slot,
     delivery: &Arc<Delivery>,
     turn: &Turn,
-    taken: &mut Taken,
+    tried: &mut Try<'_, T>,
 ) -> Handled {
     let attempts = slot.attempts();
     let QueuePolicy { policy, .. } = attempts.inner.policy(delivery);
@@ -137,11 +159,34 @@ async fn call<H: Handler<T>, T: Body>(
     let scope = handler.scope(&message);
     let limit = handler.rate_limit(scope).or(policy.limit);
     let limit = limit.filter(|_| attempts.inner.mode == Mode::Requeue);
-    let call = Call::new(slot, delivery, turn, scope, limit.as_ref());
-    let permit = match call.admit(taken).await {
+    let bulk = handler.as_bulk().zip(tried.calls);
+    let call = Call::new(slot, delivery, turn, scope, limit.as_ref(), bulk.is_some());
+    let permit = match call.admit(&mut tried.taken).await {
         Ok(permit) => permit,
         Err(uncalled) => return Handled::Uncalled(uncalled),
     };
+    if let Some((bulk, calls)) = bulk {
+        let key = call.key(bulk.messages_per_call());
+        tried.is_coming = false;
+        return match calls.join(key, Member { message, delivery: Arc::clone(delivery) }) {
+            Joined::Follows(verdict) => {
+                slot.follow(permit);
+                let counted = tried.taken.attempt.take();
+                let Ok(Verdict { handled, began }) = verdict.await else {
+                    return Handled::Abandoned;
+                };
+                match began {
+                    Some(began) => drop(slot.begin_at(began)),
+                    None => tried.taken.attempt = counted,
+                }
+                handled
+            }
+            Joined::Leads(leading) => {
+                tried.leading = Some(leading);
+                lead(bulk, &call, permit, tried).await
+            }
+        };
+    }
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
     }
@@ -155,21 +200,82 @@ async fn call<H: Handler<T>, T: Body>(
         // The slot knows why.
         return pending().await;
     }
-    taken.attempt = None;
-    attempts.inner.observers.tell(&Event::Called {
-        message_id: delivery.message_id.as_deref(),
-        original_message_id: delivery.original_id(),
-        attempt: delivery.retries().saturating_add(1),
-        receive_count: delivery.receive_count,
-    });
+    tried.taken.attempt = None;
+    attempts.inner.observers.tell(&called(delivery));
     match handler.handle(message).await {
         Ok(()) => Handled::Done,
         Err(error) => {
             let failure = error.into();
-            taken.refused = limit
-                .filter(|limit| limit.adaptive && is_refused(&failure))
-                .map(|limit| Refused { scope, limit, asked: turn.at });
+            tried.taken.refused = call.refused(&failure);
             Handled::Failed(failure)
+        }
+    }
+}
+
+/// Makes the call of several messages, as soon as it may begin.
+async fn lead<T: Body>(
+    bulk: &dyn DynBulk<T>,
+    call: &Call<'_>,
+    permit: Permit,
+    tried: &mut Try<'_, T>,
+) -> Handled {
+    let Call { attempts, slot, limit, .. } = *call;
+    let Try { taken, leading, calls, .. } = tried;
+    let (Some(leads), Some(calls)) = (leading.as_mut(), calls) else { return Handled::Abandoned };
+    slot.extend(attempts.deadlines.cutoff);
+    leads.gathered().await;
+    let _running = calls.running().await;
+    let permit = match call.reserve(permit, taken).await {
+        Ok(permit) => permit,
+        Err(uncalled) => return Handled::Uncalled(uncalled),
+    };
+    if let Err(uncalled) = call.pace().await {
+        return Handled::Uncalled(uncalled);
+    }
+    if attempts.is_stopping() {
+        return Handled::Uncalled(Uncalled::stopped());
+    }
+    let Turn { began, limit: end, .. } = slot.wait(Duration::ZERO);
+    if !slot.hold(permit) {
+        return pending().await;
+    }
+    taken.attempt = None;
+    let messages = leads.begin(began).into_iter().map(|Member { mut message, delivery }| {
+        message.set_deadline(end);
+        if limit.is_some() {
+            message.set_rate_limited();
+        }
+        attempts.inner.observers.tell(&called(&delivery));
+        message
+    });
+    let results = match bulk.call(messages.collect()).await {
+        Ok(results) => results,
+        Err(failure) => {
+            taken.refused = call.refused(&failure);
+            return Handled::Failed(failure);
+        }
+    };
+    let failures = results.iter().filter_map(|result| result.as_ref().err());
+    taken.refused = failures.map(|failure| call.refused(failure)).find(Option::is_some).flatten();
+    leading.take().map_or(Handled::Abandoned, |leading| leading.tell_each(results))
+}
+
+fn called(delivery: &Delivery) -> Event<'_> {
+    Event::Called {
+        message_id: delivery.message_id.as_deref(),
+        original_message_id: delivery.original_id(),
+        attempt: delivery.retries().saturating_add(1),
+        receive_count: delivery.receive_count,
+    }
+}
+
+impl<T> Drop for Try<'_, T> {
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls
+            && self.is_coming
+            && calls.counts_attempts()
+        {
+            calls.leave();
         }
     }
 }

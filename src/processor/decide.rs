@@ -23,6 +23,11 @@ use crate::settings::{DeadLetterMode, Mode};
 pub(super) enum Handled {
     Done,
     Failed(Failure),
+    /// A call of several messages failed, and nobody knows which of them did.
+    Unclear {
+        failure: Failure,
+        is_leader: bool,
+    },
     /// The host ends, and the handler ran.
     Interrupted,
     /// The handler blocks its thread. It may still work on the message, so no other handler may
@@ -33,6 +38,7 @@ pub(super) enum Handled {
 }
 
 /// What happens to a message whose handler is not called.
+#[derive(Clone, Copy)]
 pub(super) struct Uncalled {
     pub(super) disposition: Disposition,
     /// Its place in the line of the rate limit, if it waits there.
@@ -77,22 +83,42 @@ impl Handled {
     pub(super) fn reply(&self, had_its_time: bool) -> Reply {
         match self {
             Self::Done => Reply::Alive,
-            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
+            // A call counts once.
+            Self::Failed(failure) | Self::Unclear { failure, is_leader: true }
+                if had_its_time || failure.evidence() != Evidence::TimeOut =>
+            {
                 Reply::of(failure)
             }
             Self::Abandoned if had_its_time => Reply::Down,
-            Self::Failed(_) | Self::Abandoned | Self::Interrupted | Self::Uncalled(_) => {
-                Reply::Silent
-            }
+            Self::Failed(_)
+            | Self::Unclear { .. }
+            | Self::Abandoned
+            | Self::Interrupted
+            | Self::Uncalled(_) => Reply::Silent,
         }
     }
 
     pub(super) fn end_of_event(&self) -> Ended {
         match self {
             Self::Done => Ended::Done,
-            Self::Failed(failure) if failure.is_in_doubt() => Ended::Unknown,
+            Self::Failed(failure) | Self::Unclear { failure, .. } if failure.is_in_doubt() => {
+                Ended::Unknown
+            }
             Self::Interrupted | Self::Abandoned => Ended::Unknown,
-            Self::Failed(_) | Self::Uncalled(_) => Ended::Free,
+            Self::Failed(_) | Self::Unclear { .. } | Self::Uncalled(_) => Ended::Free,
+        }
+    }
+
+    /// The same end for another message of the call.
+    pub(super) fn of_follower(&self) -> Self {
+        match self {
+            Self::Done => Self::Done,
+            Self::Failed(failure) | Self::Unclear { failure, .. } => {
+                Self::Unclear { failure: failure.clone(), is_leader: false }
+            }
+            Self::Interrupted => Self::Interrupted,
+            Self::Abandoned => Self::Abandoned,
+            Self::Uncalled(uncalled) => Self::Uncalled(*uncalled),
         }
     }
 }
@@ -217,6 +243,11 @@ impl Attempts {
                     disposition =
                         policy::unserved(policy, &usage, &failure, disposition, least, now);
                 }
+                Decision { failure: Some(failure), ..decided(disposition) }
+            }
+            Handled::Unclear { failure, .. } => {
+                let (failure, disposition) =
+                    policy::unclear(policy, &delivery.usage(), failure, now, sample);
                 Decision { failure: Some(failure), ..decided(disposition) }
             }
             Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),

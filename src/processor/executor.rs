@@ -53,6 +53,7 @@ pub(super) enum End {
 /// slot does. Reports each decision as soon as it is known.
 pub(super) async fn execute<W>(
     attempts: Attempts,
+    slots: usize,
     deliveries: Vec<Arc<Delivery>>,
     work: impl Fn(Slot) -> W,
     mut decided: impl FnMut(Decision),
@@ -62,7 +63,7 @@ pub(super) async fn execute<W>(
     if deliveries.is_empty() {
         return;
     }
-    let count = attempts.inner.limits.concurrency.max(1).min(deliveries.len());
+    let count = slots.min(deliveries.len());
     let state = State {
         undecided: deliveries.len(),
         queued: deliveries.into_iter(),
@@ -163,6 +164,8 @@ struct Running {
     turn: Turn,
     /// Held while its handler calls the downstream service.
     permit: Option<Permit>,
+    /// Whether another slot runs its call, and says how that ended.
+    follows: bool,
     /// The reason why its handler is to end, if it is.
     end: Option<End>,
     /// The time of the next check.

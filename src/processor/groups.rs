@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::BatchProcessor;
+use super::calls::Calls;
 use super::deadlines::Deadlines;
 use crate::delivery::Delivery;
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
@@ -86,13 +87,14 @@ where
     pub(super) async fn attempt_in_order(
         &self,
         group: Vec<Arc<Delivery>>,
+        calls: Option<&Arc<Calls<T>>>,
         deadlines: &Deadlines,
         tasks: &UnboundedSender<Task>,
     ) {
         let mut group = group.into_iter();
         while let Some(delivery) = group.next() {
             let mut planned = None;
-            self.attempt(vec![delivery], deadlines, |one| planned = Some(one)).await;
+            self.attempt(vec![delivery], calls, deadlines, |one| planned = Some(one)).await;
             let Planned { decision, plan, successors } =
                 planned.expect("every delivery is decided");
             let settle = |waiting| drop(tasks.send(Task { decision, plan, waiting }));
@@ -111,6 +113,9 @@ where
                     break;
                 }
             }
+        }
+        if let Some(calls) = calls {
+            calls.leave();
         }
         for delivery in group {
             let disposition = Disposition::Release(ReleaseReason::BehindFailed);

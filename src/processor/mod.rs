@@ -57,7 +57,7 @@ use tracing::Span;
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::gate::{NotPermitted, Scope, Standstill};
-use crate::handler::Handler;
+use crate::handler::{DynBulk, Handler};
 use crate::message::{Body, Raw};
 use crate::observer::{Event, Observers};
 use crate::plan::Planned;
@@ -70,6 +70,7 @@ mod decode;
 mod groups;
 mod attempt;
 mod admission;
+mod calls;
 mod pacer;
 mod decide;
 mod executor;
@@ -77,6 +78,7 @@ mod deadlines;
 mod memory;
 mod inner;
 
+use calls::Calls;
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;
 use decide::Attempts;
@@ -219,19 +221,24 @@ where
         deadlines: &Deadlines,
         settled: impl FnMut(Settled),
     ) {
-        let inner = &self.inner;
         let (tasks, planned) = mpsc::unbounded_channel();
         let attempting = async move {
             let (unordered, groups) = groups::groups(deliveries);
-            self.attempt(unordered, deadlines, |Planned { decision, plan, .. }| {
-                // The receiver lives until every sender is gone.
-                let _ = tasks.send(Task { decision, plan, waiting: Waiting::Nobody });
-            })
+            let calls = self.calls(unordered.len(), false);
+            self.attempt(
+                unordered,
+                calls.as_ref(),
+                deadlines,
+                |Planned { decision, plan, .. }| {
+                    // The receiver lives until every sender is gone.
+                    let _ = tasks.send(Task { decision, plan, waiting: Waiting::Nobody });
+                },
+            )
             .await;
-            let in_order = |group| self.attempt_in_order(group, deadlines, &tasks).boxed();
-            stream::iter(groups)
-                .for_each_concurrent(inner.limits.concurrency.max(1), in_order)
-                .await;
+            let calls = self.calls(groups.len(), true);
+            let in_order =
+                |group| self.attempt_in_order(group, calls.as_ref(), deadlines, &tasks).boxed();
+            stream::iter(groups).for_each_concurrent(self.slots(), in_order).await;
             drop(tasks);
         };
         tokio::join!(attempting, self.settler.settle(planned, deadlines.window, settled));
@@ -241,14 +248,28 @@ where
     async fn attempt(
         &self,
         deliveries: Vec<Arc<Delivery>>,
+        calls: Option<&Arc<Calls<T>>>,
         deadlines: &Deadlines,
         mut planned: impl FnMut(Planned),
     ) {
         let (inner, deadlines) = (Arc::clone(&self.inner), deadlines.clone());
         let attempts = Attempts { inner, deadlines, invocation: Span::current() };
-        let work = |slot| attempt::work::<H, T>(Arc::clone(&self.handler), slot);
+        let work = |slot| attempt::work(Arc::clone(&self.handler), slot, calls.cloned());
         let plan = |decision| planned(self.inner.plan(decision));
-        executor::execute(attempts, deliveries, work, plan).await;
+        executor::execute(attempts, self.slots(), deliveries, work, plan).await;
+    }
+
+    /// Attempts at once.
+    fn slots(&self) -> usize {
+        let most = self.handler.as_bulk().map_or(1, DynBulk::messages_per_call);
+        self.inner.limits.concurrency.max(1).saturating_mul(most)
+    }
+
+    /// The calls of so many messages or groups, if the handler takes several messages.
+    fn calls(&self, coming: usize, is_in_order: bool) -> Option<Arc<Calls<T>>> {
+        self.handler.as_bulk()?;
+        let concurrency = self.inner.limits.concurrency.max(1);
+        Some(Calls::new(coming, self.slots(), concurrency, is_in_order))
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -58,7 +58,7 @@ impl Call<'_> {
         let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
         let Some(recovery) = shared.recovery(scope) else { return Ok(Ok(ticket)) };
         slot.wait(shared.reservation_timeout() + recovery.limit.max_reservation);
-        let others = slot.about_to_begin();
+        let others = self.others();
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
 

@@ -89,12 +89,17 @@ impl Call<'_> {
                 slot.wait(shared.reservation_timeout());
                 let (ask, longest) = self.ask(limit);
                 let request = Request { ask, longest, sample: self.turn.sample, may_be_deferred };
-                let asked = shared.take_slot(scope, limit, request, slot.about_to_begin());
+                let asked = shared.take_slot(scope, limit, request, self.others());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
                 Ok(admitted)
             }
         }
+    }
+
+    /// The calls that are about to begin too.
+    pub(super) fn others(&self) -> usize {
+        if self.is_shared { 0 } else { self.slot.about_to_begin() }
     }
 
     /// The longest wait for a slot. The other half of the time is for the handler.

@@ -50,6 +50,7 @@ impl Slot {
             delivery: Arc::clone(&delivery),
             turn,
             permit: None,
+            follows: false,
             end: None,
             due,
             waker: None,
@@ -92,10 +93,23 @@ impl Slot {
         true
     }
 
+    /// Notes that another slot calls the service for this one too. Its end is that of the call, so it
+    /// has no time limit of its own.
+    pub(crate) fn follow(&self, permit: Permit) {
+        if let Some(running) = &mut self.shared.state().slots[self.number] {
+            (running.permit, running.follows) = (Some(permit), true);
+            running.due = running.due.max(self.attempts().deadlines.cutoff);
+        }
+    }
+
     /// Notes that the handler begins only after `wait`, and returns its turn then.
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
+        self.begin_at(Instant::now() + wait)
+    }
+
+    /// Notes when the handler begins, and returns its turn then.
+    pub(crate) fn begin_at(&self, began: Instant) -> Turn {
         self.has_waited.store(true, Ordering::Relaxed);
-        let began = Instant::now() + wait;
         let limit = self.attempts().deadlines.limit(began);
         if let Some(running) = &mut self.shared.state().slots[self.number] {
             running.turn = Turn { began, limit, ..running.turn };
@@ -146,7 +160,7 @@ impl Slot {
         let mut state = self.shared.state();
         match &mut state.slots[self.number] {
             None => return Poll::Ready(End::Abandoned),
-            Some(Running { end: Some(end), .. }) => return Poll::Ready(*end),
+            Some(Running { end: Some(end), follows: false, .. }) => return Poll::Ready(*end),
             Some(running) => match &running.waker {
                 Some(waker) if waker.will_wake(context.waker()) => {}
                 _ => running.waker = Some(context.waker().clone()),

@@ -1,0 +1,267 @@
+//! The calls of a bulk handler: which messages share one, when it begins, and what its end means for
+//! each. It knows no policy.
+//!
+//! The first message of a call leads it: it waits for the others, asks for the reservation of the
+//! rate limit, and runs the handler. The others wait for its word, and have no time limit of their
+//! own.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::decide::Handled;
+use crate::delivery::Delivery;
+use crate::disposition::Strategy;
+use crate::failure::Failure;
+use crate::gate::Scope;
+use crate::message::Message;
+use crate::queue::QueueArn;
+
+/// A call begins no later than this after its first message came.
+const LONGEST_GATHERING: Duration = Duration::from_millis(100);
+/// The most messages of a call on their second receive.
+const MOST_AGAIN: usize = 3;
+
+/// The most messages that share a call with a message. From its third receive on it is alone, so
+/// nobody else is hurt by one that ends every call.
+pub(super) fn most(delivery: &Delivery, most: usize) -> usize {
+    match delivery.receives_here() {
+        0 | 1 => most,
+        2 => most.min(MOST_AGAIN),
+        _ => 1,
+    }
+}
+
+/// Messages with the same key may share a call.
+#[derive(PartialEq)]
+pub(super) struct Key {
+    pub(super) queue: Option<Arc<QueueArn>>,
+    pub(super) scope: Scope,
+    pub(super) strategy: Strategy,
+    /// Whether a pause or an open circuit may defer it.
+    pub(super) may_be_deferred: bool,
+    pub(super) most: usize,
+}
+
+/// The calls of the messages that are attempted side by side.
+pub(super) struct Calls<T> {
+    state: Mutex<State<T>>,
+    /// Calls at once.
+    running: Semaphore,
+    /// Attempts at once.
+    slots: usize,
+    /// Whether a message that is done makes room for the next one of its group.
+    is_in_order: bool,
+}
+
+struct State<T> {
+    /// Messages, or groups, of which one may still join a call.
+    coming: usize,
+    /// Members of calls that have not ended.
+    members: usize,
+    open: Vec<Open<T>>,
+}
+
+/// A call that messages may join.
+struct Open<T> {
+    key: Key,
+    begin: Arc<Notify>,
+    members: Vec<Member<T>>,
+    verdicts: Vec<oneshot::Sender<Verdict>>,
+}
+
+/// A message of a call.
+pub(super) struct Member<T> {
+    pub(super) message: Message<T>,
+    pub(super) delivery: Arc<Delivery>,
+}
+
+/// The end of a call, for one of its messages.
+pub(super) struct Verdict {
+    pub(super) handled: Handled,
+    /// When the handler was called.
+    pub(super) began: Option<Instant>,
+}
+
+/// How a message has joined a call.
+pub(super) enum Joined<T> {
+    Leads(Leading<T>),
+    Follows(oneshot::Receiver<Verdict>),
+}
+
+impl<T> State<T> {
+    /// Begins the open calls that no other message can join.
+    fn look(&self, slots: usize) {
+        if self.coming == 0 || self.members >= slots {
+            self.open.iter().for_each(|open| open.begin.notify_one());
+        }
+    }
+}
+
+impl<T> Calls<T> {
+    /// Calls for so many messages, or groups in their order.
+    pub(super) fn new(
+        coming: usize,
+        slots: usize,
+        concurrency: usize,
+        is_in_order: bool,
+    ) -> Arc<Self> {
+        let state = State { coming, members: 0, open: Vec::new() };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            running: Semaphore::new(concurrency),
+            slots,
+            is_in_order,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of the calls that may run at once, until it is dropped.
+    pub(super) async fn running(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.running.acquire().await.ok()
+    }
+
+    /// Counts a message that joined no call, or a group that has ended.
+    pub(super) fn leave(&self) {
+        let mut state = self.state();
+        state.coming = state.coming.saturating_sub(1);
+        state.look(self.slots);
+    }
+
+    /// Whether an attempt that has ended without joining a call has to [`leave`](Self::leave); a
+    /// group leaves at its end.
+    pub(super) fn counts_attempts(&self) -> bool {
+        !self.is_in_order
+    }
+
+    /// Joins a call, or opens one.
+    pub(super) fn join(self: &Arc<Self>, key: Key, member: Member<T>) -> Joined<T> {
+        let mut state = self.state();
+        state.coming = state.coming.saturating_sub(1);
+        state.members += 1;
+        let is_same = |other: &Member<T>| {
+            other.delivery.original_id().is_some()
+                && other.delivery.original_id() == member.delivery.original_id()
+        };
+        let room = state.open.iter_mut().find(|open| {
+            open.key == key && open.members.len() < key.most && !open.members.iter().any(is_same)
+        });
+        let joined = if let Some(open) = room {
+            let (verdict, told) = oneshot::channel();
+            open.members.push(member);
+            open.verdicts.push(verdict);
+            if open.members.len() == key.most {
+                open.begin.notify_one();
+            }
+            Joined::Follows(told)
+        } else {
+            let begin = Arc::new(Notify::new());
+            if key.most == 1 {
+                begin.notify_one();
+            }
+            let members = vec![member];
+            state.open.push(Open { key, begin: Arc::clone(&begin), members, verdicts: Vec::new() });
+            Joined::Leads(Leading {
+                calls: Arc::clone(self),
+                begin,
+                began: None,
+                verdicts: Vec::new(),
+                is_over: false,
+            })
+        };
+        state.look(self.slots);
+        joined
+    }
+
+    /// The end of a call of so many messages. In order, each makes room for the next of its group,
+    /// before any of these can join a call.
+    fn end(&self, members: usize) {
+        let mut state = self.state();
+        state.members -= members;
+        if self.is_in_order {
+            state.coming += members;
+        }
+        state.look(self.slots);
+    }
+}
+
+/// The lead of a call. If it is dropped, its messages are as abandoned as the leader's.
+pub(super) struct Leading<T> {
+    calls: Arc<Calls<T>>,
+    begin: Arc<Notify>,
+    began: Option<Instant>,
+    /// Of the other messages, once none can join any more.
+    verdicts: Vec<oneshot::Sender<Verdict>>,
+    is_over: bool,
+}
+
+impl<T> Leading<T> {
+    /// Waits until no other message can join, or long enough.
+    pub(super) async fn gathered(&self) {
+        let _ = timeout(LONGEST_GATHERING, self.begin.notified()).await;
+    }
+
+    /// Begins the call, with all messages that have joined it.
+    pub(super) fn begin(&mut self, now: Instant) -> Vec<Member<T>> {
+        self.began = Some(now);
+        self.close()
+    }
+
+    fn close(&mut self) -> Vec<Member<T>> {
+        let mut state = self.calls.state();
+        let open = state.open.iter().position(|open| Arc::ptr_eq(&open.begin, &self.begin));
+        let Some(open) = open.map(|at| state.open.swap_remove(at)) else { return Vec::new() };
+        self.verdicts = open.verdicts;
+        open.members
+    }
+
+    /// Tells each of the other messages its own end, and returns the leader's.
+    pub(super) fn tell_each(mut self, results: Vec<Result<(), Failure>>) -> Handled {
+        let mut ends = results
+            .into_iter()
+            .map(|result| result.map_or_else(Handled::Failed, |()| Handled::Done));
+        let own = ends.next().unwrap_or(Handled::Abandoned);
+        self.end(ends);
+        own
+    }
+
+    /// Tells the others that the call ended for all as for its leader, and returns that end. A failure
+    /// of several is unclear.
+    pub(super) fn tell_all(mut self, handled: Handled) -> Handled {
+        self.close();
+        let others = self.verdicts.len();
+        let handled = match handled {
+            Handled::Failed(failure) if others > 0 => Handled::Unclear { failure, is_leader: true },
+            handled => handled,
+        };
+        let ends: Vec<_> = (0..others).map(|_| handled.of_follower()).collect();
+        self.end(ends);
+        handled
+    }
+
+    fn end(&mut self, ends: impl IntoIterator<Item = Handled>) {
+        let verdicts = mem::take(&mut self.verdicts);
+        self.calls.end(1 + verdicts.len());
+        self.is_over = true;
+        for (verdict, handled) in verdicts.into_iter().zip(ends) {
+            // An abandoned message listens no more.
+            let _ = verdict.send(Verdict { handled, began: self.began });
+        }
+    }
+}
+
+impl<T> Drop for Leading<T> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.close();
+            self.calls.end(1 + self.verdicts.len());
+        }
+    }
+}
