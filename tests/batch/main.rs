@@ -7,6 +7,7 @@ mod world;
 mod answers;
 mod attempts;
 mod budgets;
+mod bulk;
 mod calls;
 mod conservation;
 mod dead_letters;

@@ -1,0 +1,476 @@
+//! Calls of several messages: which share one, and what its end means for each.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use requeue::embedded::Fault;
+use requeue::policy::RateLimit;
+use requeue::{
+    Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement, bulk, each,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, millis, secs};
+
+/// A call, as its handler saw it.
+#[derive(Clone, Debug)]
+struct Call {
+    bodies: Vec<String>,
+    at: Instant,
+}
+
+type Ends = dyn Fn(&[String]) -> End + Send + Sync;
+
+/// How a call ends.
+enum End {
+    With(Bulk<Failure>),
+    After(Duration, Bulk<Failure>),
+    Panic,
+    Hang,
+    Block(Duration),
+}
+
+/// A bulk handler whose calls are counted.
+#[derive(Clone)]
+struct Index {
+    ends: Arc<Ends>,
+    calls: Arc<Mutex<Vec<Call>>>,
+    most: usize,
+    scope: fn(&Message) -> Scope,
+    limit: Option<RateLimit>,
+}
+
+impl Index {
+    fn new(ends: impl Fn(&[String]) -> End + Send + Sync + 'static) -> Self {
+        let calls = Arc::default();
+        let scope = |_: &Message| Scope::default();
+        Self { ends: Arc::new(ends), calls, most: 10, scope, limit: None }
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// The messages of each call.
+    fn sizes(&self) -> Vec<usize> {
+        self.calls().iter().map(|call| call.bodies.len()).collect()
+    }
+
+    /// How often each message was called.
+    fn times(&self, body: &str) -> usize {
+        self.calls().iter().filter(|call| call.bodies.iter().any(|one| one == body)).count()
+    }
+}
+
+impl BulkHandler for Index {
+    type Error = Failure;
+
+    async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
+        let bodies: Vec<String> =
+            messages.iter().map(|message| message.body().to_string()).collect();
+        self.calls.lock().unwrap().push(Call { bodies: bodies.clone(), at: Instant::now() });
+        match (self.ends)(&bodies) {
+            End::With(bulk) => bulk,
+            End::After(time, bulk) => {
+                sleep(time).await;
+                bulk
+            }
+            End::Panic => panic!("a bug"),
+            End::Hang => std::future::pending().await,
+            End::Block(time) => {
+                std::thread::sleep(time);
+                Bulk::Done
+            }
+        }
+    }
+
+    fn messages_per_call(&self) -> usize {
+        self.most
+    }
+
+    fn scope(&self, message: &Message) -> Scope {
+        (self.scope)(message)
+    }
+
+    fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
+        self.limit
+    }
+}
+
+fn done() -> Index {
+    Index::new(|_| End::With(Bulk::Done))
+}
+
+/// Fails with `failure` as a whole if `poison` is among the messages.
+fn poisoned(poison: &'static str, failure: Failure) -> Index {
+    Index::new(move |bodies| {
+        let has_it = bodies.iter().any(|body| body == poison);
+        End::With(if has_it { Bulk::Unclear(failure.clone()) } else { Bulk::Done })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_messages_are_one_call_and_cost_no_request() {
+    let world = World::new();
+    world.send_numbered(10).await;
+    let index = done();
+    let invocation = world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    assert_eq!(index.sizes(), [10]);
+    assert!(invocation.failed().is_empty());
+    assert_eq!(invocation.elapsed, Duration::ZERO, "nobody waits for others that do not come");
+    assert_eq!(
+        [SEND, DELETE, VISIBILITY_CHANGE].map(|operation| world.requests(operation).len()),
+        [0; 3]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_message_has_the_result_that_the_handler_gives_it() {
+    let world = World::new();
+    let ids = world.send_numbered(4).await;
+    let index = Index::new(|bodies| {
+        let result = |body: &String| match body.as_str() {
+            r#"{"n":1}"# => Err(Failure::temporary("busy")),
+            r#"{"n":2}"# => Err(Failure::non_retryable("never")),
+            _ => Ok(()),
+        };
+        End::With(bodies.iter().map(result).collect())
+    });
+    let processor = world.processor(bulk(index.clone()));
+    let event = world.receive().await;
+    let report = world.report(&processor, &event).await;
+    let words: Vec<_> =
+        report.outcomes.iter().map(|outcome| outcome.disposition.as_str()).collect();
+    assert_eq!(words, ["complete", "requeue", "dead-letter", "complete"]);
+    assert_eq!(report.outcomes[1].settlement, Settlement::Moved);
+    assert_eq!(report.failed_ids().unwrap(), [ids[2].as_str()]);
+    assert_eq!((index.sizes(), world.entries(SEND)), (vec![4], vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unclear_call_sends_no_copy_and_uses_no_retry() {
+    for (failure, least) in [
+        (Failure::temporary("down"), secs(1)),
+        (Failure::rate_limit("slowly").retry_after(secs(100)), secs(100)),
+        (Failure::quota("tomorrow"), secs(60)),
+        (Failure::non_retryable("one of them"), secs(1)),
+    ] {
+        let world = World::new();
+        let ids = world.send_numbered(5).await;
+        let index = poisoned(r#"{"n":3}"#, failure.clone());
+        let processor = world.processor(bulk(index.clone()));
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        assert_eq!(report.failed_ids().unwrap(), ids, "{failure}");
+        for outcome in &report.outcomes {
+            let Disposition::Defer { reason: Deferral::Unclear, wait, .. } = outcome.disposition
+            else {
+                panic!("{failure}: {:?}", outcome.disposition)
+            };
+            assert_eq!((wait.total(), outcome.retry_count), (least, 0), "{failure}");
+        }
+        assert!(world.requests(SEND).is_empty() && world.requests(DELETE).is_empty(), "{failure}");
+        assert_eq!(world.entries(VISIBILITY_CHANGE), [5], "{failure}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_ends_every_call_is_alone_from_its_third_receive_on() {
+    for end in ["unclear", "panic", "hang"] {
+        let mut world = World::new();
+        world.settings.limits.timeout = secs(2);
+        world.settings.policy.max_retries = 2;
+        world.send_numbered(10).await;
+        let poison = r#"{"n":7}"#;
+        let index =
+            Index::new(move |bodies| match (bodies.iter().any(|body| body == poison), end) {
+                (false, _) => End::With(Bulk::Done),
+                (true, "unclear") => End::With(Bulk::Unclear(Failure::temporary("a crash"))),
+                (true, "panic") => End::Panic,
+                (true, _) => End::Hang,
+            });
+        world.run(&world.processor(bulk(index.clone()))).await;
+        let others = (0..10).filter(|n| *n != 7).map(|n| format!(r#"{{"n":{n}}}"#));
+        for other in others {
+            assert!((1..=3).contains(&index.times(&other)), "{end}: {other}");
+        }
+        assert_eq!(
+            index.times(poison),
+            2 + 1 + 2,
+            "{end}: unclear twice, then one call and two retries alone"
+        );
+        let dead: Vec<_> = world.dead().into_iter().map(|message| message.body).collect();
+        assert_eq!(dead.len(), 1, "{end}");
+        for call in index.calls() {
+            let is_first = call.bodies.len() == 10;
+            let has_it = call.bodies.iter().any(|body| body == poison);
+            assert!(is_first || !has_it || call.bodies.len() <= 3, "{end}: {call:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_call_of_one_message_is_its_own() {
+    for (end, disposition) in
+        [("unclear", "dead-letter"), ("panic", "requeue"), ("hang", "requeue")]
+    {
+        let world = World::new();
+        world.send("{}").await;
+        let index = Index::new(move |_| match end {
+            "unclear" => End::With(Bulk::Unclear(Failure::non_retryable("never"))),
+            "panic" => End::Panic,
+            _ => End::Hang,
+        });
+        let event = world.receive().await;
+        let report = world.report(&world.processor(bulk(index)), &event).await;
+        assert_eq!(report.outcomes[0].disposition.as_str(), disposition, "{end}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_without_a_result_has_failed_and_a_surplus_result_counts_for_nothing() {
+    let world = World::new();
+    world.send_numbered(3).await;
+    let index = Index::new(|_| End::With(vec![Ok(()), Ok(())].into()));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index)), &event).await;
+    let words: Vec<_> = report.outcomes.iter().map(|one| one.disposition.as_str()).collect();
+    assert_eq!(words, ["complete", "complete", "requeue"]);
+
+    let world = World::new();
+    world.send_numbered(2).await;
+    let surplus = [Ok(()), Ok(()), Err(Failure::temporary("whose?"))];
+    let index = Index::new(move |_| End::With(surplus.clone().into_iter().collect()));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index)), &event).await;
+    assert!(report.failed_ids().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrency_counts_calls() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 2;
+    world.batch_size = 100;
+    world.send_numbered(45).await;
+    let index = Index::new(|_| End::After(secs(1), Bulk::Done));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!(report.elapsed, secs(3));
+    assert_eq!(index.sizes(), [10, 10, 10, 10, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_messages_of_one_scope() {
+    let world = World::new();
+    world.send_numbered(9).await;
+    let mut index = done();
+    index.scope =
+        |message| Scope::of(&message.body()[5..6].parse::<u8>().map(|n| [n % 3]).unwrap());
+    world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    assert_eq!(index.sizes(), [3, 3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_one_message_of_each_fifo_group_and_keeps_the_order() {
+    let world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
+    for body in ["a1", "b1", "a2", "c1", "b2", "a3"] {
+        world.send_as(body, |message| message.message_group_id(&body[..1])).await;
+    }
+    let index = Index::new(|bodies| {
+        let result = |body: &String| {
+            if body == "b1" { Err(Failure::temporary("busy")) } else { Ok(()) }
+        };
+        End::After(secs(1), bodies.iter().map(result).collect())
+    });
+    let invocation = world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    let calls: Vec<_> = index.calls().into_iter().map(|call| call.bodies).collect();
+    assert_eq!(calls, [vec!["a1", "b1", "c1"], vec!["a2"], vec!["a3"]]);
+    assert_eq!(invocation.failed().len(), 2, "b1, and b2 behind it");
+    assert_eq!(invocation.elapsed, secs(3), "nobody waits for groups that have ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_copies_of_one_message_never_share_a_call() {
+    let world = World::new();
+    world.send_numbered(1).await;
+    // SQS sends the copy, and its response is lost, so it is sent again.
+    world.faults_of(
+        SEND,
+        |call| if call.of_operation == 1 { Fault::LoseResponse } else { Fault::None },
+    );
+    let failing = Script::failing_first(1, Failure::temporary("busy"));
+    world.invoke(&world.processor(failing)).await.unwrap();
+    world.faults(|_| Fault::None);
+    sleep(secs(1_000)).await;
+    world.send_numbered(3).await;
+    let index = done();
+    world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    let calls = index.calls();
+    assert_eq!(
+        calls.iter().map(|call| call.bodies.len()).sum::<usize>(),
+        5,
+        "both, and three more"
+    );
+    assert!(calls.len() > 1, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_takes_one_reservation_of_a_rate_limit() {
+    let mut world = World::new();
+    world.batch_size = 100;
+    world.send_numbered(30).await;
+    let mut index = done();
+    let mut limit = RateLimit::new(1, secs(1));
+    limit.max_reservation = secs(20);
+    index.limit = Some(limit);
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!((report.failed_ids().unwrap().len(), index.sizes()), (0, vec![10, 10, 10]));
+    let at: Vec<_> = index.calls().iter().map(|call| call.at).collect();
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= secs(1)), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_finds_no_reservation_defers_all_its_messages() {
+    let mut world = World::new();
+    world.batch_size = 100;
+    world.send_numbered(30).await;
+    let mut index = done();
+    index.limit = Some(RateLimit::new(1, secs(60)));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    let limited = report.outcomes.iter().filter(|one| {
+        matches!(one.disposition, Disposition::Defer { reason: Deferral::RateLimited, .. })
+    });
+    assert_eq!((limited.count(), index.sizes()), (20, vec![10]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unclear_call_counts_once_and_a_rate_limit_begins_a_pause() {
+    let mut world = World::new();
+    world.protect();
+    world.send_numbered(10).await;
+    let index = Index::new(|_| End::With(Bulk::Unclear(Failure::temporary("down"))));
+    let processor = world.processor(bulk(index.clone()));
+    world.invoke(&processor).await.unwrap();
+    world.send_numbered(1).await;
+    world.invoke(&processor).await.unwrap();
+    assert_eq!(index.sizes(), [10, 1], "ten failures would have opened the circuit");
+
+    let mut world = World::new();
+    world.protect();
+    world.send_numbered(10).await;
+    let index = Index::new(|_| {
+        End::With(Bulk::Unclear(Failure::rate_limit("slowly").retry_after(secs(30))))
+    });
+    let processor = world.processor(bulk(index.clone()));
+    world.invoke(&processor).await.unwrap();
+    world.send_numbered(1).await;
+    let event = world.receive().await;
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[0].disposition.reason(), Some("paused"));
+    assert_eq!(index.sizes(), [10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_the_time_of_one_from_its_begin() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.settings.limits.timeout = secs(10);
+    world.batch_size = 100;
+    world.send_numbered(20).await;
+    let index = Index::new(|bodies| {
+        let is_first = bodies.contains(&r#"{"n":0}"#.to_owned());
+        if is_first { End::After(secs(9), Bulk::Done) } else { End::Hang }
+    });
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!(report.elapsed, secs(19));
+    let unclear = report.outcomes.iter().filter(|one| one.disposition.reason() == Some("unclear"));
+    let elapsed: Vec<_> = unclear.map(|one| one.elapsed).collect();
+    assert_eq!(elapsed, [Some(secs(10)); 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_call_reached_before_the_reserve_is_deferred() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.settings.limits.timeout = secs(100);
+    world.batch_size = 100;
+    world.send_numbered(25).await;
+    let index = Index::new(|_| End::Hang);
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!(index.sizes(), [10]);
+    let of =
+        |word| report.outcomes.iter().filter(|one| one.disposition.reason() == Some(word)).count();
+    assert_eq!((of("unclear"), of("no-time-left")), (10, 15));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_messages_of_a_call_that_blocks_its_thread_are_left_alone() {
+    let mut world = World::new();
+    world.settings.limits.timeout = millis(100);
+    world.settings.limits.reserve = millis(600);
+    world.function_timeout = millis(2_400);
+    world.send_numbered(3).await;
+    let index = Index::new(|_| End::Block(secs(4)));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index)), &event).await;
+    assert!(report.elapsed < millis(2_400), "{:?}", report.elapsed);
+    for outcome in &report.outcomes {
+        assert_eq!(outcome.disposition.reason(), Some("abandoned"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_report_mode_nothing_is_hidden_or_sent() {
+    let mut world = World::new();
+    world.settings.mode = Mode::Report;
+    let ids = world.send_numbered(3).await;
+    let index = poisoned(r#"{"n":1}"#, Failure::temporary("down"));
+    let invocation = world.invoke(&world.processor(bulk(index))).await.unwrap();
+    assert_eq!(invocation.failed(), ids);
+    assert_eq!(
+        [SEND, DELETE, VISIBILITY_CHANGE].map(|operation| world.requests(operation).len()),
+        [0; 3]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_fit_ends_no_call() {
+    let world = World::new();
+    world.send_numbered(2).await;
+    world.send("no JSON").await;
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&sizes);
+    let index = move |messages: Vec<Message<serde_json::Value>>| {
+        seen.lock().unwrap().push(messages.len());
+        async { Ok::<(), Failure>(()) }
+    };
+    let queue = requeue::queue::SqsQueue::new(&world.sqs.client());
+    let processor = requeue::BatchProcessor::<_, _, serde_json::Value>::new(
+        bulk(index),
+        queue,
+        world.settings.clone(),
+    );
+    let payload: requeue::SqsEvent = serde_json::from_value(world.receive().await).unwrap();
+    let report = processor.process(payload.records.unwrap(), Instant::now() + secs(60)).await;
+    assert_eq!(*sizes.lock().unwrap(), [2]);
+    assert_eq!(report.failed_ids().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_a_bulk_handler_of_one_call_for_each() {
+    let world = World::new();
+    world.send_numbered(3).await;
+    let script = Script::new(|seen| {
+        if seen.n() == 1 { Act::Fail(Failure::temporary("no")) } else { Act::work(secs(1)) }
+    });
+    let handler = bulk(each(script.clone()));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(handler), &event).await;
+    assert_eq!(report.elapsed, secs(1));
+    let words: Vec<_> = report.outcomes.iter().map(|one| one.disposition.as_str()).collect();
+    assert_eq!((words, script.calls().len()), (vec!["complete", "requeue", "complete"], 3));
+}
