@@ -45,6 +45,9 @@ pub struct Outcome {
     pub idempotency: IdempotencyNotes,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
+    /// Whether its call was that of another message, which counts it: see
+    /// [`BulkHandler`](crate::BulkHandler).
+    pub joined_call: bool,
     /// The time from the first send until this decision.
     pub age: Duration,
 }
@@ -262,6 +265,7 @@ mod tests {
             settlement: Settlement::Unconfirmed { code: "NoConnection".to_owned() },
             idempotency: IdempotencyNotes::default(),
             elapsed: Some(Duration::from_millis(12)),
+            joined_call: false,
             age: Duration::from_secs(3),
         };
         let report = Report { outcomes: vec![outcome], elapsed: Duration::from_millis(15) };

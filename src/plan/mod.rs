@@ -33,6 +33,8 @@ pub(crate) struct Decision {
     pub(crate) failure: Option<Failure>,
     /// How long the handler ran; `None` if it was not called.
     pub(crate) elapsed: Option<Duration>,
+    /// Whether its call was that of another message.
+    pub(crate) joined_call: bool,
     /// The time of the decision.
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
@@ -56,6 +58,7 @@ impl Decision {
             disposition,
             failure: None,
             elapsed: None,
+            joined_call: false,
             at,
             sample,
             place: None,

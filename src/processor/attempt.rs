@@ -36,6 +36,8 @@ struct Try<'a, T> {
     calls: Option<&'a Arc<Calls<T>>>,
     /// Whether its message may still join a call.
     is_coming: bool,
+    /// Whether its call was that of another message.
+    joined: bool,
     /// The call that it leads.
     leading: Option<Leading<T>>,
 }
@@ -70,7 +72,8 @@ async fn attempt<H: Handler<T>, T: Body>(
     calls: Option<&Arc<Calls<T>>>,
 ) -> Decision {
     let attempts = slot.attempts();
-    let mut tried = Try { taken: Taken::default(), calls, is_coming: true, leading: None };
+    let mut tried =
+        Try { taken: Taken::default(), calls, is_coming: true, joined: false, leading: None };
     if let Some(decision) = attempts.gate(delivery, turn) {
         return decision;
     }
@@ -84,6 +87,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     let ended = result.end_of_event();
     let least_wait = slot.note(reply, attempts.now());
     let mut decision = attempts.decide(delivery, turn, result, least_wait);
+    decision.joined_call = tried.joined;
     let taken = mem::take(&mut tried.taken);
     drop(tried);
     taken.give_back(slot, delivery, reply, ended, &mut decision).await;
@@ -176,7 +180,10 @@ async fn call<H: Handler<T>, T: Body>(
                     return Handled::Abandoned;
                 };
                 match began {
-                    Some(began) => drop(slot.begin_at(began)),
+                    Some(began) => {
+                        tried.joined = true;
+                        slot.begin_at(began);
+                    }
                     None => tried.taken.attempt = counted,
                 }
                 handled

@@ -172,7 +172,10 @@ impl Inner {
 
     fn outcome(&self, settled: Settled) -> Outcome {
         let Settled {
-            decision: Decision { delivery, disposition, failure, elapsed, at, idempotency, .. },
+            decision:
+                Decision {
+                    delivery, disposition, failure, elapsed, joined_call, at, idempotency, ..
+                },
             settlement,
         } = settled;
         let QueuePolicy { policy, .. } = self.policy(&delivery);
@@ -198,6 +201,7 @@ impl Inner {
             settlement,
             idempotency,
             elapsed,
+            joined_call,
             age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }
     }

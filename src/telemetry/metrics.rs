@@ -155,7 +155,7 @@ impl Figures {
     fn add(&mut self, outcome: &Outcome) {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
-        self.handler_duration.extend(outcome.elapsed.map(millis));
+        self.handler_duration.extend(outcome.elapsed.filter(|_| !outcome.joined_call).map(millis));
         self.failed_attempt
             .extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {

@@ -35,6 +35,7 @@ fn outcome(
         settlement,
         idempotency: IdempotencyNotes::default(),
         elapsed: was_called.then_some(Duration::from_millis(20)),
+        joined_call: false,
         age: Duration::from_millis(1_500),
     }
 }

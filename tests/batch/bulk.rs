@@ -264,8 +264,7 @@ async fn a_call_has_messages_of_one_scope() {
     let world = World::new();
     world.send_numbered(9).await;
     let mut index = done();
-    index.scope =
-        |message| Scope::of(message.body()[5..6].parse::<u8>().map(|n| [n % 3]).unwrap());
+    index.scope = |message| Scope::of(message.body()[5..6].parse::<u8>().map(|n| [n % 3]).unwrap());
     world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
     assert_eq!(index.sizes(), [3, 3, 3]);
 }
