@@ -23,7 +23,7 @@ use crate::handler::{BulkHandler, Handler, bulk};
 use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
-use crate::report::{Report, Unreportable};
+use crate::report::Report;
 use crate::settings::{Mode, NO_TABLE, RecursiveLoop, Settings};
 
 mod ended;
@@ -35,7 +35,7 @@ mod logging;
 mod origin;
 mod response;
 
-pub use error::Error;
+pub use error::{Error, InvocationError};
 pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
 pub use response::{BatchItemFailure, SqsBatchResponse};
@@ -371,48 +371,6 @@ where
     fn call(&mut self, event: LambdaEvent<SqsEvent>) -> Self::Future {
         let processor = self.clone();
         Box::pin(async move { processor.invoke(event).await })
-    }
-}
-
-/// Why an invocation fails as a whole.
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvocationError {
-    /// The event is not one of SQS.
-    #[error(
-        "the event {}: this function is to be invoked by an SQS event source mapping, by a pipe from \
-         a queue, or with an event of that shape",
-        service.map_or("has no list `Records`".to_owned(), |service| format!("is one of {service}, not of SQS"))
-    )]
-    NoRecords {
-        /// The service of the event, if it is known.
-        service: Option<&'static str>,
-    },
-    /// A record without a message id must stay in the queue, and no response can name it.
-    #[error("{Unreportable}")]
-    Unreportable,
-}
-
-/// As for a reader: `lambda_runtime` logs an error so.
-impl fmt::Debug for InvocationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<Unreportable> for InvocationError {
-    fn from(_: Unreportable) -> Self {
-        Self::Unreportable
-    }
-}
-
-impl From<InvocationError> for Diagnostic {
-    fn from(error: InvocationError) -> Self {
-        let error_type = match error {
-            InvocationError::NoRecords { .. } => "Requeue.NoRecords",
-            InvocationError::Unreportable => "Requeue.Unreportable",
-        };
-        Self { error_type: error_type.to_owned(), error_message: error.to_string() }
     }
 }
 

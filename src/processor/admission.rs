@@ -7,15 +7,14 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-use super::calls::{self, Key};
+use super::calls::{self, CallKey};
 use super::deadlines::Turn;
 use super::decide::{Attempts, Ended, Uncalled};
 use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::failure::Failure;
-use crate::gate::{Caller, Permit, Reply, Scope, expires, is_refused};
+use crate::gate::{Caller, Permit, Reply, Scope, expires};
 use crate::plan::Decision;
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
@@ -94,9 +93,9 @@ impl<'a> Call<'a> {
     }
 
     /// The messages that may share its call.
-    pub(super) fn key(&self, most: usize) -> Key {
+    pub(super) fn key(&self, most: usize) -> CallKey {
         let Self { delivery, scope, may_be_deferred, .. } = *self;
-        Key {
+        CallKey {
             queue: delivery.queue.clone(),
             scope,
             strategy: delivery.strategy,
@@ -133,32 +132,6 @@ impl<'a> Call<'a> {
             self.pace().await?;
         }
         Ok(permit)
-    }
-
-    /// The refusal by which a failure lowers an adaptive limit.
-    pub(super) fn refused(&self, failure: &Failure) -> Option<Refused> {
-        let limit = self.limit.filter(|limit| limit.adaptive && is_refused(failure))?;
-        Some(Refused { scope: self.scope, limit: *limit, asked: self.turn.at })
-    }
-
-    /// Waits for the reservation of the rate limit.
-    pub(super) async fn reserve(
-        &self,
-        permit: Permit,
-        taken: &mut Taken,
-    ) -> Result<Permit, Uncalled> {
-        let Some(limit) = self.limit else { return Ok(permit) };
-        let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
-        // A pause may have begun meanwhile, or the circuit may have opened.
-        if !(has_waited && self.may_be_deferred) {
-            return Ok(permit);
-        }
-        if let Some(pauses) = &self.policy.pauses
-            && !taken.is_probe()
-        {
-            taken.ticket = Some(self.ask_pauses(pauses).await?);
-        }
-        if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
     }
 
     /// The permission of this execution environment to call the service.
@@ -265,23 +238,6 @@ impl<'a> Call<'a> {
             return Err(Disposition::DeadLetter(DeadLetterReason::RetriesExhausted).into());
         }
         *attempt = counted;
-        self.check()
-    }
-
-    /// Waits until the call may be made, and it must be made at once then.
-    pub(super) async fn pace(&self) -> Result<(), Uncalled> {
-        let Some(limit) = self.limit else { return Ok(()) };
-        let QueuePolicy { pacer, slots, .. } = self.policy;
-        let limit = &match slots {
-            Slots::Own(_) => *limit,
-            Slots::Shared(shared) => shared.in_effect(self.scope, limit),
-        };
-        let gate = pacer.gate(self.scope);
-        if gate.lets_through(limit) {
-            return Ok(());
-        }
-        self.slot.wait(pacer.backlog(self.scope, limit));
-        self.unless_stopped(gate.passed(limit)).await?;
         self.check()
     }
 

@@ -14,7 +14,7 @@ use tokio::task::{consume_budget, yield_now};
 use tracing::Instrument;
 
 use super::admission::{Call, Taken};
-use super::calls::{Calls, Joined, Leading, Member, Verdict};
+use super::calls::{CallMember, Joined, Leading, SharedCalls, Verdict};
 use super::deadlines::Turn;
 use super::decide::{Handled, Uncalled};
 use super::executor::{End, LONG_RUN, Slot};
@@ -33,7 +33,7 @@ use crate::telemetry;
 /// A call of a bulk handler is held by one of its messages.
 struct Try<'a, T> {
     taken: Taken,
-    calls: Option<&'a Arc<Calls<T>>>,
+    calls: Option<&'a Arc<SharedCalls<T>>>,
     /// Whether its message may still join a call.
     is_coming: bool,
     /// Whether its call was that of another message.
@@ -47,7 +47,7 @@ struct Try<'a, T> {
 pub(super) async fn work<H: Handler<T>, T: Body>(
     handler: Arc<H>,
     slot: Slot,
-    calls: Option<Arc<Calls<T>>>,
+    calls: Option<Arc<SharedCalls<T>>>,
 ) {
     while let Some((delivery, turn)) = slot.take() {
         let decision = attempt(&*handler, &slot, &delivery, &turn, calls.as_ref()).await;
@@ -69,7 +69,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     slot: &Slot,
     delivery: &Arc<Delivery>,
     turn: &Turn,
-    calls: Option<&Arc<Calls<T>>>,
+    calls: Option<&Arc<SharedCalls<T>>>,
 ) -> Decision {
     let attempts = slot.attempts();
     let mut tried =
@@ -172,7 +172,7 @@ async fn call<H: Handler<T>, T: Body>(
     if let Some((bulk, calls)) = bulk {
         let key = call.key(bulk.messages_per_call());
         tried.is_coming = false;
-        return match calls.join(key, Member { message, delivery: Arc::clone(delivery) }) {
+        return match calls.join(key, CallMember { message, delivery: Arc::clone(delivery) }) {
             Joined::Follows(verdict) => {
                 slot.follow(permit);
                 let counted = tried.taken.attempt.take();
@@ -247,7 +247,7 @@ async fn lead<T: Body>(
         return pending().await;
     }
     taken.attempt = None;
-    let messages = leads.begin(began).into_iter().map(|Member { mut message, delivery }| {
+    let messages = leads.begin(began).into_iter().map(|CallMember { mut message, delivery }| {
         message.set_deadline(end);
         if limit.is_some() {
             message.set_rate_limited();

@@ -37,7 +37,7 @@ pub(super) fn most(delivery: &Delivery, most: usize) -> usize {
 
 /// Messages with the same key may share a call.
 #[derive(PartialEq)]
-pub(super) struct Key {
+pub(super) struct CallKey {
     pub(super) queue: Option<Arc<QueueArn>>,
     pub(super) scope: Scope,
     pub(super) strategy: Strategy,
@@ -47,8 +47,8 @@ pub(super) struct Key {
 }
 
 /// The calls of the messages that are attempted side by side.
-pub(super) struct Calls<T> {
-    state: Mutex<State<T>>,
+pub(super) struct SharedCalls<T> {
+    state: Mutex<Gathering<T>>,
     /// Calls at once.
     running: Semaphore,
     /// Attempts at once.
@@ -57,7 +57,7 @@ pub(super) struct Calls<T> {
     is_in_order: bool,
 }
 
-struct State<T> {
+struct Gathering<T> {
     /// Messages, or groups, of which one may still join a call.
     coming: usize,
     /// Members of calls that have not ended.
@@ -67,14 +67,14 @@ struct State<T> {
 
 /// A call that messages may join.
 struct Open<T> {
-    key: Key,
+    key: CallKey,
     begin: Arc<Notify>,
-    members: Vec<Member<T>>,
+    members: Vec<CallMember<T>>,
     verdicts: Vec<oneshot::Sender<Verdict>>,
 }
 
 /// A message of a call.
-pub(super) struct Member<T> {
+pub(super) struct CallMember<T> {
     pub(super) message: Message<T>,
     pub(super) delivery: Arc<Delivery>,
 }
@@ -92,7 +92,7 @@ pub(super) enum Joined<T> {
     Follows(oneshot::Receiver<Verdict>),
 }
 
-impl<T> State<T> {
+impl<T> Gathering<T> {
     /// Begins the open calls that no other message can join.
     fn look(&self, slots: usize) {
         if self.coming == 0 || self.members >= slots {
@@ -101,7 +101,7 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Calls<T> {
+impl<T> SharedCalls<T> {
     /// Calls for so many messages, or groups in their order.
     pub(super) fn new(
         coming: usize,
@@ -109,7 +109,7 @@ impl<T> Calls<T> {
         concurrency: usize,
         is_in_order: bool,
     ) -> Arc<Self> {
-        let state = State { coming, members: 0, open: Vec::new() };
+        let state = Gathering { coming, members: 0, open: Vec::new() };
         Arc::new(Self {
             state: Mutex::new(state),
             running: Semaphore::new(concurrency),
@@ -118,7 +118,7 @@ impl<T> Calls<T> {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, Gathering<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,11 +142,11 @@ impl<T> Calls<T> {
     }
 
     /// Joins a call, or opens one.
-    pub(super) fn join(self: &Arc<Self>, key: Key, member: Member<T>) -> Joined<T> {
+    pub(super) fn join(self: &Arc<Self>, key: CallKey, member: CallMember<T>) -> Joined<T> {
         let mut state = self.state();
         state.coming = state.coming.saturating_sub(1);
         state.members += 1;
-        let is_same = |other: &Member<T>| {
+        let is_same = |other: &CallMember<T>| {
             other.delivery.original_id().is_some()
                 && other.delivery.original_id() == member.delivery.original_id()
         };
@@ -194,7 +194,7 @@ impl<T> Calls<T> {
 
 /// The lead of a call. If it is dropped, its messages are as abandoned as the leader's.
 pub(super) struct Leading<T> {
-    calls: Arc<Calls<T>>,
+    calls: Arc<SharedCalls<T>>,
     begin: Arc<Notify>,
     began: Option<Instant>,
     /// Of the other messages, once none can join any more.
@@ -209,12 +209,12 @@ impl<T> Leading<T> {
     }
 
     /// Begins the call, with all messages that have joined it.
-    pub(super) fn begin(&mut self, now: Instant) -> Vec<Member<T>> {
+    pub(super) fn begin(&mut self, now: Instant) -> Vec<CallMember<T>> {
         self.began = Some(now);
         self.close()
     }
 
-    fn close(&mut self) -> Vec<Member<T>> {
+    fn close(&mut self) -> Vec<CallMember<T>> {
         let mut state = self.calls.state();
         let open = state.open.iter().position(|open| Arc::ptr_eq(&open.begin, &self.begin));
         let Some(open) = open.map(|at| state.open.swap_remove(at)) else { return Vec::new() };

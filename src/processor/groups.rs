@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::BatchProcessor;
-use super::calls::Calls;
+use super::calls::SharedCalls;
 use super::deadlines::Deadlines;
 use crate::delivery::Delivery;
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
@@ -87,7 +87,7 @@ where
     pub(super) async fn attempt_in_order(
         &self,
         group: Vec<Arc<Delivery>>,
-        calls: Option<&Arc<Calls<T>>>,
+        calls: Option<&Arc<SharedCalls<T>>>,
         deadlines: &Deadlines,
         tasks: &UnboundedSender<Task>,
     ) {

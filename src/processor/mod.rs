@@ -78,7 +78,7 @@ mod deadlines;
 mod memory;
 mod inner;
 
-use calls::Calls;
+use calls::SharedCalls;
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;
 use decide::Attempts;
@@ -248,7 +248,7 @@ where
     async fn attempt(
         &self,
         deliveries: Vec<Arc<Delivery>>,
-        calls: Option<&Arc<Calls<T>>>,
+        calls: Option<&Arc<SharedCalls<T>>>,
         deadlines: &Deadlines,
         mut planned: impl FnMut(Planned),
     ) {
@@ -266,10 +266,10 @@ where
     }
 
     /// The calls of so many messages or groups, if the handler takes several messages.
-    fn calls(&self, coming: usize, is_in_order: bool) -> Option<Arc<Calls<T>>> {
+    fn calls(&self, coming: usize, is_in_order: bool) -> Option<Arc<SharedCalls<T>>> {
         self.handler.as_bulk()?;
         let concurrency = self.inner.limits.concurrency.max(1);
-        Some(Calls::new(coming, self.slots(), concurrency, is_in_order))
+        Some(SharedCalls::new(coming, self.slots(), concurrency, is_in_order))
     }
 
     pub(crate) fn clock(&self) -> &Clock {

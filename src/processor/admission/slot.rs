@@ -6,9 +6,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::Call;
+use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
-use crate::gate::expires;
+use crate::failure::Failure;
+use crate::gate::{Permit, expires, is_refused};
 use crate::limit::{Admission, Ask, Place};
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
@@ -17,6 +18,26 @@ use crate::shared_table::{Admitted, Request, Ticket};
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Call<'_> {
+    /// Waits for the reservation of the rate limit.
+    pub(in crate::processor) async fn reserve(
+        &self,
+        permit: Permit,
+        taken: &mut Taken,
+    ) -> Result<Permit, Uncalled> {
+        let Some(limit) = self.limit else { return Ok(permit) };
+        let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
+        // A pause may have begun meanwhile, or the circuit may have opened.
+        if !(has_waited && self.may_be_deferred) {
+            return Ok(permit);
+        }
+        if let Some(pauses) = &self.policy.pauses
+            && !taken.is_probe()
+        {
+            taken.ticket = Some(self.ask_pauses(pauses).await?);
+        }
+        if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
+    }
+
     /// Waits for a slot of the rate limit. Returns whether that took time.
     pub(super) async fn wait_for_slot(
         &self,
@@ -132,6 +153,29 @@ impl Call<'_> {
     /// Whether the message joins the line, if there is one.
     pub(super) fn is_newcomer(&self, limit: &RateLimit) -> bool {
         self.ask(limit).0 == Ask::Newcomer
+    }
+
+    /// Waits until the call may be made, and it must be made at once then.
+    pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let QueuePolicy { pacer, slots, .. } = self.policy;
+        let limit = &match slots {
+            Slots::Own(_) => *limit,
+            Slots::Shared(shared) => shared.in_effect(self.scope, limit),
+        };
+        let gate = pacer.gate(self.scope);
+        if gate.lets_through(limit) {
+            return Ok(());
+        }
+        self.slot.wait(pacer.backlog(self.scope, limit));
+        self.unless_stopped(gate.passed(limit)).await?;
+        self.check()
+    }
+
+    /// The refusal by which a failure lowers an adaptive limit.
+    pub(in crate::processor) fn refused(&self, failure: &Failure) -> Option<Refused> {
+        let limit = self.limit.filter(|limit| limit.adaptive && is_refused(failure))?;
+        Some(Refused { scope: self.scope, limit: *limit, asked: self.turn.at })
     }
 
     /// A message that the rate limit did not let through.
