@@ -107,6 +107,7 @@ mod tests {
         let busy = world.send(doc("busy")).await;
         world.run_until_empty().await;
         assert_eq!(requests.0.lock().unwrap()[0], ["new", "wrong", "busy"]);
+        assert_eq!(world.calls(), 2, "of all three, and of the busy one alone");
         world.assert_done(&new);
         world.assert_done(&busy);
         world.assert_dead(&wrong, "400");

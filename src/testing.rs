@@ -249,6 +249,13 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.outcomes(id).iter().filter(|outcome| outcome.elapsed.is_some()).count()
     }
 
+    /// How often the handler was called for any message. A call of [several
+    /// messages](crate::BulkHandler) counts once.
+    pub fn calls(&self) -> usize {
+        let all = self.outcomes.values().flatten();
+        all.filter(|outcome| outcome.elapsed.is_some() && !outcome.joined_call).count()
+    }
+
     /// The outcome of each delivery of the message, in their order.
     pub fn outcomes(&self, id: &str) -> &[Outcome] {
         self.outcomes.get(id).map_or(&[], Vec::as_slice)
