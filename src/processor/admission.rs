@@ -34,7 +34,7 @@ pub(super) struct Call<'a> {
     pub(super) attempts: &'a Attempts,
     policy: &'a QueuePolicy,
     pub(super) slot: &'a Slot,
-    delivery: &'a Arc<Delivery>,
+    pub(super) delivery: &'a Arc<Delivery>,
     turn: &'a Turn,
     scope: Scope,
     caller: Caller,
@@ -265,10 +265,15 @@ impl<'a> Call<'a> {
 
     /// Refuses a message that lapsed or expired while it waited. Its next receive dead-letters it.
     fn check(&self) -> Result<(), Uncalled> {
-        let Self { attempts, delivery, .. } = self;
+        self.check_other(self.delivery)
+    }
+
+    /// The same for another message of its call.
+    pub(super) fn check_other(&self, delivery: &Delivery) -> Result<(), Uncalled> {
+        let Self { attempts, turn, .. } = self;
         let end = expires(&self.policy.policy, delivery);
         if attempts.inner.has_lapsed(delivery) || end.is_some_and(|end| attempts.now() > end) {
-            return Err(self.deferred(Deferral::NoTimeLeft));
+            return Err(attempts.deferred(delivery, Deferral::NoTimeLeft, turn.sample));
         }
         Ok(())
     }

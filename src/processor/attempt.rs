@@ -239,6 +239,9 @@ async fn lead<T: Body>(
     if let Err(uncalled) = call.pace().await {
         return Handled::Uncalled(uncalled);
     }
+    if let Err(uncalled) = call.check_other(call.delivery) {
+        return Handled::Uncalled(uncalled);
+    }
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
     }
@@ -247,14 +250,16 @@ async fn lead<T: Body>(
         return pending().await;
     }
     taken.attempt = None;
-    let messages = leads.begin(began).into_iter().map(|CallMember { mut message, delivery }| {
-        message.set_deadline(end);
-        if limit.is_some() {
-            message.set_rate_limited();
-        }
-        attempts.inner.observers.tell(&called(&delivery));
-        message
-    });
+    let messages = leads.begin(began, |delivery| call.check_other(delivery)).into_iter().map(
+        |CallMember { mut message, delivery }| {
+            message.set_deadline(end);
+            if limit.is_some() {
+                message.set_rate_limited();
+            }
+            attempts.inner.observers.tell(&called(&delivery));
+            message
+        },
+    );
     let results = match bulk.call(messages.collect()).await {
         Ok(results) => results,
         Err(failure) => {

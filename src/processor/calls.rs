@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::decide::Handled;
+use super::decide::{Handled, Uncalled};
 use crate::delivery::Delivery;
 use crate::disposition::Strategy;
 use crate::failure::Failure;
@@ -208,10 +208,27 @@ impl<T> Leading<T> {
         let _ = timeout(LONGEST_GATHERING, self.begin.notified()).await;
     }
 
-    /// Begins the call, with all messages that have joined it.
-    pub(super) fn begin(&mut self, now: Instant) -> Vec<CallMember<T>> {
+    /// Begins the call, with all messages that have joined it and pass the check. The leader has
+    /// passed it.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        check: impl Fn(&Delivery) -> Result<(), Uncalled>,
+    ) -> Vec<CallMember<T>> {
+        let mut members = self.close();
+        let mut refused = Vec::new();
+        for at in (1..members.len()).rev() {
+            if let Err(uncalled) = check(&members[at].delivery) {
+                members.remove(at);
+                refused.push((self.verdicts.remove(at - 1), uncalled));
+            }
+        }
+        self.calls.end(refused.len());
+        for (verdict, uncalled) in refused {
+            let _ = verdict.send(Verdict { handled: Handled::Uncalled(uncalled), began: None });
+        }
         self.began = Some(now);
-        self.close()
+        members
     }
 
     fn close(&mut self) -> Vec<CallMember<T>> {

@@ -391,6 +391,30 @@ async fn a_call_has_the_time_of_one_from_its_begin() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_expires_before_its_call_begins_is_not_in_it() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.settings.limits.timeout = secs(20);
+    world.send_numbered(3).await;
+    for seconds in ["30", "5"] {
+        let attribute = aws_sdk_sqs::types::MessageAttributeValue::builder()
+            .data_type("Number")
+            .string_value(seconds)
+            .build()
+            .unwrap();
+        world.send_as(seconds, |one| one.message_attributes("requeue.ttlSeconds", attribute)).await;
+    }
+    let mut index = Index::new(|_| End::After(secs(10), Bulk::Done));
+    index.scope = |message| Scope::of([u8::from(message.body().starts_with('{'))]);
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!(index.sizes(), [3, 1], "the call of the other scope waited for the first one");
+    assert_eq!(index.times("5"), 0);
+    let deferred = report.outcomes.iter().filter(|one| one.disposition.as_str() == "defer");
+    assert_eq!(deferred.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_no_call_reached_before_the_reserve_is_deferred() {
     let mut world = World::new();
     world.settings.limits.concurrency = 1;
