@@ -250,6 +250,24 @@ impl Deferral {
     }
 }
 
+impl Deferral {
+    /// Whether a message waits for longer for this reason if each wait uses a receive.
+    pub(crate) const fn is_rarer_by_visibility(self) -> bool {
+        match self {
+            Self::NotDue
+            | Self::Paused
+            | Self::CircuitOpen
+            | Self::RateLimited
+            | Self::TableThrottled
+            | Self::TableUnavailable
+            | Self::InProgress
+            | Self::IdempotencyUnavailable
+            | Self::NoTimeLeft => true,
+            Self::Postponed | Self::Unclear | Self::Unreportable | Self::SenderUnknown => false,
+        }
+    }
+}
+
 /// Why a message is left to SQS and its visibility timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -33,8 +33,8 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no reservation in the rate limit | `gate/`, `limit/` |
-//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
+//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no reservation in the rate limit | `gate/`, `processor/admission.rs`, `limit/`, `shared_table/` |
+//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order; several messages in one call of a [`BulkHandler`] | [`Handler`], `processor/attempt.rs`, `executor.rs`, `calls.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | plan | the disposition becomes a plan for this delivery: done, keep, show, hide or copy | `plan/` |

@@ -206,20 +206,10 @@ impl<'a> Planner<'a> {
             {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
-            Disposition::Defer {
-                reason:
-                    why @ (Deferral::NotDue
-                    | Deferral::Paused
-                    | Deferral::CircuitOpen
-                    | Deferral::RateLimited
-                    | Deferral::TableThrottled
-                    | Deferral::TableUnavailable
-                    | Deferral::InProgress
-                    | Deferral::IdempotencyUnavailable
-                    | Deferral::NoTimeLeft),
-                wait,
-            } if delivery.strategy == Strategy::Visibility => {
-                Disposition::Defer { reason: why, wait: policy::deferred_by_visibility(wait, *at) }
+            Disposition::Defer { reason, wait }
+                if delivery.strategy == Strategy::Visibility && reason.is_rarer_by_visibility() =>
+            {
+                Disposition::Defer { reason, wait: policy::deferred_by_visibility(wait, *at) }
             }
             Disposition::DeadLetter(_)
                 if *dead_letter == DeadLetterMode::Redrive

@@ -1,6 +1,6 @@
 //! The state that the execution environments of a function share, by way of a table: it asks the
-//! store in time, corrects the clock by it, and says so if the table does not answer. It knows no
-//! message.
+//! store in time, corrects the clock by it, and says so if the table does not answer. It knows of a
+//! message no more than its id.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -216,7 +216,8 @@ impl TableClient {
             Event::TableThrottled => 0,
             Event::TableUnavailable { .. } => 1,
             Event::AttemptNotCounted => 2,
-            _ => 3,
+            Event::DoneNotRecorded => 3,
+            _ => return self.observers.tell(&trouble),
         };
         let now = Instant::now();
         {

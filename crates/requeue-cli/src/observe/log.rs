@@ -335,7 +335,7 @@ mod tests {
         }
         for (line, kind) in [
             (
-                r#"{"fields":{"message":"circuit opened: deferring messages"}}"#,
+                r#"{"fields":{"message":"circuit opened: messages wait, and a few of them probe"}}"#,
                 Some(Kind::CircuitOpened),
             ),
             (r#"{"fields":{"message":"circuit closed"}}"#, Some(Kind::CircuitClosed)),
