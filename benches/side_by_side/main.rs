@@ -17,13 +17,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hyper::StatusCode;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use hyper::client::conn::http1::handshake;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use requeue_testkit::certificate::Certificate;
 use requeue_testkit::events::event;
 use requeue_testkit::http;
+use tokio::net::TcpStream;
 
 mod lambda;
 mod sqs;
@@ -209,6 +213,58 @@ async fn delivered(table: &mut Table) {
     table.row("start to the first response of the one by hand", "ms", by_hand, None, Bound::None);
 }
 
+/// A function as target, of which Lambda's stub answers at once or after 100 ms.
+async fn invoked(table: &mut Table) {
+    let sqs = Sqs::start(Duration::ZERO).await;
+    for (delay, count) in [(0, 10), (100, 1_000)] {
+        let lambda = http::Server::start(move |_| async move {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+            http::status(StatusCode::OK)
+        });
+        let lambda = lambda.await;
+        let url = lambda.url();
+        let environment = [
+            ("REQUEUE_TARGET_FUNCTION", "orders"),
+            ("AWS_ENDPOINT_URL_LAMBDA", url.as_str()),
+            ("REQUEUE_CONCURRENCY", "10"),
+            QUIET,
+        ];
+        let mut function = Function::start(&requeue_lambda(), &sqs, &environment).await;
+        let event = event(count, 100);
+        if delay == 0 {
+            let took = invocations(&mut function, &event, ROUNDS).await;
+            let what = "10 invoked in one call, without the time of the call";
+            let own = took - posts(&lambda.authority(), &event).await;
+            table.row(what, "ms", own, None, Bound::AtMost(0.6));
+            let what = "most memory of requeue-lambda, 10 invoked in one call";
+            table.row(what, "MiB", mib(&function), None, Bound::AtMost(12.0));
+        } else {
+            let took = invocations(&mut function, &event, 10).await;
+            let what = "1,000 invoked, ten in a call of 100 ms";
+            table.row(what, "ms", took, Some(1_000.0), Bound::Times(1.15));
+        }
+        let what = "requests to SQS for invoked messages that are done";
+        table.row(what, "", sqs.requests(), None, Bound::Exactly(0.0));
+    }
+}
+
+/// Milliseconds of a request with these bytes, on a connection that is open.
+async fn posts(authority: &str, event: &Bytes) -> f64 {
+    let stream = TokioIo::new(TcpStream::connect(authority).await.unwrap());
+    let (mut sender, connection) = handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let request = Request::post("/").header("host", authority);
+        let request = request.body(Full::new(event.clone())).unwrap();
+        let began = Instant::now();
+        let response = sender.send_request(request).await.unwrap();
+        response.into_body().collect().await.unwrap();
+        took.push(millis(began.elapsed()));
+    }
+    median(took)
+}
+
 /// The first retry of a process. It includes credentials, client, certificates, connection and TLS,
 /// but not the start of the process.
 async fn first_retry(table: &mut Table) {
@@ -333,6 +389,7 @@ async fn main() -> ExitCode {
         all_done(&mut table).await;
         retried(&mut table).await;
         delivered(&mut table).await;
+        invoked(&mut table).await;
         first_retry(&mut table).await;
         large(&mut table).await;
         table.print();
