@@ -34,6 +34,9 @@ mod lenient;
 mod logging;
 mod origin;
 mod response;
+mod texts;
+
+use texts::WithTexts;
 
 pub use error::Error;
 pub use event::SqsEvent;
@@ -195,7 +198,12 @@ where
                         let settings = Settings { handlers: Some(handlers), ..settings };
                         let processor = BatchProcessor::new(handler, queue, settings);
                         let service = layer.layer(processor);
-                        lambda_runtime::run_concurrent(service).await.map_err(ended::by_error)
+                        let served = if H::NEEDS_EVENT {
+                            lambda_runtime::run_concurrent(WithTexts(service)).await
+                        } else {
+                            lambda_runtime::run_concurrent(service).await
+                        };
+                        served.map_err(ended::by_error)
                     };
                     let served = runtime.block_on(AssertUnwindSafe(serving).catch_unwind());
                     served.unwrap_or_else(|payload| Err(ended::by_panic(&*payload)))
