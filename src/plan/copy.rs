@@ -134,6 +134,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(
             Deferral::Paused
             | Deferral::CircuitOpen
+            | Deferral::CallRefused
             | Deferral::IdempotencyUnavailable
             | Deferral::NoTimeLeft
             | Deferral::Unreportable

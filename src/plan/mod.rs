@@ -202,6 +202,7 @@ impl<'a> Planner<'a> {
                     why @ (Deferral::NotDue
                     | Deferral::Paused
                     | Deferral::CircuitOpen
+                    | Deferral::CallRefused
                     | Deferral::RateLimited
                     | Deferral::TableThrottled
                     | Deferral::TableUnavailable
