@@ -82,7 +82,7 @@ where
     let settings = Settings::from_env().inspect_err(|error| log_start_error(error))?;
     if config::is_in_lambda() {
         init_logging(tracing::Level::INFO);
-        warn_of_http_settings();
+        warn_of_target_settings();
     }
     run_with(handler, settings).await
 }
@@ -217,12 +217,12 @@ where
 
 /// Functions often share their variables, so these settings are no reason to refuse the start. Only
 /// names are logged: a value may be a secret.
-fn warn_of_http_settings() {
-    let variables = config::http_variables();
+fn warn_of_target_settings() {
+    let variables = config::target_variables();
     if !variables.is_empty() {
         tracing::warn!(
             variables = variables.join(", "),
-            "these settings have no effect: they are for HTTP delivery, and this function has a handler of its own. Remove them, \
+            "these settings have no effect: they are for delivery to a target, and this function has a handler of its own. Remove them, \
              and set scopes by Handler::scope"
         );
     }

@@ -141,7 +141,7 @@ pub(crate) fn decide(
         return refused(policy, usage.deferrals(), named, now, sample);
     }
     let decided = policy.decide(&usage.history(policy, failure.class()), failure, now, sample);
-    let decided = if failure.is_call_refused() {
+    let decided = if failure.is_call_refused() && usage.receives_are_retries {
         unserved(policy, usage, failure, decided, Duration::ZERO, now)
     } else {
         decided

@@ -10,7 +10,6 @@ use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use requeue::Limits;
@@ -56,13 +55,24 @@ impl std::fmt::Debug for LambdaFunction {
 }
 
 impl LambdaFunction {
-    /// The function of this name. The configuration is loaded at the first call.
+    /// The function of this name, by AWS's standard environment, which is loaded at the first call.
     ///
     /// # Errors
     ///
     /// If TLS cannot be set up.
-    pub fn new(name: FunctionName) -> io::Result<Self> {
+    pub fn from_env(name: FunctionName) -> io::Result<Self> {
         Ok(Self { name, http: Arc::new(http_clients()?), config: Arc::default() })
+    }
+
+    /// Uses a configuration of your own, but for its HTTP client, its retries and its time limits.
+    ///
+    /// # Errors
+    ///
+    /// If TLS cannot be set up.
+    pub fn new(name: FunctionName, config: &SdkConfig) -> io::Result<Self> {
+        let http = http_clients()?;
+        let config = for_calls(&config.to_builder().http_client(http()).build(), &name);
+        Ok(Self { name, http: Arc::new(http), config: Arc::new(OnceCell::new_with(Some(config))) })
     }
 
     /// Sets the time limit of a call by the function's own timeout: no call ends before it. Lambda
@@ -102,16 +112,7 @@ impl LambdaFunction {
     async fn config(&self) -> &SdkConfig {
         let make = async || {
             let http = Arc::clone(&self.http);
-            let shared = aws::config_with(move || http()).await;
-            let config = shared
-                .to_builder()
-                .retry_config(RetryConfig::disabled())
-                .timeout_config(TimeoutConfig::disabled())
-                .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
-            match self.name.region() {
-                Some(region) => config.region(Region::new(region.to_owned())).build(),
-                None => config.build(),
-            }
+            for_calls(&aws::config_with(move || http()).await, &self.name)
         };
         self.config.get_or_init(make).await
     }
@@ -151,6 +152,19 @@ impl LambdaFunction {
             }
             _ => InvokeError::Lost { code: "TimedOut".to_owned() },
         }
+    }
+}
+
+/// The configuration for calls that may take long and are tried once.
+fn for_calls(config: &SdkConfig, name: &FunctionName) -> SdkConfig {
+    let config = config
+        .to_builder()
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::disabled())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    match name.region() {
+        Some(region) => config.region(Region::new(region.to_owned())).build(),
+        None => config.build(),
     }
 }
 
