@@ -54,8 +54,15 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
 /// If a service refuses the credentials, they are read anew for the next request. A connection that
 /// was unused for 2 s is not used again: while Lambda freezes a function, its connections may die.
 pub async fn config() -> SdkConfig {
-    let credentials = Credentials::new(|| load(connections::http_client(None)).boxed());
-    let http = connections::http_client(Some(credentials.clone()));
+    config_with(connections::of_sdk).await
+}
+
+/// As [`config`], with clients of HTTP that `make` makes. Public for `requeue-lambda` alone.
+#[doc(hidden)]
+pub async fn config_with(make: impl Fn() -> SharedHttpClient + Send + Sync + 'static) -> SdkConfig {
+    let credentials =
+        Credentials::new(|| load(connections::http_client(connections::of_sdk, None)).boxed());
+    let http = connections::http_client(make, Some(credentials.clone()));
     credentials.within(load(http).await)
 }
 

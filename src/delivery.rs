@@ -64,6 +64,8 @@ pub(crate) struct Delivery {
     /// The trace that its sender gave it for X-Ray. That of a copy is none of its producer's.
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
+    /// The record as JSON, or a part of it.
+    pub(crate) event: Option<Arc<str>>,
     pub(crate) state: RetryState,
     /// The limits of its producer.
     pub(crate) limits: MessageLimits,
@@ -247,6 +249,7 @@ impl Delivery {
             group_id: record.group_id,
             trace_header: record.trace_header.filter(|_| is_first),
             attributes,
+            event: record.event,
             limits,
             refusal,
             payload: payload.unwrap_or(body),

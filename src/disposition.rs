@@ -205,6 +205,8 @@ pub enum Deferral {
     Paused,
     /// Its downstream service kept failing. It was not called, or its call failed as those before it.
     CircuitOpen,
+    /// Its downstream service took no call, whatever the message, and no work began.
+    CallRefused,
     /// The rate limit of its downstream service has no room. It waits in the waiting list, or for its reservation.
     RateLimited,
     /// The table of the rate limits takes no more requests for now.
@@ -237,6 +239,7 @@ impl Deferral {
             Self::Postponed => "postponed",
             Self::Paused => "paused",
             Self::CircuitOpen => "circuit-open",
+            Self::CallRefused => "call-refused",
             Self::RateLimited => "rate-limited",
             Self::TableThrottled => "table-throttled",
             Self::TableUnavailable => "table-unavailable",
@@ -257,6 +260,7 @@ impl Deferral {
             Self::NotDue
             | Self::Paused
             | Self::CircuitOpen
+            | Self::CallRefused
             | Self::RateLimited
             | Self::TableThrottled
             | Self::TableUnavailable

@@ -137,6 +137,7 @@ pub struct Failure {
     postponed: bool,
     service: ServiceState,
     is_in_doubt: bool,
+    is_call_refused: bool,
     evidence: Evidence,
     detail: Detail,
 }
@@ -205,6 +206,7 @@ impl Failure {
             postponed: false,
             service: ServiceState::Unknown,
             is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
+            is_call_refused: false,
             evidence,
             detail,
         }
@@ -280,6 +282,33 @@ impl Failure {
             self.class = FailureClass::Temporary;
         }
         self
+    }
+
+    /// Says that no work began: the downstream service takes no call now, whatever the message. Its
+    /// concurrency may be used up, or this process may lack a permission.
+    ///
+    /// The message is deferred and uses no retry, up to
+    /// [`max_deferrals`](crate::policy::RetryPolicy::max_deferrals) times in a row. After that, the
+    /// failure counts as any other of its class. The other messages of the scope pause for the
+    /// [delay](Self::retry_after) that the failure names. A message that waits by its visibility
+    /// timeout uses up a receive, and returns the more rarely the older it is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use requeue::Failure;
+    ///
+    /// let busy = Failure::rate_limit("no free worker").retry_after(Duration::from_secs(5));
+    /// assert!(busy.call_refused().is_call_refused());
+    /// ```
+    #[must_use]
+    pub fn call_refused(self) -> Self {
+        Self { is_call_refused: true, ..self }
+    }
+
+    /// Whether the downstream service [refused the call](Self::call_refused) before any work.
+    #[must_use]
+    pub fn is_call_refused(&self) -> bool {
+        self.is_call_refused
     }
 
     /// Notes doubt where there is some.

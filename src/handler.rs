@@ -86,6 +86,11 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// one.
     type Error: Into<Failure>;
 
+    /// Whether [`Message::to_event_record`] is to have the fields of Lambda's event that this library
+    /// does not know. The text of the event is then kept.
+    #[doc(hidden)]
+    const NEEDS_EVENT: bool = false;
+
     /// Works on one message. It may run several times for the same message, so it must be
     /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. Requeue
     /// drops the future when its time is over.
@@ -209,6 +214,8 @@ where
     F: Fn(&Message<T>) -> Scope + Send + Sync + 'static,
 {
     type Error = H::Error;
+
+    const NEEDS_EVENT: bool = H::NEEDS_EVENT;
 
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), H::Error>> + Send {
         self.handler.handle(message)

@@ -66,6 +66,7 @@
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
 //! | call an API that takes many items at once | [`BulkHandler`], with [`run_bulk`] or [`bulk`] | ten messages a call |
 //! | let a service recognise a repeated request | [`Message::idempotency_key`] | |
+//! | pass a message on to another function | [`Message::to_event_record`] | |
 //! | read body, attributes and attempt | [`Message`]; [`Raw`] for the text of the body | `Message<Raw>` |
 //! | give an error its class | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
 //! | have an error or a response classified | `.classified()?`; [`Failure::from_response`], [`Failure::aws`], [`Failure::from_grpc`] | the tables of [`classify`] |

@@ -63,6 +63,15 @@ pub(crate) fn of_header(header: &str) -> Option<String> {
         .then_some(traceparent)
 }
 
+/// The inverse of [`of_header`].
+pub(crate) fn to_header(traceparent: &str) -> Option<String> {
+    let mut parts = traceparent.splitn(4, '-').skip(1);
+    let [trace, parent, flags] = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let (time, unique) = trace.split_at_checked(8)?;
+    let is_sampled = flags.get(..2).and_then(|flags| u8::from_str_radix(flags, 16).ok())? & 1;
+    Some(format!("Root=1-{time}-{unique};Parent={parent};Sampled={is_sampled}"))
+}
+
 fn is_hex(text: &str, len: usize) -> bool {
     text.len() == len && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -27,12 +27,25 @@ use super::credentials::Credentials;
 /// some milliseconds, and a request on a dead one may take a try of its caller.
 pub(crate) const UNUSED: Duration = Duration::from_secs(2);
 
-/// A client of HTTP whose connections were all used lately. It tells the credentials of each
-/// response.
-pub(super) fn http_client(credentials: Option<Credentials>) -> SharedHttpClient {
-    let pool = Arc::new(Mutex::new(Pool::new()));
+/// A client of HTTP whose connections were all used lately, each of a client that `make` makes. It
+/// tells the credentials of each response.
+pub(super) fn http_client(
+    make: impl Fn() -> SharedHttpClient + Send + Sync + 'static,
+    credentials: Option<Credentials>,
+) -> SharedHttpClient {
+    let pool = Arc::new(Mutex::new(Pool::new(Arc::new(make))));
     SharedHttpClient::new(Connections { pool, credentials })
 }
+
+/// A client of the SDK.
+pub(super) fn of_sdk() -> SharedHttpClient {
+    Builder::new()
+        .pool_idle_timeout(UNUSED)
+        .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
+        .build_https()
+}
+
+type Make = Arc<dyn Fn() -> SharedHttpClient + Send + Sync>;
 
 #[derive(Clone)]
 struct Connections {
@@ -41,6 +54,7 @@ struct Connections {
 }
 
 struct Pool {
+    make: Make,
     client: SharedHttpClient,
     /// The difference of both clocks must stay what it was when the first connection was opened.
     opened: Option<Moment>,
@@ -65,12 +79,9 @@ impl Moment {
 }
 
 impl Pool {
-    fn new() -> Self {
-        let client = Builder::new()
-            .pool_idle_timeout(UNUSED)
-            .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
-            .build_https();
-        Self { client, opened: None, used: None, number: 0 }
+    fn new(make: Make) -> Self {
+        let client = make();
+        Self { make, client, opened: None, used: None, number: 0 }
     }
 
     /// Drops the connections if they may be dead. Their requests under way go on.
@@ -92,7 +103,7 @@ impl Pool {
     }
 
     fn replace(&mut self) {
-        *self = Self { number: self.number + 1, ..Self::new() };
+        *self = Self { number: self.number + 1, ..Self::new(Arc::clone(&self.make)) };
     }
 }
 
@@ -219,7 +230,7 @@ mod tests {
             &[(10, 1_000, true), (10, 1_000, true), (10, 1_000, false), (10, 1_000, true)],
         ];
         for (case, requests) in cases.iter().enumerate() {
-            let mut pool = Pool::new();
+            let mut pool = Pool::new(Arc::new(of_sdk));
             let mut now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
             pool.refresh(now);
             for (request, (passed, by_clock, is_same)) in requests.iter().enumerate() {
@@ -235,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_request_without_a_response_no_other_connection_is_used() {
-        let pool = Arc::new(Mutex::new(Pool::new()));
+        let pool = Arc::new(Mutex::new(Pool::new(Arc::new(of_sdk))));
         let connections = Connections { pool, credentials: None };
         let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
         let end = |number, answered| {

@@ -25,7 +25,7 @@ mod tests;
 
 pub use policy::{InvalidPolicy, QueueConfig};
 use variables::PREFIX;
-pub(crate) use variables::{Host, http_variables, is_in_lambda};
+pub(crate) use variables::{Host, is_in_lambda, target_variables};
 pub use variables::{InvalidConfig, Variables};
 
 /// The most threads and file descriptors of one function. Source: Lambda quotas.
@@ -57,8 +57,8 @@ impl Settings {
     /// | `REQUEUE_SERVICE` | The dimension `Service` of the metrics. | 1 to 255 printable ASCII characters, not all blank; the first is not a colon | the function's name; `requeue` elsewhere |
     /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row, because Lambda cuts the message off after about 16. | `Allow`, `Terminate` | `Terminate` |
     ///
-    /// The other variables that begin with `REQUEUE_` are for HTTP delivery, by `requeue-lambda`
-    /// and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)
+    /// The other variables that begin with `REQUEUE_` are for delivery to a URL or a function, by
+    /// `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)
     /// warns of each that is set.
     ///
     /// # Errors

@@ -36,6 +36,12 @@ const HTTP_NAMES: [&str; 15] = [
     "HTTP_VERSION",
 ];
 
+/// The names of the settings for delivery to a function, without prefix.
+const FUNCTION_NAMES: [&str; 2] = ["TARGET_FUNCTION", "MESSAGES_PER_CALL"];
+
+/// The settings for HTTP delivery that a function has too.
+const COMMON_NAMES: [&str; 2] = ["TARGET_URL", "SCOPE"];
+
 /// The names of all other settings.
 const NAMES: [&str; 17] = [
     "POLICY",
@@ -57,15 +63,11 @@ const NAMES: [&str; 17] = [
     "RECURSIVE_LOOP",
 ];
 
-/// The variables of this process that only HTTP delivery reads. They have no effect on a handler of
-/// one's own.
-pub(crate) fn http_variables() -> Vec<String> {
-    let set = environment().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
-    let is_http =
-        |name: &String| name.strip_prefix(PREFIX).is_some_and(|name| HTTP_NAMES.contains(&name));
-    let mut names: Vec<String> = set.filter(is_http).collect();
-    names.sort();
-    names
+/// The variables of this process that only delivery to a target reads. They have no effect on a
+/// handler of one's own.
+pub(crate) fn target_variables() -> Vec<String> {
+    let names: Vec<&str> = HTTP_NAMES.into_iter().chain(FUNCTION_NAMES).collect();
+    Variables::from_env().set_of(&names)
 }
 
 /// The variables and their problems. Names are without their prefix. This type is public for
@@ -111,6 +113,22 @@ impl Variables {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
+    /// The settings that have no effect beside a target function, or beside a URL without one, by
+    /// their whole names.
+    #[must_use]
+    pub fn without_effect(&self, has_function: bool) -> Vec<String> {
+        let is_http = |name: &&str| !COMMON_NAMES.contains(name);
+        let http: Vec<&str> = HTTP_NAMES.into_iter().filter(is_http).collect();
+        self.set_of(if has_function { &http } else { &FUNCTION_NAMES })
+    }
+
+    fn set_of(&self, names: &[&str]) -> Vec<String> {
+        let set = names.iter().filter(|name| self.get(name).is_some());
+        let mut set: Vec<String> = set.map(|name| format!("{PREFIX}{name}")).collect();
+        set.sort();
+        set
+    }
+
     /// The variables by their whole names.
     #[must_use]
     pub fn into_values(self) -> BTreeMap<String, String> {
@@ -142,7 +160,8 @@ impl Variables {
         self.problems.push(problem.to_string());
     }
 
-    pub(super) fn parse<T: FromStr>(
+    /// The value as `T`, if it is allowed. The problem of any other says `what` it must be.
+    pub fn parse<T: FromStr>(
         &mut self,
         name: &str,
         allowed: impl Fn(&T) -> bool,
@@ -197,7 +216,7 @@ impl Variables {
     }
 
     fn refuse_unknown(&mut self) {
-        let names = || HTTP_NAMES.into_iter().chain(NAMES);
+        let names = || HTTP_NAMES.into_iter().chain(FUNCTION_NAMES).chain(NAMES);
         let is_known = |name: &str| {
             name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name))
         };

@@ -129,6 +129,9 @@ pub(crate) struct Noted {
 
 impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
+        if failure.is_call_refused() {
+            return failure.delay().map_or(Self::Refused, Self::Paused);
+        }
         match (failure.class(), failure.evidence(), failure.delay()) {
             // The message was never sent, or its fate is unknown.
             (

@@ -63,6 +63,10 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
     /// The error with which a message fails.
     type Error: Into<Failure>;
 
+    /// See [`Handler::NEEDS_EVENT`].
+    #[doc(hidden)]
+    const NEEDS_EVENT: bool = false;
+
     /// Works on the messages of one call. A panic, or a call whose time is over, is
     /// [`Bulk::Unclear`].
     fn handle(&self, messages: Vec<Message<T>>) -> impl Future<Output = Bulk<Self::Error>> + Send;
@@ -194,6 +198,8 @@ impl<B> fmt::Debug for InBulk<B> {
 #[diagnostic::do_not_recommend]
 impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
     type Error = Failure;
+
+    const NEEDS_EVENT: bool = B::NEEDS_EVENT;
 
     /// A call for this message alone.
     async fn handle(&self, message: Message<T>) -> Result<(), Failure> {

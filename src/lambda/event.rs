@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
+use serde_json::value::RawValue;
 
 use super::InvocationError;
 use super::lenient::{Expected, Lenient, LenientNumber, LenientText};
@@ -49,6 +50,20 @@ impl SqsEvent {
     /// ```
     pub fn into_records(self) -> Result<Vec<Record>, InvocationError> {
         self.records.ok_or(InvocationError::NoRecords { service: self.origin.service() })
+    }
+
+    /// Reads an event, and keeps the text of each record.
+    pub(crate) fn with_texts(event: &str) -> Self {
+        // Only text that is no JSON cannot be read, and the Runtime API's client has checked that.
+        let mut read: Self = serde_json::from_str(event).unwrap_or_default();
+        let texts = texts(event);
+        if let Some(records) = read.records.as_mut().filter(|records| records.len() == texts.len())
+        {
+            for (record, text) in records.iter_mut().zip(texts) {
+                record.event = Some(text.get().into());
+            }
+        }
+        read
     }
 
     fn take(&mut self, Records { list, origin }: Records) {
@@ -93,6 +108,17 @@ impl Expected for SqsEvent {
         }
         Ok(())
     }
+}
+
+/// The text of each record; none of an event that names its records twice.
+fn texts(event: &str) -> Vec<&RawValue> {
+    #[derive(Deserialize)]
+    struct Texts<'a> {
+        #[serde(borrow, rename = "Records")]
+        records: Vec<&'a RawValue>,
+    }
+    let of_object = serde_json::from_str(event).map(|Texts { records }| records);
+    of_object.or_else(|_| serde_json::from_str(event)).unwrap_or_default()
 }
 
 /// A list of records. A value that is no object counts as a record without any field.

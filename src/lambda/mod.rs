@@ -34,6 +34,9 @@ mod lenient;
 mod logging;
 mod origin;
 mod response;
+mod texts;
+
+use texts::WithTexts;
 
 pub use error::{Error, InvocationError};
 pub use event::SqsEvent;
@@ -79,7 +82,7 @@ where
     let settings = Settings::from_env().inspect_err(|error| log_start_error(error))?;
     if config::is_in_lambda() {
         init_logging(tracing::Level::INFO);
-        warn_of_http_settings();
+        warn_of_target_settings();
     }
     run_with(handler, settings).await
 }
@@ -195,7 +198,12 @@ where
                         let settings = Settings { handlers: Some(handlers), ..settings };
                         let processor = BatchProcessor::new(handler, queue, settings);
                         let service = layer.layer(processor);
-                        lambda_runtime::run_concurrent(service).await.map_err(ended::by_error)
+                        let served = if H::NEEDS_EVENT {
+                            lambda_runtime::run_concurrent(WithTexts(service)).await
+                        } else {
+                            lambda_runtime::run_concurrent(service).await
+                        };
+                        served.map_err(ended::by_error)
                     };
                     let served = runtime.block_on(AssertUnwindSafe(serving).catch_unwind());
                     served.unwrap_or_else(|payload| Err(ended::by_panic(&*payload)))
@@ -209,12 +217,12 @@ where
 
 /// Functions often share their variables, so these settings are no reason to refuse the start. Only
 /// names are logged: a value may be a secret.
-fn warn_of_http_settings() {
-    let variables = config::http_variables();
+fn warn_of_target_settings() {
+    let variables = config::target_variables();
     if !variables.is_empty() {
         tracing::warn!(
             variables = variables.join(", "),
-            "these settings have no effect: they are for HTTP delivery, and this function has a handler of its own. Remove them, \
+            "these settings have no effect: they are for delivery to a target, and this function has a handler of its own. Remove them, \
              and set scopes by Handler::scope"
         );
     }

@@ -17,6 +17,7 @@ use crate::wire::DeadLetterInfo;
 
 mod body;
 mod builder;
+mod event_record;
 
 pub use body::{Body, Raw};
 pub use builder::MessageBuilder;
@@ -267,6 +268,27 @@ impl<T> Message<T> {
     /// request exceeds the limit. It can [postpone](crate::Failure::postpone) the message instead.
     pub fn is_rate_limited(&self) -> bool {
         self.is_rate_limited
+    }
+
+    /// The message as a record of an SQS event, as JSON: as if SQS had delivered it again. A handler
+    /// can so pass it on to a function with an event source mapping of its own.
+    ///
+    /// Of a copy, the body with its digest, the message id, the times and the trace are those of the
+    /// first delivery. The receive count adds the retries. The receipt handle is that of this
+    /// delivery. In `attributes` are also the texts `RequeueMessageId`, which is the [id](Self::id) of
+    /// this delivery, `RequeueAttempt` and `RequeueLastAttempt` (`true` or `false`). A message
+    /// without an id gets its [idempotency key](Self::idempotency_key) as one.
+    ///
+    /// ```
+    /// # use requeue::Message;
+    /// let message = Message::builder(()).id("copy").original_id("first").attempt(3).build();
+    /// let record = message.to_event_record();
+    /// assert!(record.contains(r#""messageId":"first""#));
+    /// assert!(record.contains(r#""ApproximateReceiveCount":"3""#));
+    /// ```
+    #[must_use]
+    pub fn to_event_record(&self) -> String {
+        event_record::write(self)
     }
 
     /// The time left until the handler is cancelled.

@@ -135,6 +135,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
             Deferral::Paused
             | Deferral::CircuitOpen
             | Deferral::Unclear
+            | Deferral::CallRefused
             | Deferral::IdempotencyUnavailable
             | Deferral::NoTimeLeft
             | Deferral::Unreportable

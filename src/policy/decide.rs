@@ -5,14 +5,12 @@
 use std::time::{Duration, SystemTime};
 
 use super::budgets::{is_spent, max_retries, no_retry_left, time_left};
+use super::defer::{MAX_SPREAD, may_be_refused, refused};
 use super::usage::{History, Usage};
 use super::{ClassPolicy, RetryPolicy, jitter};
 use crate::delay::Wait;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy};
 use crate::failure::{Failure, FailureClass};
-
-/// The longest spread of a named delay.
-pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 
 impl RetryPolicy {
     /// Decides about a message that failed with `failure`: requeue it after a delay, defer it
@@ -138,7 +136,17 @@ pub(crate) fn decide(
             return Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
         }
     }
-    match policy.decide(&usage.history(policy, failure.class()), failure, now, sample) {
+    if failure.is_call_refused() && may_be_refused(policy, usage) {
+        let named = failure.delay().unwrap_or_default().min(policy.max_retry_after);
+        return refused(policy, usage.deferrals(), named, now, sample);
+    }
+    let decided = policy.decide(&usage.history(policy, failure.class()), failure, now, sample);
+    let decided = if failure.is_call_refused() && usage.receives_are_retries {
+        unserved(policy, usage, failure, decided, Duration::ZERO, now)
+    } else {
+        decided
+    };
+    match decided {
         Disposition::Requeue { .. } if is_spent(policy, usage) => {
             Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
         }

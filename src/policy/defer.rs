@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime};
 
 use super::budgets::{max_retries, time_left};
-use super::decide::MAX_SPREAD;
 use super::usage::Usage;
 use super::{RetryPolicy, jitter};
 use crate::delay::{Delay, Wait};
@@ -58,6 +57,8 @@ impl Default for CircuitBreaker {
     }
 }
 
+/// The longest spread of a named delay.
+pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 /// The shortest deferral of a message that waits by its visibility timeout: each one uses up a
 /// receive.
 const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
@@ -213,6 +214,24 @@ pub(crate) fn may_be_deferred(
         && usage.receive_count <= 1
         && (usage.strategy == Strategy::Copy || max_retries(policy, usage) > 0)
         && !age_left(policy, usage, now).is_zero()
+}
+
+/// Whether a message whose call was refused is deferred for that, whatever its age: no work began.
+/// In its place in the queue it uses up a receive each time.
+pub(super) fn may_be_refused(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
+    usage.deferrals() < policy.max_deferrals && !usage.receives_are_retries
+}
+
+/// Defers a message whose call was refused, for at least the time that the refusal named.
+pub(super) fn refused(
+    policy: &RetryPolicy,
+    deferrals: u32,
+    named: Duration,
+    now: SystemTime,
+    sample: f64,
+) -> Disposition {
+    let wait = spread(named.max(doubled(policy, deferrals)), sample);
+    Disposition::Defer { reason: Deferral::CallRefused, wait: Wait::from(wait, now) }
 }
 
 /// The rest of the age budget: that of the class of the last failure, or the shortest one

@@ -68,6 +68,12 @@ impl Usage<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
+    /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
+    /// count instead.
+    pub(super) fn deferrals(&self) -> u32 {
+        self.state.deferrals.max(self.receive_count.saturating_sub(1))
+    }
+
     /// Attempts at this copy before this one, or else its receives before this one. Each counts as a
     /// failed attempt of any class, though some receives may have ended without a call.
     fn unnoted(&self) -> u32 {

@@ -198,6 +198,9 @@ impl Source for SqsQueue {
 /// A message as SQS delivered it. Every field may be missing.
 fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record {
     let system = message.attributes.unwrap_or_default();
+    let all: BTreeMap<&str, &String> =
+        system.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    let event = serde_json::json!({ "attributes": all }).to_string();
     let text = |name: System| system.get(&name).cloned();
     let time = |name| text(name)?.parse().ok().map(from_epoch_millis);
     let attributes = message.message_attributes.unwrap_or_default().into_iter();
@@ -219,6 +222,7 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
     record.attributes = attributes
         .map(|(name, value)| Some((name, attribute(value)?)))
         .collect::<Option<BTreeMap<_, _>>>();
+    record.event = Some(event.into());
     record
 }
 

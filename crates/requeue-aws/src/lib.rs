@@ -139,7 +139,7 @@ impl Service {
 pub async fn call<T: Send + Sync + 'static>(
     sdk: &SdkConfig,
     service: Service,
-    request: Request<String>,
+    request: Request<impl Into<SdkBody>>,
     read: impl Fn(&HttpResponse) -> Result<T, BoxError> + Send + Sync + 'static,
 ) -> Result<T, CallError> {
     let endpoint = Endpoint::of(service, sdk).await.map_err(SdkError::construction_failure)?;
@@ -163,9 +163,7 @@ pub async fn call<T: Send + Sync + 'static>(
         .operation_name("call")
         .endpoint_url(&endpoint.url)
         .with_connection_poisoning()
-        .serializer(|request: Request<String>| {
-            Ok(HttpRequest::try_from(request.map(SdkBody::from))?)
-        })
+        .serializer(|request: Request<SdkBody>| Ok(HttpRequest::try_from(request)?))
         .deserializer(move |answer: &HttpResponse| {
             if !answer.status().is_success() {
                 let error = service.error(answer).map_err(OrchestratorError::other)?;
@@ -185,7 +183,7 @@ pub async fn call<T: Send + Sync + 'static>(
         operation = operation.stalled_stream_protection(protection);
     }
     // The future has some kilobytes, and callers await several of them at once.
-    Box::pin(operation.build().invoke(request)).await.map(|Unprinted(read)| read)
+    Box::pin(operation.build().invoke(request.map(Into::into))).await.map(|Unprinted(read)| read)
 }
 
 /// Posts an operation of AWS's query protocol. `form` has its parameters, `Action` and `Version`.

@@ -14,10 +14,15 @@
 //! ```
 
 mod config;
+mod function;
 mod http;
 mod secrets;
 
 pub use config::Config;
+pub use function::{
+    FunctionName, FunctionSettings, FunctionTarget, InvalidFunctionName, Invoke, InvokeError,
+    Invoked, LambdaFunction,
+};
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
     InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, ScopeKey,

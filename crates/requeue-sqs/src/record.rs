@@ -50,6 +50,9 @@ pub struct Record {
     pub dead_letter_source: Option<QueueArn>,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,
+    /// The record as JSON, for a handler that passes it on: as its event has it, with the fields
+    /// that are none here. A record without an event has what SQS said of it beyond these fields.
+    pub event: Option<Arc<str>>,
 }
 
 impl Default for Record {
@@ -76,6 +79,7 @@ impl Record {
             was_dead_lettered: false,
             dead_letter_source: None,
             attributes: Some(BTreeMap::new()),
+            event: None,
         }
     }
 }

@@ -177,3 +177,36 @@ fn a_message_may_be_postponed_so_often_in_a_row_and_no_more() {
         }
     }
 }
+
+#[test]
+fn a_refused_call_uses_no_retry_up_to_the_most_deferrals_whatever_the_age() {
+    let (policy, late) = (policy(plain()), received() + secs(30 * DAY));
+    let refused = Failure::rate_limit("busy").retry_after(secs(7)).call_refused();
+    let decided = |deferrals, receive_count, strategy, at| {
+        let state = RetryState { deferrals, ..failed(3) };
+        let usage = Usage { receive_count, ..first_receive(&state, strategy) };
+        decide(&policy, &usage, &refused, at, 0.0)
+    };
+    for (deferrals, receives, waits) in
+        [(0, 1, 7), (3, 1, 8), (99, 1, 60), (0, 4, 8), (99, 100, 60)]
+    {
+        for at in [received(), late] {
+            let (reason, wait) = (Deferral::CallRefused, Wait::from(secs(waits), at));
+            let expected = Disposition::Defer { reason, wait };
+            assert_eq!(decided(deferrals, receives, Strategy::Copy, at), expected, "{deferrals}");
+        }
+    }
+    for (deferrals, receives) in [(100, 1), (0, 101)] {
+        let decided = |at| decided(deferrals, receives, Strategy::Copy, at);
+        assert!(
+            matches!(decided(received()), Disposition::Requeue { .. }),
+            "it counts as any other"
+        );
+        assert_eq!(decided(late), Disposition::DeadLetter(DeadLetterReason::TooOld));
+    }
+    // Each receive counts, so they become rarer.
+    let waits = [1, 1_000, 10_000].map(|age| {
+        delay_secs(decided(0, 2, Strategy::Visibility, received() + secs(age))).unwrap_or_default()
+    });
+    assert!(waits[0] >= 7 && waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
+}

@@ -2,9 +2,13 @@
 //! with all problems reported together.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use requeue::{InvalidConfig, Settings, Variables};
 
+use crate::function::{
+    FunctionName, FunctionSettings, FunctionTarget, LONGEST_CALL, LambdaFunction,
+};
 use crate::http::{HttpSettings, TargetRules, TargetUrl};
 use crate::secrets::{Stored, Texts};
 
@@ -18,7 +22,9 @@ mod tests;
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
-/// | `REQUEUE_TARGET_URL` | Where `requeue-lambda` and `requeue work` send each message. | `https` URL; `http` to a loopback host only | none: both need it |
+/// | `REQUEUE_TARGET_URL` | Where `requeue-lambda` and `requeue work` send each message. | `https` URL; `http` to a loopback host only | none: both need it, or a function |
+/// | `REQUEUE_TARGET_FUNCTION` | The Lambda function that `requeue-lambda` and `requeue work` invoke with the messages, instead of a URL. | name, `name:alias`, `name:version` or ARN | none: both need it, or a URL |
+/// | `REQUEUE_MESSAGES_PER_CALL` | The most messages in one invocation of the target function. | 1 to 10,000 | 10 |
 /// | `REQUEUE_ALLOW_HTTP` | Allows `http` to any host, in `--target-url` too. | `true`, `false` | `false` |
 /// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows the targets that Requeue otherwise refuses: link-local addresses (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`) and Lambda's Runtime API. The setting applies to `--target-url` too. | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | The HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
@@ -59,6 +65,12 @@ pub struct Config {
     pub settings: Settings,
     /// Where to send messages over HTTP.
     pub target: Option<TargetUrl>,
+    /// The function to invoke with the messages instead.
+    pub function: Option<FunctionName>,
+    /// The settings of a target function.
+    pub function_settings: FunctionSettings,
+    /// The variables that are set and have no effect on this target.
+    pub without_effect: Vec<String>,
     /// The rules for target URLs, also for those from another source.
     pub target_rules: TargetRules,
     /// The delivery settings.
@@ -130,15 +142,41 @@ impl Config {
         reader.vars.finish((config, secrets))
     }
 
-    /// The target, for a program that needs one.
+    /// The target URL, for a program that needs one.
     ///
     /// # Errors
     ///
-    /// If no target is set; the error names the remedy.
+    /// If no URL is set; the error names the remedy.
     pub fn required_target(&self) -> Result<&TargetUrl, InvalidConfig> {
         self.target.as_ref().ok_or_else(|| {
-            InvalidConfig::of("REQUEUE_TARGET_URL is missing: set it to the URL for the messages")
+            InvalidConfig::of(
+                "REQUEUE_TARGET_URL is missing: set it to the URL for the messages, or \
+                 REQUEUE_TARGET_FUNCTION to a Lambda function",
+            )
         })
+    }
+
+    /// The target function as a handler. The time limit of the settings becomes the function's own,
+    /// as [`LambdaFunction::fit`] has it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no target function, or TLS cannot be set up.
+    pub async fn target_function(&mut self) -> io::Result<FunctionTarget<LambdaFunction>> {
+        let name = self.function.clone().ok_or_else(|| io::Error::other("no target function"))?;
+        let function = LambdaFunction::from_env(name)?;
+        function.fit(&mut self.settings.limits).await;
+        Ok(FunctionTarget::new(function, self.function_settings.clone()))
+    }
+
+    /// Logs the variables that have no effect on the target.
+    pub fn warn_of_variables_without_effect(&self) {
+        if !self.without_effect.is_empty() {
+            tracing::warn!(
+                variables = self.without_effect.join(", "),
+                "these settings have no effect on the target: remove them"
+            );
+        }
     }
 }
 
@@ -172,12 +210,20 @@ impl Reader {
 
     fn config(&mut self) -> Config {
         self.stored_policy();
-        let settings = Settings::read(&mut self.vars);
+        let mut settings = Settings::read(&mut self.vars);
         let target_rules = self.target_rules();
+        let function = self.function();
+        if function.is_some() && self.vars.get("TIMEOUT_SECONDS").is_none() {
+            settings.limits.timeout = LONGEST_CALL;
+        }
+        let http = self.http().timeout(settings.limits.timeout);
         Config {
             target: self.target(target_rules.clone()),
             target_rules,
-            http: self.http().timeout(settings.limits.timeout),
+            function_settings: self.function_settings(),
+            without_effect: self.vars.without_effect(function.is_some()),
+            function,
+            http,
             settings,
         }
     }

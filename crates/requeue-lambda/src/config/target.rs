@@ -8,14 +8,18 @@ use ::http::Method;
 use requeue::queue::is_attribute_name;
 
 use super::Reader;
+use crate::function::{FunctionName, FunctionSettings};
 use crate::http::{
     CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate,
-    Proxy, TargetRules, TargetUrl,
+    Proxy, ScopeKey, TargetRules, TargetUrl,
 };
 use crate::secrets::{self, SecretArn};
 
 const METHODS: [(&str, Method); 3] =
     [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
+
+/// The most messages of a batch from a standard queue. Source: Lambda quotas.
+const MAX_MESSAGES_PER_CALL: usize = 10_000;
 
 /// The problem of a secret in a text that is read without fetching.
 pub(super) const NOT_FETCHED: &str = "only Config::load fetches secrets";
@@ -52,6 +56,34 @@ impl Reader {
                 None
             }
         }
+    }
+
+    /// The target function, which takes the place of a URL.
+    pub(super) fn function(&mut self) -> Option<FunctionName> {
+        const NAME: &str = "TARGET_FUNCTION";
+        let text = self.vars.get(NAME)?;
+        if self.vars.get("TARGET_URL").is_some() {
+            self.vars.problem(NAME, "is set beside REQUEUE_TARGET_URL; remove one of them");
+        }
+        let function = text.trim().parse();
+        if let Err(error) = &function {
+            self.vars.problem(NAME, format_args!("is `{text}`: {error}"));
+        }
+        function.ok()
+    }
+
+    pub(super) fn function_settings(&mut self) -> FunctionSettings {
+        let what = format!("a whole number from 1 to {MAX_MESSAGES_PER_CALL}");
+        let is_allowed = |count: &usize| (1..=MAX_MESSAGES_PER_CALL).contains(count);
+        let most = self.vars.parse("MESSAGES_PER_CALL", is_allowed, &what);
+        let settings = FunctionSettings::default();
+        let settings = most.into_iter().fold(settings, FunctionSettings::messages_per_call);
+        self.scope().into_iter().fold(settings, FunctionSettings::scope)
+    }
+
+    /// The key of the scopes; a wrong one is a problem of the HTTP settings.
+    fn scope(&self) -> Option<ScopeKey> {
+        self.vars.get("SCOPE")?.trim().parse().ok()
     }
 
     fn is_true(&mut self, name: &str) -> bool {

@@ -28,7 +28,7 @@ pub enum ScopeKey {
 }
 
 impl ScopeKey {
-    pub(super) fn scope(&self, message: &Message) -> Scope {
+    pub(crate) fn scope(&self, message: &Message) -> Scope {
         match self {
             Self::Attribute(name) => {
                 match message.attributes().get(name).map(|attribute| &attribute.value) {

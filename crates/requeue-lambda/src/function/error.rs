@@ -1,0 +1,179 @@
+//! Why there is no answer of a function: the errors of the Invoke API, and the words about them.
+
+use std::time::Duration;
+
+use super::FunctionName;
+
+/// Why there is no answer of a function.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvokeError {
+    /// No invocation began, and the same one can begin later.
+    #[error("Lambda did not invoke the function: {code}")]
+    Throttled {
+        /// The error code.
+        code: String,
+        /// The time that Lambda asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// No invocation began, and none can before somebody changes something.
+    #[error("Lambda cannot invoke the function: {code}: {remedy}")]
+    Refused {
+        /// The error code.
+        code: String,
+        /// How to change that.
+        remedy: String,
+    },
+    /// No invocation began: the event is larger than Lambda takes.
+    #[error("the event is larger than Lambda takes")]
+    TooLarge,
+    /// No invocation began: Lambda does not take this event.
+    #[error("Lambda does not take the event: {code}")]
+    Rejected {
+        /// The error code.
+        code: String,
+    },
+    /// An invocation may have begun, and may still run.
+    #[error("no answer of the function: {code}")]
+    Lost {
+        /// The error code.
+        code: String,
+    },
+}
+
+/// What an error of the API says.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Wait,
+    Fix(&'static str),
+    TooLarge,
+    Rejected,
+}
+
+use Meaning::{Fix, Rejected, TooLarge, Wait};
+
+const CREDENTIALS: &str = "AWS does not accept the credentials; check the role and the clock";
+const FILE_SYSTEM: &str = "mend the function's file system, its mount targets and its permissions";
+const KMS: &str = "the function's KMS key must be enabled, and its role needs kms:Decrypt on it";
+const REBUILD: &str = "deploy the function again";
+const SNAPSHOT: &str = "publish a version whose initialization and afterRestore hook succeed";
+const VPC: &str = "mend the VPC configuration of the function: its subnets and security groups";
+
+/// The errors of `Invoke`, and those of every AWS service that concern the caller. Source: Lambda
+/// API reference, `Invoke` and "Common errors", and the service's model in botocore 1.44.
+const MEANINGS: [(&str, Meaning); 53] = [
+    ("TooManyRequestsException", Wait),
+    ("ThrottlingException", Wait),
+    ("RequestThrottled", Wait),
+    ("EC2ThrottledException", Wait),
+    ("EC2UnexpectedException", Wait),
+    ("ENILimitReachedException", Wait),
+    ("ENINotReadyException", Wait),
+    ("SubnetIPAddressLimitReachedException", Wait),
+    ("CodeArtifactUserPendingException", Wait),
+    ("ResourceNotReadyException", Wait),
+    ("ResourceConflictException", Wait),
+    ("ServiceQuotaExceededException", Wait),
+    ("SnapStartNotReadyException", Wait),
+    ("SnapStartTimeoutException", Wait),
+    ("EFSMountConnectivityException", Wait),
+    ("EFSMountTimeoutException", Wait),
+    ("S3FilesMountConnectivityException", Wait),
+    ("S3FilesMountTimeoutException", Wait),
+    ("AccessDeniedException", Fix("the role needs lambda:InvokeFunction on it")),
+    ("AccessDenied", Fix("the role needs lambda:InvokeFunction on it")),
+    (
+        "ResourceNotFoundException",
+        Fix("no such function, version or alias; check the name and the region"),
+    ),
+    ("NoPublishedVersionException", Fix("publish a version of it")),
+    ("InvalidRuntimeException", Fix("choose a runtime that Lambda supports")),
+    ("RuntimeAliasDeletedException", Fix("choose a runtime that Lambda supports")),
+    ("RuntimeVersionDeletedException", Fix("choose a runtime version that Lambda has")),
+    ("InvalidZipFileException", Fix(REBUILD)),
+    ("CodeArtifactUserDeletedException", Fix(REBUILD)),
+    ("CodeArtifactUserFailedException", Fix(REBUILD)),
+    ("KMSAccessDeniedException", Fix(KMS)),
+    ("KMSDisabledException", Fix(KMS)),
+    ("KMSInvalidStateException", Fix(KMS)),
+    ("KMSNotFoundException", Fix(KMS)),
+    ("InvalidSecurityGroupIDException", Fix(VPC)),
+    ("InvalidSubnetIDException", Fix(VPC)),
+    (
+        "EC2AccessDeniedException",
+        Fix("its role needs the permissions of AWSLambdaVPCAccessExecutionRole"),
+    ),
+    ("EFSIOException", Fix(FILE_SYSTEM)),
+    ("EFSMountFailureException", Fix(FILE_SYSTEM)),
+    ("S3FilesMountFailureException", Fix(FILE_SYSTEM)),
+    ("SnapStartException", Fix(SNAPSHOT)),
+    ("SnapStartRegenerationFailureException", Fix(SNAPSHOT)),
+    (
+        "RecursiveInvocationException",
+        Fix("set the property RecursiveLoop of the function to Allow"),
+    ),
+    ("ModeNotSupportedException", Fix("choose a function that can be invoked synchronously")),
+    ("InvalidParameterValueException", Fix("check REQUEUE_TARGET_FUNCTION")),
+    ("DurableExecutionAlreadyStartedException", Rejected),
+    ("InvalidRequestContentException", Rejected),
+    ("UnsupportedMediaTypeException", Rejected),
+    ("RequestTooLargeException", TooLarge),
+    ("SerializedRequestEntityTooLargeException", TooLarge),
+    ("ExpiredTokenException", Fix(CREDENTIALS)),
+    ("InvalidSignatureException", Fix(CREDENTIALS)),
+    ("MissingAuthenticationTokenException", Fix(CREDENTIALS)),
+    ("UnrecognizedClientException", Fix(CREDENTIALS)),
+    ("IncompleteSignature", Fix(CREDENTIALS)),
+];
+
+impl InvokeError {
+    /// The meaning of a response of the API that is no success. Its message tells the state of a
+    /// function and is not shown, since it may quote the request.
+    pub(super) fn of_response(
+        function: &FunctionName,
+        status: u16,
+        code: Option<&str>,
+        message: &str,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        let is_code = |code: &&str| {
+            (1..=100).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let known = code.and_then(|code| MEANINGS.iter().find(|(known, _)| *known == code));
+        let code = code.filter(is_code).map_or_else(|| format!("HTTP {status}"), str::to_owned);
+        let meaning = match known {
+            Some(("ResourceConflictException", _)) if is_broken(message) => Some(Fix(
+                "its state is Failed or Inactive; look at StateReason and deploy it again",
+            )),
+            Some((_, meaning)) => Some(*meaning),
+            None => by_status(status),
+        };
+        match meaning {
+            Some(Wait) => Self::Throttled { code, retry_after },
+            Some(Fix(remedy)) => Self::Refused { code, remedy: format!("{function}: {remedy}") },
+            Some(TooLarge) => Self::TooLarge,
+            Some(Rejected) => Self::Rejected { code },
+            None => Self::Lost { code },
+        }
+    }
+}
+
+/// `None` if an invocation may have begun.
+fn by_status(status: u16) -> Option<Meaning> {
+    match status {
+        401 | 403 => Some(Fix("it may not be invoked by this role")),
+        404 | 410 => Some(Fix("no such function; check the name, the region and the endpoint")),
+        402 | 409 | 429 => Some(Wait),
+        // A proxy may have waited for an invocation.
+        408 => None,
+        413 => Some(TooLarge),
+        400..500 => Some(Rejected),
+        _ => None,
+    }
+}
+
+/// Whether Lambda says that the function cannot run in its state. Source: Lambda developer guide,
+/// "Lambda function states".
+fn is_broken(message: &str) -> bool {
+    ["Failed", "Inactive"].iter().any(|state| message.contains(state))
+}

@@ -1,0 +1,191 @@
+//! Invokes a function by Lambda's API. Only this file calls it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use ::http::{Method, Request};
+use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
+use aws_smithy_types::retry::RetryConfig;
+use aws_smithy_types::timeout::TimeoutConfig;
+use requeue::Limits;
+use requeue::aws::{self, SdkConfig};
+use requeue_aws::{CallError, Region, Service, call};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::connection::http_clients;
+use super::{FunctionName, Invoke, InvokeError, Invoked};
+
+/// The longest event. Source: Lambda quotas, "Invocation payload".
+const MAX_EVENT: usize = 6 * 1024 * 1024;
+/// The longest run of a function. Source: Lambda quotas.
+const LONGEST_RUN: Duration = Duration::from_secs(900);
+/// The longest start before a run, and the time on the way. Source: Lambda developer guide,
+/// "Lambda execution environment lifecycle": ten seconds for the init phase.
+const START: Duration = Duration::from_secs(15);
+/// The longest wait for the function's own timeout. Without it, the function is invoked all the
+/// same.
+const ASKING: Duration = Duration::from_secs(3);
+
+/// The time limit of a call of which the function's own timeout is not known.
+pub(crate) const LONGEST_CALL: Duration = LONGEST_RUN.saturating_add(START);
+
+/// A function in Lambda, invoked synchronously by the `Invoke` API. Clones share their connections.
+///
+/// It needs the permission `lambda:InvokeFunction`. Credentials, region and endpoint come from AWS's
+/// standard environment (`AWS_ENDPOINT_URL_LAMBDA`, `AWS_ENDPOINT_URL`); an ARN names the region. No
+/// invocation is tried again.
+#[derive(Clone)]
+pub struct LambdaFunction {
+    name: FunctionName,
+    http: Arc<dyn Fn() -> SharedHttpClient + Send + Sync>,
+    config: Arc<OnceCell<SdkConfig>>,
+}
+
+impl std::fmt::Debug for LambdaFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LambdaFunction").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl LambdaFunction {
+    /// The function of this name, by AWS's standard environment, which is loaded at the first call.
+    ///
+    /// # Errors
+    ///
+    /// If TLS cannot be set up.
+    pub fn from_env(name: FunctionName) -> io::Result<Self> {
+        Ok(Self { name, http: Arc::new(http_clients()?), config: Arc::default() })
+    }
+
+    /// Uses a configuration of your own, but for its HTTP client, its retries and its time limits.
+    ///
+    /// # Errors
+    ///
+    /// If TLS cannot be set up.
+    pub fn new(name: FunctionName, config: &SdkConfig) -> io::Result<Self> {
+        let http = http_clients()?;
+        let config = for_calls(&config.to_builder().http_client(http()).build(), &name);
+        Ok(Self { name, http: Arc::new(http), config: Arc::new(OnceCell::new_with(Some(config))) })
+    }
+
+    /// Sets the time limit of a call by the function's own timeout: no call ends before it. Lambda
+    /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission
+    /// the limit stays as it is.
+    pub async fn fit(&self, limits: &mut Limits) {
+        let Ok(Some(own)) = timeout(ASKING, self.timeout()).await else {
+            tracing::info!(
+                function = %self.name,
+                "the function's timeout is not known: lambda:GetFunctionConfiguration is optional"
+            );
+            return;
+        };
+        let least = own + START;
+        if limits.timeout >= LONGEST_CALL {
+            limits.timeout = least;
+        } else if limits.timeout < least {
+            tracing::warn!(
+                function = %self.name,
+                timeoutSeconds = limits.timeout.as_secs_f64(),
+                functionTimeoutSeconds = own.as_secs(),
+                "REQUEUE_TIMEOUT_SECONDS ends no call before the function's own timeout: remove it"
+            );
+            limits.timeout = least;
+        }
+    }
+
+    /// The function's own timeout.
+    async fn timeout(&self) -> Option<Duration> {
+        let request = Request::get(self.name.path("configuration")).body(String::new()).ok()?;
+        let read = |answer: &HttpResponse| requeue_aws::json::<Value>(answer);
+        let configuration = call(self.config().await, Service::Lambda, request, read).await.ok()?;
+        let timeout = Duration::from_secs(configuration["Timeout"].as_u64()?);
+        (timeout <= LONGEST_RUN).then_some(timeout)
+    }
+
+    async fn config(&self) -> &SdkConfig {
+        let make = async || {
+            let http = Arc::clone(&self.http);
+            for_calls(&aws::config_with(move || http()).await, &self.name)
+        };
+        self.config.get_or_init(make).await
+    }
+
+    fn error(&self, error: &CallError) -> InvokeError {
+        let refused = |code: &str, remedy| InvokeError::Refused {
+            code: code.to_owned(),
+            remedy: format!("{}: {remedy}", self.name),
+        };
+        match error {
+            SdkError::ConstructionFailure(_) => refused("RequestNotBuilt", "set AWS_REGION"),
+            SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
+                refused(aws::NO_CREDENTIALS, "set AWS credentials in the environment")
+            }
+            SdkError::DispatchFailure(_) => match aws::connection_code(error) {
+                aws::NO_CONNECTION => refused(
+                    aws::NO_CONNECTION,
+                    "a function in a VPC needs a NAT gateway or an interface endpoint of Lambda",
+                ),
+                code => InvokeError::Lost { code: code.to_owned() },
+            },
+            SdkError::ServiceError(refusal) => {
+                let (answer, error) = (refusal.raw(), refusal.err());
+                let seconds = answer.headers().get(RETRY_AFTER.as_str());
+                let seconds = seconds.and_then(|text| text.trim().parse().ok());
+                InvokeError::of_response(
+                    &self.name,
+                    answer.status().as_u16(),
+                    error.code(),
+                    error.message().unwrap_or_default(),
+                    seconds.map(Duration::from_secs),
+                )
+            }
+            SdkError::ResponseError(answer) => {
+                let status = answer.raw().status().as_u16();
+                InvokeError::of_response(&self.name, status, None, "", None)
+            }
+            _ => InvokeError::Lost { code: "TimedOut".to_owned() },
+        }
+    }
+}
+
+/// The configuration for calls that may take long and are tried once.
+fn for_calls(config: &SdkConfig, name: &FunctionName) -> SdkConfig {
+    let config = config
+        .to_builder()
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::disabled())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    match name.region() {
+        Some(region) => config.region(Region::new(region.to_owned())).build(),
+        None => config.build(),
+    }
+}
+
+impl Invoke for LambdaFunction {
+    async fn invoke(&self, event: Vec<u8>) -> Result<Invoked, InvokeError> {
+        if event.len() > MAX_EVENT {
+            return Err(InvokeError::TooLarge);
+        }
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(self.name.path("invocations"))
+            .header(CONTENT_TYPE, "application/json")
+            .header("x-amz-invocation-type", "RequestResponse")
+            .body(event)
+            .expect("the name fits into a path");
+        let read = |answer: &HttpResponse| {
+            let payload = answer.body().bytes().unwrap_or_default().to_vec();
+            let is_error = answer.headers().get("x-amz-function-error").is_some();
+            Ok(Invoked { payload, is_error })
+        };
+        let invoked = call(self.config().await, Service::Lambda, request, read).await;
+        invoked.map_err(|error| self.error(&error))
+    }
+}
