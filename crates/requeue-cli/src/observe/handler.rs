@@ -1,7 +1,7 @@
 //! A handler that tells when its calls begin and end.
 
 use requeue::policy::RateLimit;
-use requeue::{Failure, Handler, Message, Scope};
+use requeue::{Bulk, BulkHandler, Failure, Handler, Message, Scope};
 use tokio::time::Instant;
 
 use super::Observer;
@@ -30,6 +30,48 @@ impl<H: Handler> Handler for Observed<H> {
         let ended = self.handler.handle(message).await.map_err(Into::into);
         call.end(ended.as_ref().map(|&()| ()));
         ended
+    }
+
+    fn scope(&self, message: &Message) -> Scope {
+        self.handler.scope(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.handler.rate_limit(scope)
+    }
+}
+
+impl<B: BulkHandler> BulkHandler for Observed<B> {
+    type Error = Failure;
+
+    const NEEDS_EVENT: bool = B::NEEDS_EVENT;
+
+    async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
+        let begin = |message| Call::begin(&self.observer, self.handler.scope(message), message);
+        let calls: Vec<Call> = messages.iter().map(begin).collect();
+        match self.handler.handle(messages).await {
+            Bulk::Done => {
+                calls.into_iter().for_each(|call| call.end(Ok(())));
+                Bulk::Done
+            }
+            Bulk::Each(results) => {
+                let results: Vec<Result<(), Failure>> =
+                    results.into_iter().map(|result| result.map_err(Into::into)).collect();
+                for (call, result) in calls.into_iter().zip(&results) {
+                    call.end(result.as_ref().map(|&()| ()));
+                }
+                Bulk::Each(results)
+            }
+            Bulk::Unclear(error) => {
+                let failure = error.into();
+                calls.into_iter().for_each(|call| call.end(Err(&failure)));
+                Bulk::Unclear(failure)
+            }
+        }
+    }
+
+    fn messages_per_call(&self) -> usize {
+        self.handler.messages_per_call()
     }
 
     fn scope(&self, message: &Message) -> Scope {
