@@ -12,11 +12,9 @@ use requeue::{
     DeadLetterMode, Mode, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
     WorkerSettings,
 };
-use requeue_lambda::{Config, FunctionName, TargetUrl};
-use tokio::net::TcpStream;
+use requeue_lambda::{Config, FunctionName};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
@@ -42,7 +40,7 @@ mod view;
 
 use banner::Banner;
 use line::seconds;
-use target::Target;
+use target::{PAUSE, Target, wait_for};
 use view::View;
 
 #[derive(clap::Args)]
@@ -388,29 +386,5 @@ impl Arguments {
         };
         settings.until = if self.drain { Until::Empty } else { Until::Shutdown };
         settings
-    }
-}
-
-/// The pause between two tries to connect to the target.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Waits until the target accepts connections.
-async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
-    const TRY: Duration = Duration::from_secs(2);
-    let host = target.host().trim_matches(['[', ']']);
-    let end = Instant::now() + limit;
-    loop {
-        if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
-            return Ok(());
-        }
-        if Instant::now() + PAUSE > end {
-            return Err(format!(
-                "the target {target} accepted no connection within {} s; start it, or correct \
-                 its URL",
-                limit.as_secs()
-            )
-            .into());
-        }
-        sleep(PAUSE).await;
     }
 }

@@ -1,11 +1,16 @@
 //! The target of a worker: a URL that gets each message, or a function that gets several at once.
 
+use std::time::Duration;
 use std::{fmt, io};
 
 use requeue::policy::RateLimit;
 use requeue::{DynBulk, Failure, Handler, InBulk, Message, Raw, Scope, bulk};
 use requeue_lambda::{Config, FunctionTarget, HttpSettings, HttpTarget, LambdaFunction, TargetUrl};
 
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::Error;
 use crate::observe::{Observed, Observer};
 
 pub(super) struct Target {
@@ -75,5 +80,29 @@ impl Handler for Target {
             Url(_) => None,
             Function(target) => target.as_bulk(),
         }
+    }
+}
+
+/// The pause between two tries to connect to the target.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits until the target accepts connections.
+pub(super) async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
+    const TRY: Duration = Duration::from_secs(2);
+    let host = target.host().trim_matches(['[', ']']);
+    let end = Instant::now() + limit;
+    loop {
+        if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
+            return Ok(());
+        }
+        if Instant::now() + PAUSE > end {
+            return Err(format!(
+                "the target {target} accepted no connection within {} s; start it, or correct \
+                 its URL",
+                limit.as_secs()
+            )
+            .into());
+        }
+        sleep(PAUSE).await;
     }
 }

@@ -1,12 +1,18 @@
 //! The ready Lambda with a function as its target, which a server on loopback stands in for.
 
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use ::http::{Request, Response};
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use requeue::aws::SdkConfig;
+use requeue_aws::{Service, call};
 use requeue_testkit::http::Server;
+use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::runtime_api::{Ended, Function};
 use crate::stage::{CANARY, Stage, TIMEOUT, failed, json as parsed};
@@ -130,4 +136,83 @@ async fn a_refused_invocation_is_our_trouble_and_uses_no_retry() {
     assert_eq!(output.matches("the messages of the target function are deferred").count(), 1);
     assert!(output.contains("orders:live: the role needs lambda:InvokeFunction"), "{output}");
     assert!(!output.contains(CANARY), "{output}");
+}
+
+/// A function of Python that reports the records that say so, and raises an error for another.
+const HANDLER: &str = r#"
+def handler(event, context):
+    if any("raise" in record["body"] for record in event["Records"]):
+        raise ValueError("no")
+    failed = [record["messageId"] for record in event["Records"] if "unavailable" in record["body"]]
+    return {"batchItemFailures": [{"itemIdentifier": id} for id in failed]}
+"#;
+
+/// A deployment package, in base64.
+fn package() -> String {
+    let script = "import base64, io, sys, zipfile\n\
+                  file = io.BytesIO()\n\
+                  with zipfile.ZipFile(file, 'w') as package: package.writestr('app.py', sys.argv[1])\n\
+                  print(base64.b64encode(file.getvalue()).decode(), end='')";
+    let written = Command::new("python3").args(["-c", script, HANDLER]).output().expect("Python 3");
+    String::from_utf8(written.stdout).unwrap()
+}
+
+/// Creates the function in an emulator, under a unique name.
+async fn created(url: &str) -> String {
+    let name = format!("orders-{}", Uuid::new_v4());
+    let credentials = Credentials::new("test", "test", None, None, "test");
+    let sdk = SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .endpoint_url(url)
+        .build();
+    let function = json!({
+        "FunctionName": name,
+        "Runtime": "python3.12",
+        "Handler": "app.handler",
+        "Role": "arn:aws:iam::000000000000:role/orders",
+        "Timeout": 5,
+        "Code": { "ZipFile": package() },
+    });
+    let request = Request::post("/2015-03-31/functions").body(function.to_string()).unwrap();
+    call(&sdk, Service::Lambda, request, |_| Ok(())).await.unwrap();
+    name
+}
+
+#[tokio::test]
+async fn the_lambda_of_an_emulator_is_invoked() {
+    let Some(url) = tool("REQUEUE_TEST_MINISTACK") else { return };
+    let name = created(&url).await;
+    let stage = Stage::new().await;
+    stage.set_max_receive_count(9).await;
+    let start = async |name: &str| {
+        stage
+            .requeue_lambda(&[
+                ("REQUEUE_TARGET_URL", ""),
+                ("REQUEUE_TARGET_FUNCTION", name),
+                ("AWS_ENDPOINT_URL_LAMBDA", &url),
+                ("AWS_REGION", "us-east-1"),
+            ])
+            .await
+    };
+    let mut function = start(&name).await;
+    for body in [r#"{"answer":"unavailable"}"#, "{}", "{}"] {
+        stage.send(body).await;
+    }
+    let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+    assert!(matches!(ended, Ended::Response(_)), "{ended:?}");
+    let [message] = &stage.messages()[..] else { panic!("{:?}", stage.messages()) };
+    let body = parsed(&message.body).unwrap();
+    assert_eq!((&body["answer"], &body["retryCount"]), (&"unavailable".into(), &1.into()));
+    function.stop().await;
+
+    let mut function = start("no-such-function").await;
+    stage.send("{}").await;
+    let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+    assert_eq!(failed(&ended), [""; 0], "copies wait");
+    assert_eq!(stage.messages().len(), 2);
+    let output = function.stop().await;
+    assert!(output.contains("ResourceNotFoundException"), "{output}");
 }
