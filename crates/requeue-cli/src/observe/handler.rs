@@ -5,6 +5,7 @@ use requeue::{Bulk, BulkHandler, Failure, Handler, Message, Scope};
 use tokio::time::Instant;
 
 use super::Observer;
+use super::downstream::{is_answer, is_response};
 use super::event::{Event, Ids, Kind};
 
 /// From so many receives on, the library handles the messages of a batch one after the other. See
@@ -28,7 +29,7 @@ impl<H: Handler> Handler for Observed<H> {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let call = Call::begin(&self.observer, self.handler.scope(&message), &message);
         let ended = self.handler.handle(message).await.map_err(Into::into);
-        call.end(ended.as_ref().map(|&()| ()));
+        call.end(ended.as_ref().map(|&()| ()), is_response);
         ended
     }
 
@@ -51,20 +52,20 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
         let calls: Vec<Call> = messages.iter().map(begin).collect();
         match self.handler.handle(messages).await {
             Bulk::Done => {
-                calls.into_iter().for_each(|call| call.end(Ok(())));
+                calls.into_iter().for_each(|call| call.end(Ok(()), is_answer));
                 Bulk::Done
             }
             Bulk::Each(results) => {
                 let results: Vec<Result<(), Failure>> =
                     results.into_iter().map(|result| result.map_err(Into::into)).collect();
                 for (call, result) in calls.into_iter().zip(&results) {
-                    call.end(result.as_ref().map(|&()| ()));
+                    call.end(result.as_ref().map(|&()| ()), is_answer);
                 }
                 Bulk::Each(results)
             }
             Bulk::Unclear(error) => {
                 let failure = error.into();
-                calls.into_iter().for_each(|call| call.end(Err(&failure)));
+                calls.into_iter().for_each(|call| call.end(Err(&failure), is_answer));
                 Bulk::Unclear(failure)
             }
         }
@@ -117,12 +118,12 @@ impl Call {
         call
     }
 
-    fn end(mut self, ended: Result<(), &Failure>) {
+    fn end(mut self, ended: Result<(), &Failure>, is_response: fn(&Failure) -> bool) {
         self.has_ended = true;
         if ended.is_ok() {
             self.observer.0.calls.lock().succeeded += 1;
         }
-        self.observer.downstream().note(self.scope, ended);
+        self.observer.downstream().note(self.scope, ended, is_response);
         self.observer.tell(|| {
             let event = self.ended();
             match ended {
