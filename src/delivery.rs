@@ -64,10 +64,8 @@ pub(crate) struct Delivery {
     /// The trace that its sender gave it for X-Ray. That of a copy is none of its producer's.
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
-    /// The record as JSON, or a part of it.
     pub(crate) event: Option<Arc<str>>,
     pub(crate) state: RetryState,
-    /// The limits of its producer.
     pub(crate) limits: MessageLimits,
     /// Why no handler can get this record.
     pub(crate) defect: Option<Failure>,

@@ -10,8 +10,7 @@ use crate::policy::RateLimit;
 
 mod in_bulk;
 
-pub(crate) use in_bulk::DynBulk;
-pub use in_bulk::{Bulk, BulkHandler, Each, InBulk, IntoBulk, bulk, each};
+pub use in_bulk::{Bulk, BulkHandler, DynBulk, Each, InBulk, IntoBulk, bulk, each};
 
 tokio::task_local! {
     /// Set during the last poll of a handler whose time is over.

@@ -184,6 +184,8 @@ pub use disposition::{
 };
 pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
+#[doc(hidden)]
+pub use handler::DynBulk;
 pub use handler::{
     Bulk, BulkHandler, Each, Handler, InBulk, IntoBulk, Scoped, bulk, each, is_last_poll, scoped,
 };

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use lambda_runtime::{Diagnostic, LambdaEvent};
-use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 use tower::layer::util::Identity;
 use tower::{Layer, Service};
@@ -34,8 +34,10 @@ mod lenient;
 mod logging;
 mod origin;
 mod response;
+mod spare;
 mod texts;
 
+use spare::Spare;
 use texts::WithTexts;
 
 pub use error::{Error, InvocationError};
@@ -186,7 +188,7 @@ where
     }
     warn_of_loop_detection(&settings);
     warn_of_missing_reasons(&settings);
-    let spare = (workers() < 2).then(Spare::new).transpose()?;
+    let spare = Spare::if_needed()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
@@ -258,40 +260,6 @@ fn warn_of_missing_reasons(settings: &Settings) {
             "dead letters will not say why: REQUEUE_DEAD_LETTER is not set, so SQS moves each message itself, after maxReceiveCount \
              receives. Set it to annotate (on a FIFO queue direct), or to redrive to keep this"
         );
-    }
-}
-
-fn workers() -> usize {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::CurrentThread => 1,
-        _ => Handle::current().metrics().num_workers(),
-    }
-}
-
-/// A runtime for handlers, if the caller's has too few threads. It ends without waiting: a handler
-/// may block for ever, and a runtime must not be waited for within another.
-struct Spare(Option<Runtime>);
-
-impl Spare {
-    fn new() -> std::io::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("handler")
-            .enable_all()
-            .build()?;
-        Ok(Self(Some(runtime)))
-    }
-
-    fn handle(&self) -> Handle {
-        self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
-    }
-}
-
-impl Drop for Spare {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 

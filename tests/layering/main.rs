@@ -60,10 +60,11 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-cli/src/endpoints.rs",
             "crates/requeue-cli/src/function.rs",
             "crates/requeue-cli/src/queue_argument.rs",
+            "crates/requeue-lambda/src/function/lambda.rs",
             "crates/requeue-lambda/src/secrets/fetch.rs",
             "src/table/dynamodb.rs",
         ],
-        "one place looks at deployments, and two at functions and endpoints for it and for others, one says where SQS is asked, one asks for secrets, one is a table",
+        "one place looks at deployments, and two at functions and endpoints for it and for others, one says where SQS is asked, one invokes a function, one asks for secrets, one is a table",
     ),
     (
         "aws_config::",
@@ -78,23 +79,29 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     (
         "hyper::",
         &[
+            "crates/requeue-lambda/src/function/connection.rs",
             "crates/requeue-lambda/src/http/",
             "crates/requeue-embedded/src/",
             "crates/requeue-cli/src/endpoint.rs",
         ],
-        "HTTP is one handler among others",
+        "HTTP is one handler among others, and one asks Lambda",
     ),
     (
         "hyper_util::",
         &[
+            "crates/requeue-lambda/src/function/connection.rs",
             "crates/requeue-lambda/src/http/",
             "crates/requeue-embedded/src/",
             "crates/requeue-cli/src/endpoint.rs",
             "src/aws.rs",
         ],
-        "HTTP is one handler among others, and one place reads the errors of the SDK's HTTP client",
+        "HTTP is one handler among others, one asks Lambda, and one place reads the errors of the SDK's HTTP client",
     ),
-    ("rustls::", &["crates/requeue-lambda/src/http/"], "HTTP is one handler among others"),
+    (
+        "rustls::",
+        &["crates/requeue-lambda/src/function/connection.rs", "crates/requeue-lambda/src/http/"],
+        "HTTP is one handler among others, and one asks Lambda",
+    ),
     ("ring::hmac", &["crates/requeue-lambda/src/http/"], "only what is posted is signed"),
     (
         "std::env",

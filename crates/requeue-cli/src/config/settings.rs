@@ -30,7 +30,7 @@ enum Shown {
 use Shown::{Address, Elsewhere, Hidden, Names, Whole};
 
 /// Without the prefix, with the default in the words of `docs/reference/settings.md`.
-const SETTINGS: [(&str, &str, Shown); 32] = [
+const SETTINGS: [(&str, &str, Shown); 34] = [
     ("TARGET_URL", "none", Address),
     ("METHOD", "POST", Whole),
     ("CONTENT_TYPE", "by the first character of the body", Whole),
@@ -46,6 +46,8 @@ const SETTINGS: [(&str, &str, Shown); 32] = [
     ("CLIENT_KEY", "none", Hidden),
     ("ALLOW_HTTP", "false", Whole),
     ("ALLOW_LINK_LOCAL", "false", Whole),
+    ("TARGET_FUNCTION", "none", Whole),
+    ("MESSAGES_PER_CALL", "10", Whole),
     ("POLICY", "the preset standard", Elsewhere),
     ("CONCURRENCY", "10", Whole),
     ("TIMEOUT_SECONDS", "30", Whole),

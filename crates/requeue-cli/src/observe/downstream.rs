@@ -47,8 +47,13 @@ impl Downstream {
         self.max_pause = max_pause.unwrap_or_default();
     }
 
-    /// Notes the end of a call.
-    pub(super) fn note(&mut self, scope: Scope, ended: Result<(), &Failure>) {
+    /// Notes the end of a call. `is_response` tells whether the service responded.
+    pub(super) fn note(
+        &mut self,
+        scope: Scope,
+        ended: Result<(), &Failure>,
+        is_response: fn(&Failure) -> bool,
+    ) {
         let Err(failure) = ended else {
             self.trouble = None;
             return;
@@ -102,6 +107,7 @@ impl Downstream {
 fn deferral_of(failure: &Failure) -> Option<Deferral> {
     match failure.class() {
         _ if failure.is_postponed() => None,
+        _ if failure.is_call_refused() => failure.delay().map(|_| Deferral::Paused),
         FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Deferral::Paused),
         FailureClass::Temporary => Some(Deferral::CircuitOpen),
         FailureClass::NonRetryable => None,
@@ -121,8 +127,13 @@ fn cause(failure: &Failure) -> String {
 
 /// Whether the failure was concluded from a response. The reason of each of those begins with the
 /// status.
-fn is_response(failure: &Failure) -> bool {
+pub(super) fn is_response(failure: &Failure) -> bool {
     failure.detail().starts_with("status ")
+}
+
+/// Whether a function answered. It fails in words of its own.
+pub(super) fn is_answer(failure: &Failure) -> bool {
+    !failure.is_call_refused() && !failure.is_in_doubt()
 }
 
 #[cfg(test)]
@@ -141,7 +152,7 @@ mod tests {
         ] {
             tokio::time::advance(Duration::from_secs(after)).await;
             let failure = Failure::rate_limit("status 429").retry_after(Duration::from_secs(delay));
-            downstream.note(Scope::default(), Err(&failure));
+            downstream.note(Scope::default(), Err(&failure), is_response);
             assert_eq!(
                 downstream.cause(Scope::default(), Deferral::Paused),
                 Some(cause),

@@ -1,10 +1,11 @@
 //! A handler that tells when its calls begin and end.
 
 use requeue::policy::RateLimit;
-use requeue::{Failure, Handler, Message, Scope};
+use requeue::{Bulk, BulkHandler, Failure, Handler, Message, Scope};
 use tokio::time::Instant;
 
 use super::Observer;
+use super::downstream::{is_answer, is_response};
 use super::event::{Event, Ids, Kind};
 
 /// From so many receives on, the library handles the messages of a batch one after the other. See
@@ -28,8 +29,50 @@ impl<H: Handler> Handler for Observed<H> {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let call = Call::begin(&self.observer, self.handler.scope(&message), &message);
         let ended = self.handler.handle(message).await.map_err(Into::into);
-        call.end(ended.as_ref().map(|&()| ()));
+        call.end(ended.as_ref().map(|&()| ()), is_response);
         ended
+    }
+
+    fn scope(&self, message: &Message) -> Scope {
+        self.handler.scope(message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        self.handler.rate_limit(scope)
+    }
+}
+
+impl<B: BulkHandler> BulkHandler for Observed<B> {
+    type Error = Failure;
+
+    const NEEDS_EVENT: bool = B::NEEDS_EVENT;
+
+    async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
+        let begin = |message| Call::begin(&self.observer, self.handler.scope(message), message);
+        let calls: Vec<Call> = messages.iter().map(begin).collect();
+        match self.handler.handle(messages).await {
+            Bulk::Done => {
+                calls.into_iter().for_each(|call| call.end(Ok(()), is_answer));
+                Bulk::Done
+            }
+            Bulk::Each(results) => {
+                let results: Vec<Result<(), Failure>> =
+                    results.into_iter().map(|result| result.map_err(Into::into)).collect();
+                for (call, result) in calls.into_iter().zip(&results) {
+                    call.end(result.as_ref().map(|&()| ()), is_answer);
+                }
+                Bulk::Each(results)
+            }
+            Bulk::Unclear(error) => {
+                let failure = error.into();
+                calls.into_iter().for_each(|call| call.end(Err(&failure), is_answer));
+                Bulk::Unclear(failure)
+            }
+        }
+    }
+
+    fn messages_per_call(&self) -> usize {
+        self.handler.messages_per_call()
     }
 
     fn scope(&self, message: &Message) -> Scope {
@@ -75,12 +118,12 @@ impl Call {
         call
     }
 
-    fn end(mut self, ended: Result<(), &Failure>) {
+    fn end(mut self, ended: Result<(), &Failure>, is_response: fn(&Failure) -> bool) {
         self.has_ended = true;
         if ended.is_ok() {
             self.observer.0.calls.lock().succeeded += 1;
         }
-        self.observer.downstream().note(self.scope, ended);
+        self.observer.downstream().note(self.scope, ended, is_response);
         self.observer.tell(|| {
             let event = self.ended();
             match ended {

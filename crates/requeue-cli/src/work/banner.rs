@@ -5,8 +5,8 @@ use std::time::Duration;
 use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode, Settings};
-use requeue_lambda::TargetUrl;
 
+use super::target::Target;
 use crate::document::{RETRIED_CLASSES, retries};
 use crate::output;
 use crate::table::counted;
@@ -15,6 +15,7 @@ use crate::table::counted;
 pub(super) struct Banner {
     queue: String,
     target: String,
+    is_function: bool,
     policy: String,
     concurrency: String,
     dead_letter: String,
@@ -25,7 +26,7 @@ pub(super) struct Banner {
 impl Banner {
     pub(super) fn new(
         queue: &QueueArn,
-        target: &TargetUrl,
+        target: &Target,
         receivers: Option<u16>,
         settings: &Settings,
     ) -> Self {
@@ -35,6 +36,7 @@ impl Banner {
         Self {
             queue: queue.to_string(),
             target: target.to_string(),
+            is_function: target.is_function(),
             policy: policy_line(policy),
             concurrency: format!(
                 "{}{receivers}, timeout {} s",
@@ -73,7 +75,8 @@ impl Banner {
     pub(super) fn log(&self) {
         tracing::info!(
             queue = self.queue,
-            targetUrl = self.target,
+            targetUrl = (!self.is_function).then_some(&self.target),
+            targetFunction = self.is_function.then_some(&self.target),
             policy = self.policy,
             concurrency = self.concurrency,
             deadLetter = self.dead_letter,

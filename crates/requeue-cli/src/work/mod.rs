@@ -12,16 +12,14 @@ use requeue::{
     DeadLetterMode, Mode, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
     WorkerSettings,
 };
-use requeue_lambda::{Config, HttpTarget, TargetUrl};
-use tokio::net::TcpStream;
+use requeue_lambda::{Config, FunctionName};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
-use crate::observe::{Observed, ObservedQueue};
+use crate::observe::ObservedQueue;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
@@ -34,6 +32,7 @@ mod depth;
 mod ending;
 mod line;
 mod live;
+mod target;
 mod trouble;
 mod trouble_log;
 mod verbose;
@@ -41,6 +40,7 @@ mod view;
 
 use banner::Banner;
 use line::seconds;
+use target::{PAUSE, Target, wait_for};
 use view::View;
 
 #[derive(clap::Args)]
@@ -59,7 +59,8 @@ use view::View;
                         Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \
                         sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on \
                         the queue; sqs:GetQueueUrl if --queue is a name; the others of \
-                        infra/policies for a table, blobs, FIFO or --ui.\n\n\
+                        infra/policies for a table, blobs, FIFO or --ui; lambda:InvokeFunction on a target function, and perhaps \
+                        lambda:GetFunctionConfiguration for its timeout.\n\n\
                         Exit status: 0 after the first signal or at the end of --drain, 1 if the \
                         worker cannot start, 2 for wrong options, 128 and the number of the signal \
                         after a second one (130 for Ctrl-C).")]
@@ -71,6 +72,10 @@ pub(crate) struct Arguments {
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
+    /// The Lambda function to invoke with the messages, instead of `REQUEUE_TARGET_FUNCTION`: its
+    /// name, name:alias or ARN.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target_url", "wait_for_target"])]
+    target_function: Option<FunctionName>,
     #[command(flatten)]
     region: RegionArgument,
     #[command(flatten)]
@@ -140,6 +145,21 @@ impl SettingArguments {
     }
 }
 
+impl Arguments {
+    /// The variables of this process, with the values of the options that are given.
+    fn variables(&self) -> Variables {
+        let mut variables = self.replaced.variables();
+        if let Some(function) = &self.target_function {
+            variables.set("TARGET_FUNCTION", function.to_string());
+            variables.set("TARGET_URL", String::new());
+        }
+        if self.target_url.is_some() {
+            variables.set("TARGET_FUNCTION", String::new());
+        }
+        variables
+    }
+}
+
 /// What a second signal leaves.
 const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after their visibility \
                                timeout, also those that are done and not yet deleted";
@@ -176,15 +196,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 /// All steps before the first receive.
 async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
-    let mut config = Config::load_from(arguments.replaced.variables()).await?;
+    let mut config = Config::load_from(arguments.variables()).await?;
+    config.warn_of_variables_without_effect();
     let dead_letter = config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS).clone();
     arguments.policy.apply_to(&mut config.settings)?;
-    let target = match &arguments.target_url {
-        Some(url) => invoke::target(url, config.target_rules.clone())?,
-        None => config
-            .required_target()
-            .map_err(|error| format!("{error}, or name it with --target-url"))?
-            .clone(),
+    let url = match &arguments.target_url {
+        Some(url) => Some(invoke::target(url, config.target_rules.clone())?),
+        None if config.function.is_some() => None,
+        None => Some(
+            config
+                .required_target()
+                .map_err(|error| format!("{error}, or name it with --target-url"))?
+                .clone(),
+        ),
     };
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
@@ -192,7 +216,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     if let Some(note) = &found.note {
         tracing::warn!("{note}");
     }
-    if let Some(limit) = arguments.wait_for_target {
+    if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {
         let waiting = |since: Duration| {
             format!(
                 "for the target, {} left, a try every {} ms: {target}",
@@ -200,11 +224,14 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
                 PAUSE.as_millis()
             )
         };
-        view.waiting(waiting, wait_for(&target, limit)).await?;
+        view.waiting(waiting, wait_for(target, limit)).await?;
     }
-    let target_text = target.to_string();
-    let banner = Banner::new(&found.arn, &target, arguments.receivers, &config.settings);
-    let handler = Observed::new(HttpTarget::new(target, config.http)?, view.observer.clone());
+    let handler = match url {
+        Some(url) => Target::url(url, config.http.clone(), view.observer.clone())?,
+        None => Target::function(&mut config, view.observer.clone()).await?,
+    };
+    let target = handler.to_string();
+    let banner = Banner::new(&found.arn, &handler, arguments.receivers, &config.settings);
     let mode = config.settings.mode;
     config.settings.observers = view.observers.clone();
     view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
@@ -221,7 +248,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         worker,
         sqs,
         queue: found.arn,
-        target: target_text,
+        target,
         shutdown_timeout: arguments.shutdown_timeout,
         dead_letter,
         mode,
@@ -237,7 +264,7 @@ fn asking(since: Duration) -> String {
 
 /// A worker before its first receive.
 struct Started {
-    worker: Worker<Observed<HttpTarget>, ObservedQueue<SqsQueue>>,
+    worker: Worker<Target, ObservedQueue<SqsQueue>>,
     /// For questions about the queue.
     sqs: ObservedQueue<SqsQueue>,
     queue: QueueArn,
@@ -359,29 +386,5 @@ impl Arguments {
         };
         settings.until = if self.drain { Until::Empty } else { Until::Shutdown };
         settings
-    }
-}
-
-/// The pause between two tries to connect to the target.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// Waits until the target accepts connections.
-async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
-    const TRY: Duration = Duration::from_secs(2);
-    let host = target.host().trim_matches(['[', ']']);
-    let end = Instant::now() + limit;
-    loop {
-        if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
-            return Ok(());
-        }
-        if Instant::now() + PAUSE > end {
-            return Err(format!(
-                "the target {target} accepted no connection within {} s; start it, or correct \
-                 its URL",
-                limit.as_secs()
-            )
-            .into());
-        }
-        sleep(PAUSE).await;
     }
 }

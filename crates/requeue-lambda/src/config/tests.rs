@@ -55,6 +55,92 @@ fn every_variable_reaches_its_place() {
 }
 
 #[test]
+fn the_target_is_a_url_or_a_function() {
+    let name = "it must be the name of a function, name:alias, name:version or an ARN";
+    let most = "must be a whole number from 1 to 10000";
+    for (vars, problems) in [
+        (&[("TARGET_FUNCTION", " orders:live "), ("SCOPE", "tenant")][..], &[][..]),
+        (
+            &[("TARGET_FUNCTION", "orders"), ("TARGET_URL", "https://example.com/")],
+            &["REQUEUE_TARGET_FUNCTION is set beside REQUEUE_TARGET_URL; remove one of them"],
+        ),
+        (
+            &[("TARGET_FUNCTION", "a b"), ("MESSAGES_PER_CALL", "0")],
+            &[
+                &format!("REQUEUE_MESSAGES_PER_CALL is `0`: {most}"),
+                &format!("REQUEUE_TARGET_FUNCTION is `a b`: {name}"),
+            ],
+        ),
+        (
+            &[("TARGET_FUNCTION", "orders"), ("SCOPE", "a b")],
+            &[
+                "REQUEUE_SCOPE is `a b`: it must be the name of a message attribute, or a JSON pointer \
+               such as /account/id, of at most 16 names and 1024 bytes",
+            ],
+        ),
+        (&[("MESSAGES_PER_CALL", "10000")], &[]),
+        (
+            &[("MESSAGES_PER_CALL", "10001")],
+            &[&format!("REQUEUE_MESSAGES_PER_CALL is `10001`: {most}")],
+        ),
+    ] {
+        let expected = (!problems.is_empty()).then(|| refused(problems));
+        assert_eq!(read(vars).err(), expected, "{vars:?}");
+    }
+    let config = read(&[
+        ("TARGET_FUNCTION", "orders:live"),
+        ("MESSAGES_PER_CALL", "7"),
+        ("SCOPE", "tenant"),
+    ])
+    .expect("all is well");
+    assert_eq!(config.function.map(|name| name.to_string()).as_deref(), Some("orders:live"));
+    let settings = format!("{:?}", config.function_settings);
+    for reached in ["messages_per_call: 7", r#"Attribute("tenant")"#] {
+        assert!(settings.contains(reached), "{settings}");
+    }
+}
+
+#[test]
+fn a_function_has_the_time_of_the_longest_one_unless_a_limit_is_set() {
+    for (vars, secs) in [
+        (&[("TARGET_FUNCTION", "orders")][..], 915),
+        (&[("TARGET_FUNCTION", "orders"), ("TIMEOUT_SECONDS", "7")], 7),
+        (&[("TARGET_URL", "https://example.com/")], 30),
+    ] {
+        let timeout = read(vars).expect("all is well").settings.limits.timeout;
+        assert_eq!(timeout.as_secs(), secs, "{vars:?}");
+    }
+}
+
+#[test]
+fn settings_of_the_other_kind_of_target_have_no_effect_and_are_named() {
+    for (vars, without_effect) in [
+        (
+            &[
+                ("TARGET_FUNCTION", "orders"),
+                ("METHOD", "PUT"),
+                ("SCOPE", "tenant"),
+                ("MESSAGES_PER_CALL", "1"),
+                ("ALLOW_HTTP", "true"),
+                ("CONTENT_TYPE", ""),
+            ][..],
+            &["REQUEUE_ALLOW_HTTP", "REQUEUE_METHOD"][..],
+        ),
+        (
+            &[
+                ("TARGET_URL", "https://example.com/"),
+                ("MESSAGES_PER_CALL", "1"),
+                ("METHOD", "PUT"),
+            ],
+            &["REQUEUE_MESSAGES_PER_CALL"],
+        ),
+        (&[("METHOD", "PUT")], &[]),
+    ] {
+        assert_eq!(read(vars).expect("all is well").without_effect, without_effect, "{vars:?}");
+    }
+}
+
+#[test]
 fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
     for (headers, problem) in [
         ("{}", None),

@@ -17,6 +17,7 @@ mod concurrent;
 mod crash;
 mod delivery;
 mod events;
+mod function;
 #[cfg(target_os = "linux")]
 mod floods;
 mod frozen;
