@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Response;
 use super::aws;
 use super::chain;
+use super::exception;
 use super::status::told;
 use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -109,6 +110,33 @@ pub(crate) struct Effect {
     pub(crate) delay: Option<Duration>,
     /// The user's name for the rule.
     pub(crate) reason: Option<String>,
+}
+
+/// The words for the classes that a rule of the document, or a function in its response, may give.
+pub(crate) const CLASSES: [(&str, FailureClass); 7] = [
+    ("RATE_LIMIT", FailureClass::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
+    ("QUOTA", FailureClass::Quota),
+    ("QUOTA_EXCEEDED", FailureClass::Quota),
+    ("TEMPORARY", FailureClass::Temporary),
+    ("TEMPORARY_ERROR", FailureClass::Temporary),
+    ("NON_RETRYABLE", FailureClass::NonRetryable),
+];
+
+/// The class that a word names, as a rule of the policy document writes it, or as logs do.
+///
+/// ```
+/// use requeue::FailureClass;
+/// use requeue::classify::class_named;
+///
+/// assert_eq!(class_named("RATE_LIMIT"), Some(FailureClass::RateLimit));
+/// assert_eq!(class_named("non-retryable"), Some(FailureClass::NonRetryable));
+/// assert_eq!(class_named("later"), None);
+/// ```
+#[must_use]
+pub fn class_named(word: &str) -> Option<FailureClass> {
+    let word = word.trim().replace('-', "_").to_ascii_uppercase();
+    CLASSES.iter().find(|(known, _)| *known == word).map(|(_, class)| *class)
 }
 
 impl Rules {
@@ -248,7 +276,11 @@ impl<'a> Facts<'a> {
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
         Self {
             error: Some(error),
-            codes: code.into_iter().chain(aws::codes(error)).collect(),
+            codes: code
+                .into_iter()
+                .chain(aws::codes(error))
+                .chain(exception::codes(error))
+                .collect(),
             ..Self::default()
         }
     }
