@@ -14,6 +14,7 @@
 //! ```
 
 mod config;
+mod function;
 mod http;
 mod secrets;
 
