@@ -29,7 +29,7 @@ tokio::task_local! {
 /// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies:
 /// responses ([`Failure::from_response`], `HttpTarget`) and errors
 /// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
-/// [`Failure::aws`], [`Failure::from_grpc`]). For a task that the handler starts, use
+/// [`Failure::aws`], [`Failure::from_grpc`], [`Failure::from_exception`]). For a task that the handler starts, use
 /// [`scope`](Self::scope).
 ///
 /// A rule of the document has a `match`. All of its conditions must hold:
@@ -37,7 +37,7 @@ tokio::task_local! {
 /// | condition | holds for | holds if |
 /// |---|---|---|
 /// | `status` | responses | it is the status: a number from 200 to 999, `"2xx"`, `"3xx"`, `"4xx"` or `"5xx"` |
-/// | `code` | responses, AWS errors, gRPC names | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
+/// | `code` | responses, AWS errors, gRPC names, types of exceptions | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
 /// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
 /// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///

@@ -81,7 +81,7 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
         "status", Many(Status) => statuses,
             "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it; 200 and 2xx need another condition.";
         "code", Many(Code) => codes,
-            "A code or reason in the JSON of the response, or of an AWS or gRPC error; or one of a list.";
+            "A code or reason in the JSON of the response, or of an AWS or gRPC error, or the type of a function's exception; or one of a list.";
         "header", Header => headers,
             "Headers that the response must have: true for any value, or the value, whatever its case.";
         "words", Many(Phrases) => words,
