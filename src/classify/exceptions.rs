@@ -78,7 +78,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     }
     let name = aws::bare(code);
     let folded = fold(name);
-    if WRAPPERS.split(' ').any(|wrapper| fold(wrapper) == folded) {
+    if WRAPPERS.split(' ').any(|wrapper| wrapper.eq_ignore_ascii_case(&folded)) {
         return None;
     }
     let typed = |class, service: Service, meaning: &str| {
@@ -102,7 +102,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
         return Some(typed(class, service, meaning));
     }
     if let Some((class, service, meaning, _)) =
-        NAMES.iter().find(|row| row.3.split(' ').any(|known| fold(known) == folded))
+        NAMES.iter().find(|row| row.3.split(' ').any(|known| known.eq_ignore_ascii_case(&folded)))
     {
         return Some(typed(*class, *service, meaning));
     }
@@ -112,7 +112,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     if let Some((class, reason)) = http::class_of_reason(name) {
         return Some(Failure::new(class, Evidence::Typed, reason));
     }
-    if is_json(name, words) {
+    if is_json(&folded, words) {
         let is_response = exception.codes().any(|code| code.starts_with("requests."));
         let is_other = is_response || words.hold_any(&NO_JSON);
         let class = if is_other { Temporary } else { NonRetryable };
@@ -143,13 +143,17 @@ const NO_JSON: [&str; 8] = [
 ];
 
 /// Whether it is the exception of a JSON parser, of whatever language.
-fn is_json(name: &str, words: &Words) -> bool {
-    let folded = fold(name);
-    let is_parser = ["json", "deserializ", "parsererror", "mismatchedinput", "invalidformat"];
-    is_parser.iter().any(|part| folded.contains(part))
-        || folded == "unrecognizedpropertyexception"
-        || (folded == "syntaxerror" && words.hold("json"))
+fn is_json(folded: &str, words: &Words) -> bool {
+    let is_parser = JSON_PARSERS.split(' ').any(|part| folded.contains(part));
+    is_parser || (folded == "syntaxerror" && words.hold("json"))
 }
+
+/// Parts of the names of such exceptions: Python's and requests', Jackson's, Gson's, .NET's,
+/// Newtonsoft's, Ruby's, kotlinx'.
+const JSON_PARSERS: &str = "\
+    jsondecod jsonparse jsonsyntax jsonmapping jsonprocessing jsoneof jsonreader jsonserialization \
+    jsonexception invalidjson malformedjson deserializ parsererror mismatchedinput invalidformat \
+    unrecognizedproperty streamread databind";
 
 /// Letters and digits in lower case.
 fn fold(name: &str) -> String {

@@ -210,7 +210,8 @@ pub(super) const PARTS: [Row; 13] = [
         Temporary,
         Up,
         "server error",
-        "internalserver servererror servicefailure internalfailure internalerror",
+        "internalserver servererror servicefailure internalfailure internalerror \
+            responsevalidation",
     ),
     (
         NonRetryable,

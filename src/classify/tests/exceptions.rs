@@ -102,7 +102,7 @@ const TYPES: [(FailureClass, bool, &str); 12] = [
         Temporary,
         false,
         "MemoryError java.lang.OutOfMemoryError psycopg.errors.DeadlockDetected \
-         psycopg.errors.SerializationFailure psycopg.errors.LockNotAvailable openai.InternalServerError \
+         psycopg.errors.SerializationFailure psycopg.errors.LockNotAvailable openai.InternalServerError openai.APIResponseValidationError \
          openai.ConflictError google.api_core.exceptions.Aborted google.api_core.exceptions.InternalServerError \
          TransactionConflictException org.springframework.dao.DeadlockLoserDataAccessException \
          org.springframework.dao.CannotAcquireLockException java.sql.SQLTransientException \

@@ -3,7 +3,7 @@
 //! Only the list of failed records is read, or the error. Nothing that the function wrote gets into
 //! a reason, except a text that looks like the name of an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use requeue::classify::{Exception, class_named, presentable};
@@ -39,14 +39,14 @@ pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure
     }
     let items = match items(payload, ids.len()) {
         Ok(items) => items,
-        Err(why) => return whole(unreadable(why), ids),
+        Err(why) => return whole(unknown(why), ids),
     };
     let mut results = vec![Ok(()); ids.len()];
+    let places: HashMap<&str, usize> = ids.iter().copied().zip(0..).collect();
     for item in &items {
-        let place =
-            item["itemIdentifier"].as_str().and_then(|id| ids.iter().position(|own| *own == id));
+        let place = item["itemIdentifier"].as_str().and_then(|id| places.get(id).copied());
         let Some(place) = place else {
-            return whole(unreadable("the response names a record that is none of the call"), ids);
+            return whole(unknown("the response names a record that is none of the call"), ids);
         };
         // Of a record that is listed twice, the first item counts.
         if results[place].is_ok() {
@@ -61,7 +61,8 @@ fn whole(failure: Failure, ids: &[&str]) -> Bulk<Failure> {
     if ids.len() == 1 { Bulk::Each(vec![Err(failure)]) } else { Bulk::Unclear(failure) }
 }
 
-fn unreadable(why: &str) -> Failure {
+/// A failure of which nothing else is known.
+fn unknown(why: &str) -> Failure {
     Failure::new(FailureClass::Temporary, Evidence::Unrecognised, why)
 }
 
@@ -94,16 +95,13 @@ fn failure(item: &Value) -> Failure {
     let name = presentable(reason).or_else(|| presentable(exception.name()));
     let failure = if let Some(class) = class_named(text("class")) {
         Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
+    } else if [error_type, message, reason] == [""; 3] {
+        unknown("reported by the function")
     } else {
-        let exception = if reason.is_empty() { exception } else { exception.with_code(reason) };
-        let failure = Failure::from_exception(&exception);
-        if failure.evidence() == Evidence::Unrecognised {
-            let known = presentable(reason).map_or("reported by the function", |reason| reason);
-            let detail =
-                if error_type.is_empty() || !reason.is_empty() { known } else { failure.detail() };
-            Failure::new(failure.class(), Evidence::Unrecognised, detail)
-        } else {
-            failure
+        let failure = Failure::from_exception(&exception.with_code(reason));
+        match presentable(reason) {
+            Some(reason) if failure.evidence() == Evidence::Unrecognised => unknown(reason),
+            Some(_) | None => failure,
         }
     };
     // A rule's own delay comes first. A delay of zero is no wait.

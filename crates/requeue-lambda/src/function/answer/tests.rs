@@ -144,12 +144,7 @@ fn an_item_says_class_delay_and_reason() {
         (r#", "delaySeconds": [30]"#, Temporary, None, "reported by the function"),
         (r#", "reason": "rateLimitExceeded""#, RateLimit, None, "rateLimitExceeded"),
         (r#", "reason": "bank-closed""#, Temporary, None, "bank-closed"),
-        (
-            r#", "reason": "Dear Ann, the bank is closed""#,
-            Temporary,
-            None,
-            "reported by the function",
-        ),
+        (r#", "reason": "Dear Ann, the bank is closed""#, Temporary, None, "unrecognised error"),
         (r#", "errorType": "com.example.BankClosed""#, Temporary, None, "unrecognised: BankClosed"),
         (
             r#", "errorType": "ClientError", "errorMessage": "An error occurred (ThrottlingException) when calling the PutItem operation: Ann""#,

@@ -4,7 +4,7 @@ use requeue::classify::{Exception, presentable};
 use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
 
-use super::whole;
+use super::{unknown, whole};
 
 /// The longest error that is read. .NET's runtime writes no longer one.
 const MAX_ERROR: usize = 256 * 1024;
@@ -110,10 +110,7 @@ fn exception(error: &Value, depth: usize) -> Exception {
 
 /// The failure of each record, by the cause of which the error tells.
 fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
-    let unknown = || {
-        let detail = "all records failed";
-        Failure::new(FailureClass::Temporary, Evidence::Unrecognised, detail)
-    };
+    let unknown = || unknown("all records failed");
     // .NET: `Failed processing record: '…'. See inner exception for details.`
     if let Some(causes) = error["causes"].as_array() {
         let of = |id: &&str| {
