@@ -89,8 +89,17 @@ pub(super) fn is_constant(text: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// The text itself if it looks like the name of a kind of error.
-fn presentable(text: &str) -> Option<&str> {
+/// The text itself if it looks like the name of a kind of error: no sentence, address, id or token.
+/// Requeue repeats only such texts of a service or a function.
+///
+/// ```
+/// use requeue::classify::presentable;
+///
+/// assert_eq!(presentable("outdated-fare"), Some("outdated-fare"));
+/// assert_eq!(presentable("Dear Ann"), None);
+/// ```
+#[must_use]
+pub fn presentable(text: &str) -> Option<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
     let count = |is_it: fn(&u8) -> bool| text.bytes().filter(is_it).count();
     let digits = count(u8::is_ascii_digit);

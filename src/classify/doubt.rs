@@ -8,6 +8,7 @@ use std::error::Error;
 use aws_smithy_types::error::ErrorMetadata;
 
 use super::chain;
+use super::exception::Exception;
 use super::text::Words;
 use super::{aws, io};
 
@@ -67,6 +68,7 @@ pub(super) fn of_error(error: &(dyn Error + 'static)) -> bool {
     let words = Words::of_errors(chain(error));
     let by_type = |level: &(dyn Error + 'static)| {
         io::is_in_doubt(level)
+            || level.downcast_ref().map(Exception::name).is_some_and(of_code)
             || level.downcast_ref().and_then(ErrorMetadata::code).is_some_and(of_code)
     };
     !words.hold_any(&NOT_CONNECTED)

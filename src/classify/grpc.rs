@@ -70,6 +70,39 @@ impl GrpcStatus {
     }
 }
 
+/// The status that a message names, as the libraries of the languages print it:
+/// `14 UNAVAILABLE: no connection`, `StatusCode.UNAVAILABLE`, `code = Unavailable desc = …`,
+/// `Status(StatusCode="Unavailable", …)`.
+pub(super) fn in_message(message: &str) -> Option<&'static str> {
+    let word = |text: &str| {
+        let text = text.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        named_as(&text[..end.unwrap_or(text.len())])
+    };
+    let placed = |before| message.split_once(before).and_then(|(_, rest)| word(rest));
+    let first = || {
+        let message = message.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        let name = message.split(':').next()?;
+        CODES.iter().map(|row| row.1).find(|known| *known == name && *known != "OK")
+    };
+    placed("StatusCode").or_else(|| placed("rpc error: code = ")).or_else(first)
+}
+
+/// The status that an exception is named after: `InvalidArgument`, `ResourceExhaustedException`.
+pub(super) fn of_type(name: &str) -> Option<GrpcStatus> {
+    let bare = name.strip_suffix("Exception").or_else(|| name.strip_suffix("Error"));
+    named_as(bare.unwrap_or(name)).filter(|name| *name != "UNKNOWN").and_then(GrpcStatus::named)
+}
+
+/// The name that is this word in any case, with or without the lines.
+fn named_as(word: &str) -> Option<&'static str> {
+    let is_it = |name: &&str| {
+        let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();
+        letters(name) == letters(word) && *name != "OK"
+    };
+    CODES.iter().map(|row| row.1).find(is_it)
+}
+
 impl Failure {
     /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details have a quota
     /// failure and no delay; otherwise it is a rate limit. A number that is no gRPC code is

@@ -333,6 +333,13 @@ fn pause(details: &Details) -> Option<Duration> {
     PAUSES.iter().find(|(reason, _)| details.says(reason)).map(|(_, pause)| *pause)
 }
 
+/// The class of a provider's reason that stands alone, and the reason as the table spells it.
+pub(super) fn class_of_reason(word: &str) -> Option<(FailureClass, &'static str)> {
+    REASONS.iter().find_map(|(class, reasons)| {
+        Some((*class, *reasons.iter().find(|reason| **reason == word)?))
+    })
+}
+
 /// The first row of the table that has one of the words, and that word as the table spells it.
 fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)> {
     // A service that names a delay has not used up a day's quota: per-minute limits of Google come

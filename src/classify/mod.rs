@@ -18,26 +18,30 @@ use crate::failure::{Evidence, Failure, FailureClass};
 use rules::Facts;
 
 // Each imports only those after it.
+mod exceptions;
 mod grpc;
 mod http;
 mod rules;
 mod doubt;
 mod text;
 mod body;
+mod exception;
 mod code;
 mod retry_after;
 mod aws;
 mod io;
 mod status;
 
+pub use code::presentable;
+pub use exception::Exception;
 pub use grpc::GrpcStatus;
-pub(crate) use rules::{Effect, Match, Phrase};
-pub use rules::{Rules, names_status};
+pub(crate) use rules::{CLASSES, Effect, Match, Phrase};
+pub use rules::{Rules, class_named, names_status};
 
 /// The kinds of errors that are known by their type, in no particular order: no error is of two
 /// kinds.
-const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
-    [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
+const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 5] =
+    [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error, exceptions::exception];
 
 impl Failure {
     /// Classifies any error. The first of these that recognises it decides:

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Response;
 use super::aws;
 use super::chain;
+use super::exception;
 use super::status::told;
 use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -28,7 +29,7 @@ tokio::task_local! {
 /// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies:
 /// responses ([`Failure::from_response`], `HttpTarget`) and errors
 /// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
-/// [`Failure::aws`], [`Failure::from_grpc`]). For a task that the handler starts, use
+/// [`Failure::aws`], [`Failure::from_grpc`], [`Failure::from_exception`]). For a task that the handler starts, use
 /// [`scope`](Self::scope).
 ///
 /// A rule of the document has a `match`. All of its conditions must hold:
@@ -36,7 +37,7 @@ tokio::task_local! {
 /// | condition | holds for | holds if |
 /// |---|---|---|
 /// | `status` | responses | it is the status: a number from 200 to 999, `"2xx"`, `"3xx"`, `"4xx"` or `"5xx"` |
-/// | `code` | responses, AWS errors, gRPC names | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
+/// | `code` | responses, AWS errors, gRPC names, types of exceptions | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
 /// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
 /// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
@@ -109,6 +110,33 @@ pub(crate) struct Effect {
     pub(crate) delay: Option<Duration>,
     /// The user's name for the rule.
     pub(crate) reason: Option<String>,
+}
+
+/// The words for the classes that a rule of the document, or a function in its response, may give.
+pub(crate) const CLASSES: [(&str, FailureClass); 7] = [
+    ("RATE_LIMIT", FailureClass::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
+    ("QUOTA", FailureClass::Quota),
+    ("QUOTA_EXCEEDED", FailureClass::Quota),
+    ("TEMPORARY", FailureClass::Temporary),
+    ("TEMPORARY_ERROR", FailureClass::Temporary),
+    ("NON_RETRYABLE", FailureClass::NonRetryable),
+];
+
+/// The class that a word names, as a rule of the policy document writes it, or as logs do.
+///
+/// ```
+/// use requeue::FailureClass;
+/// use requeue::classify::class_named;
+///
+/// assert_eq!(class_named("RATE_LIMIT"), Some(FailureClass::RateLimit));
+/// assert_eq!(class_named("non-retryable"), Some(FailureClass::NonRetryable));
+/// assert_eq!(class_named("later"), None);
+/// ```
+#[must_use]
+pub fn class_named(word: &str) -> Option<FailureClass> {
+    let word = word.trim().replace('-', "_").to_ascii_uppercase();
+    CLASSES.iter().find(|(known, _)| *known == word).map(|(_, class)| *class)
 }
 
 impl Rules {
@@ -248,7 +276,11 @@ impl<'a> Facts<'a> {
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
         Self {
             error: Some(error),
-            codes: code.into_iter().chain(aws::codes(error)).collect(),
+            codes: code
+                .into_iter()
+                .chain(aws::codes(error))
+                .chain(exception::codes(error))
+                .collect(),
             ..Self::default()
         }
     }

@@ -13,7 +13,7 @@ use crate::failure::{Evidence, Failure, FailureClass};
 
 /// What a phrase says of the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Service {
+pub(super) enum Service {
     /// Nothing, or that it works.
     Up,
     /// It does not work, whatever the message.
@@ -209,7 +209,7 @@ impl Words {
         self.spaced.push_str(" |");
     }
 
-    fn quota_or_rate_limit(&self) -> Option<Failure> {
+    pub(super) fn quota_or_rate_limit(&self) -> Option<Failure> {
         let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
         self.phrase(waits).or_else(|| {
             let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
@@ -252,10 +252,8 @@ impl Words {
         ends.any(|rest| rest.starts_with(' '))
     }
 
-    fn status(&self) -> Option<Failure> {
-        let status = self.status_number()?;
-        let reason = format_args!("status {status}");
-        Some(Failure::new(class_of(status), Evidence::Text, reason).by_status(status))
+    pub(super) fn status(&self) -> Option<Failure> {
+        Some(of_status(self.status_number()?))
     }
 
     /// The first number that is a status by the words around it.
@@ -271,6 +269,12 @@ impl Words {
             || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
         after_its_name.or_else(with_its_phrase)
     }
+}
+
+/// The failure by a status that a message names.
+pub(super) fn of_status(status: u16) -> Failure {
+    let reason = format_args!("status {status}");
+    Failure::new(class_of(status), Evidence::Text, reason).by_status(status)
 }
 
 fn status(word: &str) -> Option<u16> {

@@ -12,6 +12,7 @@ use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 // What providers answer, by provider.
 mod clouds;
 mod code_hosts;
+mod exceptions;
 mod fuzz;
 mod google;
 mod messaging;

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::json::Json;
 use super::object::{KeyTable, keys};
 use super::shapes::{Many, Maybe, OneOf, RULED, Shape, read_all};
-use crate::classify::{Effect, Match, Phrase, Rules};
+use crate::classify::{CLASSES, Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
 
 /// A list of rules.
@@ -42,15 +42,7 @@ pub(super) const MAX_HEADERS: usize = 10;
 pub(super) const MAX_RULES: usize = 100;
 
 /// The classes that a rule may give to a failure.
-const OUTCOMES: OneOf<FailureClass> = OneOf(&[
-    ("RATE_LIMIT", FailureClass::RateLimit),
-    ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
-    ("QUOTA", FailureClass::Quota),
-    ("QUOTA_EXCEEDED", FailureClass::Quota),
-    ("TEMPORARY", FailureClass::Temporary),
-    ("TEMPORARY_ERROR", FailureClass::Temporary),
-    ("NON_RETRYABLE", FailureClass::NonRetryable),
-]);
+const OUTCOMES: OneOf<FailureClass> = OneOf(&CLASSES);
 
 /// A rule as it is read.
 #[derive(Clone)]
@@ -89,7 +81,7 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
         "status", Many(Status) => statuses,
             "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it; 200 and 2xx need another condition.";
         "code", Many(Code) => codes,
-            "A code or reason in the JSON of the response, or of an AWS or gRPC error; or one of a list.";
+            "A code or reason in the JSON of the response, or of an AWS or gRPC error, or the type of a function's exception; or one of a list.";
         "header", Header => headers,
             "Headers that the response must have: true for any value, or the value, whatever its case.";
         "words", Many(Phrases) => words,

@@ -1,26 +1,126 @@
-//! What a function's answer means for each message of its call.
+//! What a function's answer means for each message of its call. Pure.
+//!
+//! Only the list of failed records is read, or the error. Nothing that the function wrote gets into
+//! a reason, except a text that looks like the name of an error.
 
-use requeue::{Bulk, Failure};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use requeue::classify::{Exception, class_named, presentable};
+use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+mod thrown;
+
+/// The longest list of failed records, besides [`BYTES_OF_RECORD`] for each record of the call.
+const MAX_LIST: usize = 256 * 1024;
+/// An item with an identifier alone has about half of it.
+const BYTES_OF_RECORD: usize = 128;
+/// A longer delay is none that anyone can mean, as in a `Retry-After`.
+const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
 /// The result for each record of a call, `ids` being the `messageId`s as the function saw them, in
 /// order.
+///
+/// | the function | one record | several |
+/// |---|---|---|
+/// | nothing, `null`, or a value without `batchItemFailures` | done | all done |
+/// | names records | failed | these failed, the others done |
+/// | names another record, or writes no such list, or no JSON | temporary | unclear |
+/// | throws, times out, exits | by the error | unclear, or each by its cause |
 pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure> {
-    let Some(answer) = serde_json::from_slice::<Value>(payload).ok().filter(|_| !is_error) else {
-        return Bulk::Unclear(Failure::temporary("the function failed"));
-    };
-    let failed: Vec<&str> = answer["batchItemFailures"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|item| item["itemIdentifier"].as_str().unwrap_or_default())
-        .collect();
-    if failed.iter().any(|id| !ids.contains(id)) {
-        return Bulk::Unclear(Failure::temporary("the function named an unknown message"));
+    if is_error {
+        return thrown::read(payload, ids);
     }
-    let result = |id| match failed.contains(id) {
-        true => Err(Failure::temporary("the function reported the message as failed")),
-        false => Ok(()),
+    // A void function of .NET and a stream handler of Java that writes nothing respond so.
+    if payload.trim_ascii().is_empty() {
+        return Bulk::Done;
+    }
+    let items = match items(payload, ids.len()) {
+        Ok(items) => items,
+        Err(why) => return whole(unknown(why), ids),
     };
-    ids.iter().map(result).collect()
+    let mut results = vec![Ok(()); ids.len()];
+    let places: HashMap<&str, usize> = ids.iter().copied().zip(0..).collect();
+    for item in &items {
+        let place = item["itemIdentifier"].as_str().and_then(|id| places.get(id).copied());
+        let Some(place) = place else {
+            return whole(unknown("the response names a record that is none of the call"), ids);
+        };
+        // Of a record that is listed twice, the first item counts.
+        if results[place].is_ok() {
+            results[place] = Err(failure(item));
+        }
+    }
+    if items.is_empty() { Bulk::Done } else { Bulk::Each(results) }
 }
+
+/// One failure of which nobody knows to which record it belongs.
+fn whole(failure: Failure, ids: &[&str]) -> Bulk<Failure> {
+    if ids.len() == 1 { Bulk::Each(vec![Err(failure)]) } else { Bulk::Unclear(failure) }
+}
+
+/// A failure of which nothing else is known.
+fn unknown(why: &str) -> Failure {
+    Failure::new(FailureClass::Temporary, Evidence::Unrecognised, why)
+}
+
+/// The items of the list, of which there are none if the response has no list.
+fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
+    let no_json = |_| "the response is no JSON";
+    if payload.trim_ascii_start().first() != Some(&b'{') {
+        let _: &RawValue = serde_json::from_slice(payload).map_err(no_json)?;
+        return Ok(Vec::new());
+    }
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(payload).map_err(no_json)?;
+    let Some(list) = members.get("batchItemFailures").map(|list| list.get()) else {
+        return Ok(Vec::new());
+    };
+    if list.len() > MAX_LIST.max(records * BYTES_OF_RECORD) {
+        return Err("the list of failed records is too long");
+    }
+    // As Lambda has it, `null` is an empty list.
+    let list: Option<Vec<Value>> =
+        serde_json::from_str(list).map_err(|_| "batchItemFailures is no list")?;
+    Ok(list.unwrap_or_default())
+}
+
+/// The failure of an item: by its `class`, else by the rules in force, its `errorType`, its
+/// `errorMessage` and its `reason`. A field of another type counts as absent.
+fn failure(item: &Value) -> Failure {
+    let text = |name: &str| item[name].as_str().unwrap_or_default();
+    let (error_type, message, reason) = (text("errorType"), text("errorMessage"), text("reason"));
+    let exception = Exception::new(error_type, message);
+    let name = presentable(reason).or_else(|| presentable(exception.name()));
+    let failure = if let Some(class) = class_named(text("class")) {
+        Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
+    } else if [error_type, message, reason] == [""; 3] {
+        unknown("reported by the function")
+    } else {
+        let failure = Failure::from_exception(&exception.with_code(reason));
+        match presentable(reason) {
+            Some(reason) if failure.evidence() == Evidence::Unrecognised => unknown(reason),
+            Some(_) | None => failure,
+        }
+    };
+    // A rule's own delay comes first. A delay of zero is no wait.
+    match seconds(&item["delaySeconds"]) {
+        Some(delay)
+            if failure.delay().is_none() && failure.class() != FailureClass::NonRetryable =>
+        {
+            failure.retry_after(delay)
+        }
+        Some(_) | None => failure,
+    }
+}
+
+/// A number of seconds, perhaps as a text.
+fn seconds(value: &Value) -> Option<Duration> {
+    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+    let delay = Duration::try_from_secs_f64(seconds).ok()?;
+    (!delay.is_zero() && delay <= LONGEST_DELAY).then_some(delay)
+}
+
+#[cfg(test)]
+mod tests;

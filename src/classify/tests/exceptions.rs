@@ -1,0 +1,875 @@
+//! Exceptions of a function, by type and message. The messages are those that the libraries print;
+//! requests 2.x, httpx, aiohttp, urllib3, botocore, openai, stripe, google.api_core, azure.core, redis,
+//! psycopg, PyMySQL, SQLAlchemy, PyMongo, grpcio, axios, undici, got, node-fetch and the SDKs of OpenAI,
+//! Anthropic and Stripe for Node printed theirs on a socket of loopback.
+
+use super::*;
+use crate::classify::Exception;
+
+fn of(error_type: &str, message: &str) -> Failure {
+    Failure::from_exception(&Exception::new(error_type, message))
+}
+
+/// Types that suffice, separated by spaces, and their class.
+const TYPES: [(FailureClass, bool, &str); 12] = [
+    // Python
+    (
+        Temporary,
+        true,
+        "TimeoutError ConnectionError ConnectionResetError ConnectionRefusedError BrokenPipeError \
+         socket.gaierror ssl.SSLError ssl.SSLCertVerificationError requests.exceptions.ConnectTimeout \
+         requests.exceptions.ReadTimeout requests.exceptions.SSLError requests.exceptions.ProxyError \
+         requests.exceptions.ChunkedEncodingError urllib3.exceptions.MaxRetryError \
+         urllib3.exceptions.NewConnectionError urllib3.exceptions.NameResolutionError \
+         urllib3.exceptions.ProtocolError httpx.ConnectError httpx.PoolTimeout httpx.ReadError \
+         httpx.RemoteProtocolError aiohttp.ServerDisconnectedError aiohttp.ClientConnectorError \
+         aiohttp.ClientConnectorDNSError aiohttp.ClientPayloadError aiohttp.ServerTimeoutError \
+         http.client.RemoteDisconnected http.client.IncompleteRead \
+         botocore.exceptions.EndpointConnectionError botocore.exceptions.ConnectTimeoutError \
+         botocore.exceptions.ReadTimeoutError botocore.exceptions.ConnectionClosedError \
+         openai.APIConnectionError openai.APITimeoutError anthropic.OverloadedError \
+         stripe.error.APIConnectionError google.api_core.exceptions.ServiceUnavailable \
+         google.api_core.exceptions.DeadlineExceeded google.auth.exceptions.TransportError \
+         azure.core.exceptions.ServiceRequestError azure.core.exceptions.ServiceResponseTimeoutError \
+         redis.exceptions.ConnectionError redis.exceptions.BusyLoadingError \
+         redis.exceptions.ClusterDownError psycopg.errors.AdminShutdown \
+         psycopg.errors.CannotConnectNow psycopg.errors.ConnectionException \
+         pymongo.errors.ServerSelectionTimeoutError pymongo.errors.AutoReconnect \
+         pymongo.errors.NotPrimaryError kafka.errors.KafkaTimeoutError \
+         kafka.errors.LeaderNotAvailableError slack_sdk.errors.SlackClientNotConnectedError \
+         pika.exceptions.StreamLostError pika.exceptions.AMQPConnectionError opensearchpy.ConnectionError",
+    ),
+    // Node
+    (
+        Temporary,
+        true,
+        "ConnectTimeoutError HeadersTimeoutError BodyTimeoutError SocketError FetchError \
+         APIConnectionError APIConnectionTimeoutError StripeConnectionError MongoNetworkError \
+         MongoServerSelectionError MongoNetworkTimeoutError PoolClearedOnNetworkError \
+         MaxRetriesPerRequestError ClusterAllFailedError PrismaClientInitializationError \
+         KafkaJSConnectionError KafkaJSRequestTimeoutError KafkaJSNumberOfRetriesExceeded AbortError \
+         WebAPIRequestTimeout ServiceUnavailableException ENOTFOUND ECONNREFUSED ETIMEDOUT EAI_AGAIN \
+         SocketClosedUnexpectedlyError ConnectionTimeoutError ReconnectStrategyError",
+    ),
+    // Java
+    (
+        Temporary,
+        true,
+        "java.net.ConnectException java.net.SocketTimeoutException java.net.UnknownHostException \
+         java.net.NoRouteToHostException java.net.SocketException java.net.http.HttpTimeoutException \
+         java.net.http.HttpConnectTimeoutException java.util.concurrent.TimeoutException \
+         java.io.EOFException javax.net.ssl.SSLHandshakeException javax.net.ssl.SSLException \
+         java.io.InterruptedIOException \
+         software.amazon.awssdk.core.exception.ApiCallTimeoutException \
+         software.amazon.awssdk.core.exception.ApiCallAttemptTimeoutException \
+         okhttp3.internal.http2.StreamResetException okhttp3.internal.http2.ConnectionShutdownException \
+         org.apache.http.NoHttpResponseException org.apache.http.conn.HttpHostConnectException \
+         org.apache.http.conn.ConnectTimeoutException org.apache.http.conn.ConnectionPoolTimeoutException \
+         org.springframework.web.client.ResourceAccessException \
+         org.springframework.web.client.HttpServerErrorException$ServiceUnavailable \
+         org.springframework.web.client.HttpServerErrorException$GatewayTimeout \
+         org.springframework.dao.QueryTimeoutException \
+         org.springframework.dao.DataAccessResourceFailureException \
+         org.springframework.jdbc.CannotGetJdbcConnectionException java.sql.SQLTransientConnectionException \
+         java.sql.SQLNonTransientConnectionException java.sql.SQLTimeoutException \
+         org.hibernate.exception.JDBCConnectionException \
+         io.github.resilience4j.circuitbreaker.CallNotPermittedException \
+         com.stripe.exception.ApiConnectionException com.google.api.gax.rpc.UnavailableException \
+         com.google.api.gax.rpc.DeadlineExceededException org.apache.kafka.common.errors.TimeoutException",
+    ),
+    // .NET
+    (
+        Temporary,
+        true,
+        "System.Net.Sockets.SocketException System.TimeoutException TaskCanceledException \
+         OperationCanceledException BrokenCircuitException TimeoutRejectedException \
+         RedisConnectionException RedisTimeoutException WebSocketException",
+    ),
+    // Ruby
+    (
+        Temporary,
+        true,
+        "Function<Net::OpenTimeout> Function<Net::ReadTimeout> Function<Faraday::ConnectionFailed> \
+         Function<Faraday::TimeoutError> Function<Faraday::SSLError> Function<Errno::ECONNREFUSED> \
+         Function<Errno::ECONNRESET> Function<Errno::EPIPE> Function<Errno::EHOSTUNREACH> \
+         Function<SocketError> Function<OpenSSL::SSL::SSLError> Function<EOFError> \
+         Function<Seahorse::Client::NetworkingError> Function<Stripe::APIConnectionError> \
+         Function<PG::ConnectionBad> Function<Redis::CannotConnectError> \
+         Function<ActiveRecord::ConnectionNotEstablished>",
+    ),
+    // Trouble that may be this message's own, and passes
+    (
+        Temporary,
+        false,
+        "MemoryError java.lang.OutOfMemoryError psycopg.errors.DeadlockDetected \
+         psycopg.errors.SerializationFailure psycopg.errors.LockNotAvailable openai.InternalServerError openai.APIResponseValidationError \
+         openai.ConflictError google.api_core.exceptions.Aborted google.api_core.exceptions.InternalServerError \
+         TransactionConflictException org.springframework.dao.DeadlockLoserDataAccessException \
+         org.springframework.dao.CannotAcquireLockException java.sql.SQLTransientException \
+         jakarta.persistence.OptimisticLockException org.hibernate.StaleObjectStateException \
+         DbUpdateConcurrencyException Function<ActiveRecord::Deadlocked> \
+         Function<ActiveRecord::LockWaitTimeout> com.google.api.gax.rpc.AbortedException \
+         com.google.api.gax.rpc.InternalException InternalServerErrorException Function<Faraday::ServerError> \
+         redis.exceptions.LockError java.util.ConcurrentModificationException",
+    ),
+    (
+        RateLimit,
+        false,
+        "openai.RateLimitError anthropic.RateLimitError stripe.error.RateLimitError StripeRateLimitError \
+         com.stripe.exception.RateLimitException google.api_core.exceptions.TooManyRequests \
+         google.api_core.exceptions.ResourceExhausted com.google.api.gax.rpc.ResourceExhaustedException \
+         ThrottlingException TooManyRequestsException ProvisionedThroughputExceededException \
+         RequestLimitExceeded SlowDown Function<Faraday::TooManyRequestsError> \
+         Function<Aws::DynamoDB::Errors::ThrottlingException> \
+         software.amazon.awssdk.services.dynamodb.model.ProvisionedThroughputExceededException \
+         software.amazon.awssdk.services.lambda.model.TooManyRequestsException \
+         org.springframework.web.client.HttpClientErrorException$TooManyRequests \
+         io.github.resilience4j.ratelimiter.RequestNotPermitted \
+         io.github.resilience4j.bulkhead.BulkheadFullException RateLimiterRejectedException \
+         WebAPIRateLimitedError kafka.errors.ThrottlingQuotaExceededError RATE_LIMIT_EXCEEDED ratelimited \
+         Octokit::TooManyRequests RateLimitExceededException",
+    ),
+    (
+        Quota,
+        false,
+        "ServiceQuotaExceededException azure.servicebus.exceptions.ServiceBusQuotaExceededError \
+         EnforcedSpendLimitReachedError insufficient_quota QuotaExceededException anthropic.PaymentRequiredError",
+    ),
+    // Validation
+    (
+        NonRetryable,
+        false,
+        "pydantic_core._pydantic_core.ValidationError jsonschema.exceptions.ValidationError \
+         marshmallow.exceptions.ValidationError botocore.exceptions.ParamValidationError ZodError \
+         ValidationException openai.BadRequestError openai.UnprocessableEntityError \
+         google.api_core.exceptions.InvalidArgument google.api_core.exceptions.FailedPrecondition \
+         stripe.error.InvalidRequestError stripe.error.CardError StripeCardError StripeInvalidRequestError \
+         com.stripe.exception.CardException com.stripe.exception.InvalidRequestException \
+         jakarta.validation.ConstraintViolationException javax.validation.ValidationException \
+         org.springframework.web.client.HttpClientErrorException$BadRequest \
+         org.springframework.web.client.HttpClientErrorException$UnprocessableEntity \
+         com.google.api.gax.rpc.InvalidArgumentException PrismaClientValidationError \
+         FluentValidation.ValidationException Function<Faraday::BadRequestError> \
+         Function<Faraday::UnprocessableEntityError> Function<ActiveRecord::RecordInvalid> \
+         Function<Stripe::InvalidRequestError> com.fasterxml.jackson.databind.exc.MismatchedInputException \
+         com.fasterxml.jackson.databind.exc.InvalidFormatException com.google.gson.JsonSyntaxException \
+         com.fasterxml.jackson.databind.exc.UnrecognizedPropertyException System.Text.Json.JsonException",
+    ),
+    // Data bases
+    (
+        NonRetryable,
+        false,
+        "psycopg.errors.UniqueViolation psycopg.errors.NotNullViolation sqlalchemy.exc.IntegrityError \
+         pymysql.err.IntegrityError pymysql.err.ProgrammingError pymongo.errors.DuplicateKeyError \
+         java.sql.SQLIntegrityConstraintViolationException \
+         org.springframework.dao.DataIntegrityViolationException \
+         org.springframework.dao.DuplicateKeyException java.sql.SQLSyntaxErrorException \
+         Function<ActiveRecord::RecordNotUnique> google.api_core.exceptions.AlreadyExists",
+    ),
+    // Access
+    (
+        NonRetryable,
+        false,
+        "openai.AuthenticationError openai.PermissionDeniedError stripe.error.AuthenticationError \
+         StripeAuthenticationError StripePermissionError google.api_core.exceptions.Forbidden \
+         google.api_core.exceptions.Unauthenticated google.api_core.exceptions.PermissionDenied \
+         azure.core.exceptions.ClientAuthenticationError AccessDeniedException \
+         UnrecognizedClientException Function<Faraday::UnauthorizedError> Function<Faraday::ForbiddenError> \
+         org.springframework.web.client.HttpClientErrorException$Unauthorized \
+         org.springframework.web.client.HttpClientErrorException$Forbidden \
+         com.google.api.gax.rpc.PermissionDeniedException com.google.api.gax.rpc.UnauthenticatedException",
+    ),
+    // No such thing
+    (
+        NonRetryable,
+        false,
+        "openai.NotFoundError google.api_core.exceptions.NotFound ResourceNotFoundException NoSuchKey \
+         azure.core.exceptions.ResourceNotFoundError Function<Faraday::ResourceNotFound> \
+         org.springframework.web.client.HttpClientErrorException$NotFound \
+         com.google.api.gax.rpc.NotFoundException \
+         software.amazon.awssdk.services.s3.model.NoSuchKeyException",
+    ),
+];
+
+#[test]
+fn a_type_says_what_happened() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (class, is_down, types) in TYPES {
+        for name in types.split_whitespace() {
+            count += 1;
+            let failure = of(name, "");
+            let told = (failure.class(), failure.is_service_down());
+            if told != (class, is_down) || failure.evidence() != Evidence::Typed {
+                wrong.push(format!("{name}: {failure} {:?} {}", failure.evidence(), told.1));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(count >= 250, "{count}");
+}
+
+#[test]
+fn a_deployment_that_broke_is_no_fault_of_the_message() {
+    for (name, message) in [
+        ("ModuleNotFoundError", "No module named 'orders'"),
+        ("java.lang.ClassNotFoundException", "Class not found: example.Handler"),
+        ("java.lang.NoClassDefFoundError", "com/example/Bank"),
+        ("LambdaValidationException", "Could not find the specified handler assembly"),
+        ("botocore.exceptions.NoCredentialsError", "Unable to locate credentials"),
+        ("CredentialsProviderError", "Could not load credentials from any providers"),
+    ] {
+        let failure = of(name, message);
+        assert_eq!((failure.class(), failure.is_service_down()), (Temporary, true), "{name}");
+    }
+}
+
+/// Type, message as the library prints it, class, whether the service is down.
+type Printed = (&'static str, &'static str, FailureClass, bool);
+
+const PYTHON: &[Printed] = &[
+    (
+        "ConnectionError",
+        "HTTPConnectionPool(host='127.0.0.1', port=9): Max retries exceeded with url: / (Caused by NewConnectionError(\"HTTPConnection(host='127.0.0.1', port=9): Failed to establish a new connection: [Errno 111] Connection refused\"))",
+        Temporary,
+        true,
+    ),
+    (
+        "HTTPError",
+        "400 Client Error: Bad Request for url: http://127.0.0.1:38391/503",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HTTPError",
+        "404 Client Error: Not Found for url: http://127.0.0.1:38391/404",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HTTPError",
+        "409 Client Error: Conflict for url: http://127.0.0.1:38391/409",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HTTPError",
+        "429 Client Error: Too Many Requests for url: http://127.0.0.1:38391/400",
+        RateLimit,
+        false,
+    ),
+    (
+        "HTTPError",
+        "500 Server Error: Internal Server Error for url: http://127.0.0.1:38391/",
+        Temporary,
+        false,
+    ),
+    (
+        "HTTPError",
+        "503 Server Error: Service Unavailable for url: http://127.0.0.1:38391/",
+        Temporary,
+        true,
+    ),
+    (
+        "HTTPError",
+        "507 Server Error: Insufficient Storage for url: http://127.0.0.1:38391/",
+        Temporary,
+        false,
+    ),
+    ("HTTPError", "HTTP Error 429: Too Many Requests", RateLimit, false),
+    (
+        "HTTPStatusError",
+        "Client error '422 Unprocessable Entity' for url 'http://127.0.0.1:38391/422'\nFor more information check: https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/422",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HTTPStatusError",
+        "Client error '429 Too Many Requests' for url 'http://127.0.0.1:38391/429'",
+        RateLimit,
+        false,
+    ),
+    (
+        "HTTPStatusError",
+        "Server error '502 Bad Gateway' for url 'http://127.0.0.1:38391/502'",
+        Temporary,
+        true,
+    ),
+    ("URLError", "<urlopen error [Errno 111] Connection refused>", Temporary, true),
+    ("URLError", "<urlopen error [Errno -2] Name or service not known>", Temporary, true),
+    (
+        "ClientResponseError",
+        "429, message='Too Many Requests', url='http://127.0.0.1:38391/400'",
+        RateLimit,
+        false,
+    ),
+    (
+        "ClientResponseError",
+        "404, message='Not Found', url='http://127.0.0.1:38391/503'",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ClientResponseError",
+        "503, message='Service Unavailable', url='http://127.0.0.1:38391/'",
+        Temporary,
+        true,
+    ),
+    (
+        "ClientError",
+        "An error occurred (ThrottlingException) when calling the SendMessage operation (reached max retries: 4): Rate exceeded",
+        RateLimit,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (ProvisionedThroughputExceededException) when calling the PutItem operation: The level of configured provisioned throughput for the table was exceeded.",
+        RateLimit,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (ValidationException) when calling the PutItem operation: One or more parameter values were invalid",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (404) when calling the HeadObject operation: Not Found",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (403) when calling the HeadObject operation: Forbidden",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (503) when calling the HeadObject operation: Service Unavailable",
+        Temporary,
+        true,
+    ),
+    (
+        "ClientError",
+        "An error occurred (SlowDown) when calling the PutObject operation: Please reduce your request rate.",
+        RateLimit,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (TransactionConflictException) when calling the X operation: Transaction is ongoing for the item",
+        Temporary,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (ConditionalCheckFailedException) when calling the PutItem operation: The conditional request failed",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (InternalServerError) when calling the PutItem operation: Internal server error",
+        Temporary,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (SomethingNewFault) when calling the Do operation: what",
+        Temporary,
+        false,
+    ),
+    (
+        "ClientError",
+        "An error occurred (AccessDeniedException) when calling the Query operation: User: x is not authorized",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ParamValidationError",
+        "Parameter validation failed:\nMissing required parameter in input: \"TableName\"",
+        NonRetryable,
+        false,
+    ),
+    (
+        "EndpointConnectionError",
+        "Could not connect to the endpoint URL: \"http://127.0.0.1:9/\"",
+        Temporary,
+        true,
+    ),
+    (
+        "RateLimitError",
+        "Error code: 429 - Rate limit reached for gpt-4 in organization org-x on requests per min (RPM): Limit 3",
+        RateLimit,
+        false,
+    ),
+    (
+        "RateLimitError",
+        "Error code: 429 - {'error': {'message': 'You exceeded your current quota, please check your plan and billing details.', 'type': 'insufficient_quota', 'code': 'insufficient_quota'}}",
+        Quota,
+        false,
+    ),
+    ("APIStatusError", "Error code: 413 - too large", NonRetryable, false),
+    (
+        "ResourceExhausted",
+        "429 Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute' of service 'x'",
+        RateLimit,
+        false,
+    ),
+    ("RetryError", "Timeout of 60.0s exceeded, last exception: 503 x", Temporary, true),
+    (
+        "HttpError",
+        "<HttpError 403 when requesting https://x/y returned \"words\". Details: \"[{'reason': 'rateLimitExceeded'}]\">",
+        RateLimit,
+        false,
+    ),
+    (
+        "HttpError",
+        "<HttpError 404 when requesting https://x/y returned \"words\". Details: \"[{'reason': 'notFound'}]\">",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HttpError",
+        "<HttpError 503 when requesting https://x/y returned \"words\". Details: \"[{'reason': 'backendError'}]\">",
+        Temporary,
+        false,
+    ),
+    (
+        "HttpResponseError",
+        "Operation returned an invalid status 'Too Many Requests'",
+        RateLimit,
+        false,
+    ),
+    (
+        "HttpResponseError",
+        "(AuthorizationFailed) The client does not have authorization\nCode: AuthorizationFailed\nMessage: The client does not have authorization",
+        NonRetryable,
+        false,
+    ),
+    (
+        "ConnectionError",
+        "Error 111 connecting to localhost:9. Connection refused.",
+        Temporary,
+        true,
+    ),
+    (
+        "OperationalError",
+        "connection to server at \"127.0.0.1\", port 9 failed: Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?\n",
+        Temporary,
+        true,
+    ),
+    (
+        "OperationalError",
+        "(2003, \"Can't connect to MySQL server on '127.0.0.1' ([Errno 111] Connection refused)\")",
+        Temporary,
+        true,
+    ),
+    (
+        "OperationalError",
+        "(1213, 'Deadlock found when trying to get lock; try restarting transaction')",
+        Temporary,
+        false,
+    ),
+    ("OperationalError", "(2006, 'MySQL server has gone away')", Temporary, true),
+    (
+        "OperationalError",
+        "(psycopg2.OperationalError) connection to server at \"127.0.0.1\", port 9 failed: Connection refused",
+        Temporary,
+        true,
+    ),
+    ("DBAPIError", "(psycopg2.errors.DeadlockDetected) deadlock detected", Temporary, false),
+    (
+        "_InactiveRpcError",
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n\tdetails = \"failed to connect to all addresses\"",
+        Temporary,
+        true,
+    ),
+    (
+        "_InactiveRpcError",
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.INVALID_ARGUMENT\n\tdetails = \"x\"",
+        NonRetryable,
+        false,
+    ),
+    (
+        "_InactiveRpcError",
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.RESOURCE_EXHAUSTED\n\tdetails = \"x\"",
+        RateLimit,
+        false,
+    ),
+    (
+        "RetryError",
+        "RetryError[<Future at 0x7f29a6a00210 state=finished raised ConnectionError>]",
+        Temporary,
+        true,
+    ),
+    (
+        "RetryError",
+        "RetryError[<Future at 0x7f29a69f4e90 state=finished raised ZeroDivisionError>]",
+        Temporary,
+        false,
+    ),
+    (
+        "SlackApiError",
+        "The request to the Slack API failed. (url: https://slack.com/api/chat.postMessage)\nThe server responded with: {'ok': False, 'error': 'ratelimited'}",
+        RateLimit,
+        false,
+    ),
+    ("TwilioRestException", "HTTP 429 error: Too Many Requests", RateLimit, false),
+    ("TwilioRestException", "HTTP 400 error: Invalid 'To' Phone Number", NonRetryable, false),
+    (
+        "ValidationError",
+        "1 validation error for O\nid\n  Input should be a valid integer, unable to parse string as an integer [type=int_parsing, input_value='too many requests', input_type=str]",
+        NonRetryable,
+        false,
+    ),
+    (
+        "JSONDecodeError",
+        "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+        NonRetryable,
+        false,
+    ),
+    ("JSONDecodeError", "Expecting value: line 1 column 1 (char 0)", Temporary, false),
+    (
+        "requests.exceptions.JSONDecodeError",
+        "Expecting ',' delimiter: line 1 column 7 (char 6)",
+        Temporary,
+        false,
+    ),
+    ("PermissionError", "[Errno 13] Permission denied: '/tmp/x'", Temporary, false),
+    ("PermissionError", "Request req_1: words", NonRetryable, false),
+    (
+        "IntegrityError",
+        "insert or update on table \"a\" violates foreign key constraint \"b\"",
+        Temporary,
+        false,
+    ),
+    ("KeyError", "'id'", Temporary, false),
+];
+
+const NODE: &[Printed] = &[
+    ("TypeError", "fetch failed", Temporary, true),
+    ("TypeError", "Cannot read properties of undefined (reading 'y')", Temporary, false),
+    ("TimeoutError", "The operation was aborted due to timeout", Temporary, true),
+    ("SyntaxError", "Unexpected token '<', \"<html>\" is not valid JSON", Temporary, false),
+    (
+        "SyntaxError",
+        "Expected property name or '}' in JSON at position 1 (line 1 column 2)",
+        NonRetryable,
+        false,
+    ),
+    ("SyntaxError", "Unexpected end of JSON input", Temporary, false),
+    ("Error", "connect ECONNREFUSED 127.0.0.1:9", Temporary, true),
+    ("Error", "socket hang up", Temporary, true),
+    ("Error", "getaddrinfo ENOTFOUND nope.invalid", Temporary, true),
+    ("Error", "getaddrinfo EAI_AGAIN nope.invalid", Temporary, true),
+    ("Error", "connect ETIMEDOUT 192.0.2.1:443", Temporary, true),
+    ("AxiosError", "timeout of 200ms exceeded", Temporary, true),
+    ("AxiosError", "Request failed with status code 400", NonRetryable, false),
+    ("AxiosError", "Request failed with status code 429", RateLimit, false),
+    ("AxiosError", "Request failed with status code 503", Temporary, true),
+    ("GaxiosError", "Request failed with status code 404", NonRetryable, false),
+    ("RequestError", "connect ECONNREFUSED 127.0.0.1:9", Temporary, true),
+    (
+        "HTTPError",
+        "Request failed with status code 429 (Too Many Requests): GET http://127.0.0.1:39131/400",
+        RateLimit,
+        false,
+    ),
+    ("TimeoutError", "Timeout awaiting 'request' for 200ms", Temporary, true),
+    (
+        "FetchError",
+        "request to http://127.0.0.1:9/ failed, reason: connect ECONNREFUSED 127.0.0.1:9",
+        Temporary,
+        true,
+    ),
+    // The SDKs of OpenAI and Stripe keep the name `Error`.
+    ("Error", "429 Rate limit reached for x", RateLimit, false),
+    (
+        "Error",
+        "429 You exceeded your current quota, please check your plan and billing details.",
+        Quota,
+        false,
+    ),
+    ("Error", "401 Incorrect API key provided", NonRetryable, false),
+    ("Error", "500 The server had an error while processing your request", Temporary, false),
+    ("Error", "404 status code (no body)", NonRetryable, false),
+    ("Error", "Connection error.", Temporary, true),
+    ("Error", "Request timed out.", Temporary, true),
+    ("Error", "An error occurred with our connection to Stripe.", Temporary, true),
+    (
+        "RateLimitError",
+        "429 {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"x\"}}",
+        RateLimit,
+        false,
+    ),
+    (
+        "OverloadedError",
+        "529 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
+        Temporary,
+        true,
+    ),
+    (
+        "MongoServerError",
+        "E11000 duplicate key error collection: a.b index: _id_ dup key: { _id: 1 }",
+        NonRetryable,
+        false,
+    ),
+    ("error", "duplicate key value violates unique constraint \"a\"", NonRetryable, false),
+    ("Error", "Connection terminated unexpectedly", Temporary, true),
+    (
+        "Error",
+        "14 UNAVAILABLE: No connection established. Last error: connect ECONNREFUSED",
+        Temporary,
+        true,
+    ),
+    ("Error", "3 INVALID_ARGUMENT: bad", NonRetryable, false),
+    (
+        "Error",
+        "8 RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'",
+        RateLimit,
+        false,
+    ),
+    ("Error", "429 items were handled", Temporary, false),
+    ("Error", "order 42 is not paid", Temporary, false),
+];
+
+const OTHERS: &[Printed] = &[
+    (
+        "software.amazon.awssdk.services.sfn.model.SfnException",
+        "Rate exceeded (Service: Sfn, Status Code: 400, Request ID: 1b-2)",
+        RateLimit,
+        false,
+    ),
+    (
+        "software.amazon.awssdk.services.dynamodb.model.DynamoDbException",
+        "Throughput exceeds the current capacity (Service: DynamoDb, Status Code: 400, Request ID: 1b-2)",
+        RateLimit,
+        false,
+    ),
+    (
+        "software.amazon.awssdk.services.dynamodb.model.ProvisionedThroughputExceededException",
+        "The level was exceeded (Service: DynamoDb, Status Code: 400, Request ID: 1b-2)",
+        RateLimit,
+        false,
+    ),
+    (
+        "software.amazon.awssdk.services.ec2.model.Ec2Exception",
+        "Request limit exceeded. (Service: Ec2, Status Code: 503, Request ID: 1b-2)",
+        RateLimit,
+        false,
+    ),
+    (
+        "com.amazonaws.AmazonServiceException",
+        "Rate exceeded (Service: AmazonCloudFormation; Status Code: 400; Error Code: Throttling; Request ID: 1b-2)",
+        RateLimit,
+        false,
+    ),
+    (
+        "com.amazonaws.AmazonServiceException",
+        "x (Service: AmazonX; Status Code: 400; Error Code: TooManyTagsException; Request ID: 1b-2)",
+        NonRetryable,
+        false,
+    ),
+    (
+        "software.amazon.awssdk.core.exception.SdkClientException",
+        "Unable to execute HTTP request: Connect to x:443 failed: connect timed out",
+        Temporary,
+        true,
+    ),
+    (
+        "java.lang.RuntimeException",
+        "java.net.SocketTimeoutException: Read timed out",
+        Temporary,
+        true,
+    ),
+    (
+        "java.util.concurrent.ExecutionException",
+        "software.amazon.awssdk.services.kms.model.ThrottlingException: x (Service: Kms, Status Code: 400)",
+        RateLimit,
+        false,
+    ),
+    ("java.lang.RuntimeException", "com.example.ValidationException: no id", NonRetryable, false),
+    ("java.lang.RuntimeException", "the ledger said FareValidationError", Temporary, false),
+    (
+        "org.springframework.web.client.HttpClientErrorException",
+        "429 Too Many Requests: [no body]",
+        RateLimit,
+        false,
+    ),
+    (
+        "org.springframework.web.client.HttpClientErrorException$Conflict",
+        "409 Conflict: \"x\"",
+        NonRetryable,
+        false,
+    ),
+    ("io.grpc.StatusRuntimeException", "UNAVAILABLE: io exception", Temporary, true),
+    ("io.grpc.StatusRuntimeException", "NOT_FOUND: no such order", NonRetryable, false),
+    (
+        "io.grpc.StatusRuntimeException",
+        "DEADLINE_EXCEEDED: deadline exceeded after 4.9s",
+        Temporary,
+        true,
+    ),
+    (
+        "com.fasterxml.jackson.core.JsonParseException",
+        "Unexpected character ('<' (code 60)): expected a valid value (JSON String, Number)\n at [Source: (String)\"<html>\"; line: 1, column: 2]",
+        Temporary,
+        false,
+    ),
+    (
+        "com.fasterxml.jackson.core.JsonParseException",
+        "Unexpected character ('x' (code 120)): was expecting double-quote",
+        NonRetryable,
+        false,
+    ),
+    (
+        "HttpRequestException",
+        "Response status code does not indicate success: 429 (Too Many Requests).",
+        RateLimit,
+        false,
+    ),
+    (
+        "HttpRequestException",
+        "Response status code does not indicate success: 507 (Insufficient Storage).",
+        Temporary,
+        false,
+    ),
+    ("HttpRequestException", "Connection refused (127.0.0.1:9)", Temporary, true),
+    (
+        "HttpRequestException",
+        "The SSL connection could not be established, see inner exception.",
+        Temporary,
+        true,
+    ),
+    (
+        "AuthenticationException",
+        "The remote certificate is invalid because of errors in the certificate chain: UntrustedRoot",
+        Temporary,
+        true,
+    ),
+    (
+        "RpcException",
+        "Status(StatusCode=\"Unavailable\", Detail=\"Error connecting to subchannel.\")",
+        Temporary,
+        true,
+    ),
+    ("RpcException", "Status(StatusCode=\"InvalidArgument\", Detail=\"x\")", NonRetryable, false),
+    (
+        "RequestFailedException",
+        "Too many\nStatus: 429 (Too Many Requests)\nErrorCode: TooManyRequests\n",
+        RateLimit,
+        false,
+    ),
+    ("Function<Net::HTTPClientException>", "404 \"Not Found\"", NonRetryable, false),
+    ("Function<Net::HTTPFatalError>", "503 \"Service Unavailable\"", Temporary, true),
+    (
+        "*url.Error",
+        "Get \"https://x\": dial tcp 10.0.0.1:443: connect: connection refused",
+        Temporary,
+        true,
+    ),
+    ("OpError", "dial tcp: lookup api.example.com: no such host", Temporary, true),
+    ("deadlineExceededError", "context deadline exceeded", Temporary, true),
+    ("errorString", "rpc error: code = ResourceExhausted desc = x", RateLimit, false),
+    ("Error", "rpc error: code = PermissionDenied desc = x", NonRetryable, false),
+    (
+        "OperationError",
+        "operation error DynamoDB: PutItem, https response error StatusCode: 400, RequestID: X, ProvisionedThroughputExceededException: The level",
+        RateLimit,
+        false,
+    ),
+    (
+        "OperationError",
+        "operation error S3: GetObject, https response error StatusCode: 503, RequestID: X, api error SlowDown: Please reduce your request rate.",
+        RateLimit,
+        false,
+    ),
+    (
+        "OperationError",
+        "operation error S3: GetObject, https response error StatusCode: 404, RequestID: X, api error NoSuchKey: x",
+        NonRetryable,
+        false,
+    ),
+];
+
+#[test]
+fn a_message_says_what_its_wrapper_does_not() {
+    let mut wrong = Vec::new();
+    for (error_type, message, class, is_down) in [PYTHON, NODE, OTHERS].into_iter().flatten() {
+        let failure = of(error_type, message);
+        if (failure.class(), failure.is_service_down()) != (*class, *is_down) {
+            let down = failure.is_service_down();
+            wrong.push(format!("{error_type} {message:.90}: {failure}, down {down}, not {class}"));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn the_detail_has_the_name_and_never_the_message() {
+    for (error_type, detail) in [
+        ("a.b.BankClosed", "unrecognised: BankClosed"),
+        ("A$Fare", "unrecognised: Fare"),
+        ("Function<Bank::Closed>", "unrecognised: Closed"),
+        ("Dear Ann", "unrecognised error"),
+        ("e0b6f1bd48d2f4b589d2a5f1c9c1f0a1", "unrecognised error"),
+        ("httpx.ReadTimeout", "timed out: ReadTimeout"),
+        ("Ann's 49 1701234567 Timeout", "timed out"),
+    ] {
+        let failure = of(error_type, "a secret");
+        assert_eq!(failure.detail(), detail, "{error_type}");
+        assert!(!format!("{failure:?}").contains("secret"));
+    }
+    let exception = Exception::new("BankClosed", "a secret");
+    assert!(!format!("{exception:?}").contains("secret"));
+}
+
+#[test]
+fn a_cause_says_what_its_effect_does_not() {
+    let cause = Exception::new("SocketException", "Connection refused");
+    let middle = Exception::new("HttpRequestException", "see inner exception").caused_by(cause);
+    let failure =
+        Failure::from_exception(&Exception::new("AggregateException", "x").caused_by(middle));
+    assert_eq!((failure.class(), failure.is_service_down()), (Temporary, true));
+}
+
+#[test]
+fn the_users_rules_come_before_the_table() {
+    let rules: Rules = r#"{"rules": [
+        {"match": {"code": "BankClosed"}, "class": "RATE_LIMIT", "delaySeconds": 60},
+        {"match": {"code": "SlowDown"}, "class": "QUOTA"},
+        {"match": {"code": "UNAVAILABLE"}, "class": "NON_RETRYABLE"},
+        {"match": {"code": "TimeoutError", "words": "final"}, "class": "NON_RETRYABLE"}
+    ]}"#
+    .parse()
+    .expect("rules");
+    let by_rules = |error_type: &str, message: &str| rules.within(|| of(error_type, message));
+    for error_type in [
+        "BankClosed",
+        "com.example.BankClosed",
+        "Api$BankClosed",
+        "Function<Api::BankClosed>",
+        "a/BankClosed",
+    ] {
+        let failure = by_rules(error_type, "");
+        assert_eq!(failure.class(), RateLimit, "{error_type}");
+        assert_eq!(failure.delay(), Some(Duration::from_secs(60)));
+    }
+    let slow = "An error occurred (SlowDown) when calling the PutObject operation: x";
+    assert_eq!(by_rules("ClientError", slow).class(), Quota);
+    assert_eq!(by_rules("StatusRuntimeException", "UNAVAILABLE: x").class(), NonRetryable);
+    assert_eq!(by_rules("TimeoutError", "final").class(), NonRetryable);
+    assert_eq!(by_rules("TimeoutError", "timed out").class(), Temporary);
+    assert!(by_rules("TimeoutError", "final").is_in_doubt());
+}
+
+proptest! {
+    #[test]
+    fn any_type_and_message_are_survived(error_type in "\\PC{0,40}", message in "(?s).{0,80}") {
+        let failure = of(&error_type, &message);
+        prop_assert!(failure.detail().chars().count() <= 128);
+    }
+}
