@@ -84,6 +84,19 @@ class Starters(unittest.TestCase):
         (least,) = re.findall(r"powertools>=([\d.]+),", (self.project("--python") / "function/requirements.txt").read_text())
         self.assertIn(f"aws-lambda-powertools=={least}.", (ROOT / "tests/requirements-starters.txt").read_text())
 
+    def test_the_snippets_of_the_page_are_parts_of_the_functions(self):
+        page = (ROOT / "docs/start/existing-function.md").read_text()
+        for option, language, path in [
+            ("--python", "python", "app.py"),
+            ("--node", "ts", "app.ts"),
+            ("--java", "java", "src/main/java/orders/Handler.java"),
+        ]:
+            function = (self.project(option) / "function" / path).read_text()
+            snippets = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+            self.assertTrue(snippets, language)
+            for snippet in snippets:
+                self.assertIn(snippet, function)
+
     @unittest.skipUnless(shutil.which("javac"), "there is no javac")
     def test_the_tests_of_the_function_in_java_pass(self):
         source = self.project("--java") / "function/src"
