@@ -80,6 +80,8 @@ class Starters(unittest.TestCase):
     def test_the_functions_ask_for_versions_that_the_tests_have(self):
         asked = json.loads((self.project("--node") / "function/package.json").read_text())["dependencies"]
         tried = json.loads((ROOT / "tests/starters/package.json").read_text())["dependencies"]
+        # `sam build` needs esbuild among the dependencies, and the tests do not.
+        del asked["esbuild"]
         self.assertEqual({name: version.removeprefix("^") for name, version in asked.items()}, {name: tried[name] for name in asked})
         (least,) = re.findall(r"powertools>=([\d.]+),", (self.project("--python") / "function/requirements.txt").read_text())
         self.assertIn(f"aws-lambda-powertools=={least}.", (ROOT / "tests/requirements-starters.txt").read_text())

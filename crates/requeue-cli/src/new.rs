@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "NAME")]
     directory: PathBuf,
     #[command(flatten)]
-    handler: Handler,
+    kind: StarterKind,
     /// A checkout of Requeue to depend on [default: the checkout that built this command, or else
     /// the published version]
     #[arg(long, value_name = "PATH")]
@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
 /// What handles the messages, instead of a handler in Rust.
 #[derive(clap::Args)]
 #[group(multiple = false)]
-struct Handler {
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
+struct StarterKind {
     /// Use the ready Lambda, which posts each message to a URL, instead of a handler of your own.
     #[arg(long)]
     http: bool,
@@ -53,7 +54,7 @@ struct Handler {
     java: bool,
 }
 
-impl Handler {
+impl StarterKind {
     fn language(&self) -> Option<&'static Language> {
         let given = [self.python, self.node, self.java];
         LANGUAGES.iter().zip(given).find_map(|(language, given)| given.then_some(language))
@@ -124,9 +125,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         (name, name.replace('-', "_"), directory.clone())
     };
-    let files = if let Some(language) = arguments.handler.language() {
+    let files = if let Some(language) = arguments.kind.language() {
         function(language, &dependency)
-    } else if arguments.handler.http {
+    } else if arguments.kind.http {
         rust(&HTTP, "requeue-lambda", name, &krate, &dependency)
     } else {
         rust(&OWN_HANDLER, EXAMPLE, name, &krate, &dependency)
@@ -304,13 +305,13 @@ fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
         );
     }
     let enter = format!("cd {directory}");
-    if let Some(language) = arguments.handler.language() {
+    if let Some(language) = arguments.kind.language() {
         let test = language.test.iter().map(|step| (*step).to_owned());
         let deploy = "sam build && sam deploy --guided".to_owned();
         let steps = [enter].into_iter().chain(test).chain([deploy]).collect();
         return ("has a function, its tests, and a template that deploys it behind Requeue", steps);
     }
-    if arguments.handler.http {
+    if arguments.kind.http {
         // Not guided: `--guided` accepts no empty value for the hidden parameters.
         let deploy = "sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
                       --parameter-overrides TargetUrl=https://api.example.com/orders";

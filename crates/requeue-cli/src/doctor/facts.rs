@@ -39,7 +39,7 @@ pub(crate) struct Deployment {
     pub(crate) settings: FunctionSettings,
     pub(crate) paths: Vec<QueuePath>,
     pub(crate) table: Option<Table>,
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<InvokedFunction>,
     /// `None` if the function is in no VPC, or writes no metrics.
     pub(crate) sends: Option<Known<Sends>>,
     /// The reason for which the queue's mappings are unknown.
@@ -148,7 +148,7 @@ pub(crate) struct TableProperties {
 
 /// The existing function that the function invokes.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct InvokedFunction {
     /// The name or the ARN, with a version or an alias, as in the setting.
     pub(crate) name: String,
     pub(crate) arn: String,

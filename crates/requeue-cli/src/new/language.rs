@@ -51,7 +51,7 @@ pub(super) const LANGUAGES: [Language; 3] = [
         test: &["npm install --prefix function", "npm test --prefix function"],
         serve: "npm run build --prefix function && \
                 requeue serve --target -- npx aws-lambda-ric function/app.handler",
-        ignored: "node_modules\n",
+        ignored: "node_modules\napp.mjs\n",
     },
     Language {
         files: &[

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::arn::function_name;
-use super::super::facts::{Readiness, Target, TargetProperties};
+use super::super::facts::{InvokedFunction, Readiness, TargetProperties};
 use super::permissions::Asked;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, consumers, remedy};
 use crate::table::span;
@@ -46,7 +46,7 @@ const START: Duration = Duration::from_secs(5);
 /// The longest timeout of a function.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(900);
 
-pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d Target, Skip> {
+pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
     context.deployment.target.as_ref().ok_or(Skip::NotApplicable)
 }
 
@@ -63,7 +63,7 @@ fn calls(context: &Context<'_>, batch: u32) -> Result<(u32, u32), Skip> {
 }
 
 fn target(context: &Context<'_>) -> Checked {
-    let Target { name, properties, .. } = of(context)?;
+    let InvokedFunction { name, properties, .. } = of(context)?;
     let Some(TargetProperties { state, .. }) = properties.as_ref()? else {
         let found = format!("there is no function {name} in {}", context.region());
         return Ok(Diagnosis::danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]));
@@ -120,7 +120,7 @@ fn timeout(context: &Context<'_>) -> Checked {
 }
 
 fn concurrency(context: &Context<'_>) -> Checked {
-    let Target { name, reserved_concurrency, .. } = of(context)?;
+    let InvokedFunction { name, reserved_concurrency, .. } = of(context)?;
     properties(context)?;
     let Some(reserved) = *reserved_concurrency.as_ref()? else {
         return Ok(Diagnosis::ok(format!("{name} has no reserved concurrency")));
@@ -150,7 +150,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
 }
 
 fn permissions(context: &Context<'_>) -> Checked {
-    let (function, Target { name, arn, access, .. }) = (context.function()?, of(context)?);
+    let (function, InvokedFunction { name, arn, access, .. }) = (context.function()?, of(context)?);
     let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let consequence = ": unless the target's own policy does, every message is deferred".to_owned();
     let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target")];
@@ -159,7 +159,7 @@ fn permissions(context: &Context<'_>) -> Checked {
 }
 
 fn mapping(context: &Context<'_>) -> Checked {
-    let Target { name, .. } = of(context)?;
+    let InvokedFunction { name, .. } = of(context)?;
     let own = context.path()?.mapping.as_ref().map(|mapping| &*mapping.uuid);
     let others = consumers(context, context.source()?, own)?;
     let (functions, disable) = others.unwrap_or_default();

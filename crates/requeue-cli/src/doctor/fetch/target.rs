@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::arn::{Arn, function_name};
 use super::super::checks::INVOKING;
-use super::super::facts::{FunctionSettings, Target, TargetProperties};
+use super::super::facts::{FunctionSettings, InvokedFunction, TargetProperties};
 use super::function::{CONCURRENCY, CONCURRENCY_PATH, DEFAULT_TIMEOUT, count};
 use super::{CONFIGURATION, Clients, deployed};
 
@@ -14,7 +14,7 @@ impl Clients {
         &self,
         settings: &FunctionSettings,
         role: Option<&str>,
-    ) -> Option<Target> {
+    ) -> Option<InvokedFunction> {
         let (name, messages_per_call) = settings.valid()?.target_function.clone()?;
         let arn = if name.starts_with("arn:") {
             name.clone()
@@ -41,6 +41,13 @@ impl Clients {
         };
         let reserved_concurrency =
             concurrency.map(|concurrency| count(&concurrency["ReservedConcurrentExecutions"]));
-        Some(Target { name, arn, messages_per_call, properties, reserved_concurrency, access })
+        Some(InvokedFunction {
+            name,
+            arn,
+            messages_per_call,
+            properties,
+            reserved_concurrency,
+            access,
+        })
     }
 }

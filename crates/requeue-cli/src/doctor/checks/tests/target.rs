@@ -4,13 +4,13 @@ use super::super::target::INVOKING;
 use super::*;
 
 /// A target of 45 s, and the template's minute for a batch of ten in one call.
-fn invoked(d: &mut Deployment) -> &mut Target {
+fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
     let state = Readiness {
         state: Some("Active".to_owned()),
         last_update_status: Some("Successful".to_owned()),
         ..Readiness::default()
     };
-    d.target.insert(Target {
+    d.target.insert(InvokedFunction {
         name: "charge:live".to_owned(),
         arn: "arn:aws:lambda:eu-west-1:123456789012:function:charge:live".to_owned(),
         messages_per_call: 10,
