@@ -243,6 +243,36 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual(levels(), ["danger", "danger", "ok"])
         self.assertEqual(found()[0]["found"], "the key of other is key (S), and must be id (S) alone")
 
+    def test_a_target_is_checked_until_it_can_be_invoked(self):
+        account = self.account
+        account.good("caller")
+        account.allow_loop("caller")
+        account.set("caller", REQUEUE_TARGET_URL="", REQUEUE_TARGET_FUNCTION="charge:live")
+        ids = ("target", "target-timeout", "target-concurrency", "target-permissions")
+        places = [*((None, id) for id in ids), ("caller", "target-mapping")]
+
+        def found():
+            findings = doctor(MINISTACK, "--function", "caller")[1]
+            return [findings.get(place, {}) for place in places]
+
+        levels = lambda: [finding.get("level") for finding in found()]
+        self.assertEqual(levels(), ["danger", None, None, "danger", "ok"])
+        self.assertEqual(found()[0]["found"], "there is no function charge:live in us-east-1")
+
+        role = account.role("charge", {"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"})
+        account.function("charge", role, 51)
+        version = account.functions.publish_version(FunctionName="charge")["Version"]
+        account.functions.create_alias(FunctionName="charge", Name="live", FunctionVersion=version)
+        account.functions.put_function_concurrency(FunctionName="charge", ReservedConcurrentExecutions=9)
+        account.mapping("charge", account.attributes("caller")["QueueArn"])
+        self.assertEqual(levels(), ["ok", "warning", "warning", "danger", "danger"])
+
+        # The remedies, as a shell runs them.
+        _, timeout, concurrency, permissions, mapping = found()
+        for finding in (timeout, concurrency, permissions, mapping):
+            run(finding["remedies"][0].split(";")[0])
+        self.assertEqual(levels(), ["ok"] * 5)
+
     def test_each_danger_is_found(self):
         account = self.account
         account.queue("short-lived", MessageRetentionPeriod=str(DAY), RedriveAllowPolicy={"redrivePermission": "denyAll"})

@@ -196,8 +196,9 @@ def application(project):
   AWS::ServerlessRepo::Application:
     Name: requeue
     Description: >-
-      An SQS queue and a function that sends each message to an HTTP endpoint. It retries each by
-      class of failure, and gives up with a reason. With a dead-letter queue, alarms and a dashboard.
+      An SQS queue and a function that hands each message to an HTTP endpoint or your existing
+      function. It retries each by class of failure, and gives up with a reason. With a dead-letter
+      queue, alarms and a dashboard.
     Author: requeue
     # The field takes one identifier. The code is under either licence: Apache-2.0 OR MIT.
     SpdxLicenseId: Apache-2.0

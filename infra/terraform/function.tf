@@ -8,6 +8,10 @@ locals {
   # With a table, a fuller batch asks it once for all of its messages.
   batching_window = var.shared_table == "dynamodb" && !var.fifo ? max(1, var.batching_window) : var.batching_window
 
+  # AWS knows a function of this account and region by its name; IAM asks for an ARN.
+  is_target_arn = length(regexall("^arn:", var.target_function)) > 0
+  target_arns   = var.target_function == "" ? [] : [local.is_target_arn ? var.target_function : "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:function:${var.target_function}"]
+
   # The time for one message, without the function's reserve for settling.
   longest_message = var.function_timeout - min(5, var.function_timeout / 4)
 
@@ -40,10 +44,12 @@ locals {
   settings = {
     for name, value in {
       REQUEUE_TARGET_URL            = var.target_url
+      REQUEUE_TARGET_FUNCTION       = var.target_function
+      REQUEUE_MESSAGES_PER_CALL     = var.messages_per_call == 10 ? "" : tostring(var.messages_per_call)
       REQUEUE_ALLOW_HTTP            = var.allow_http ? "true" : ""
       REQUEUE_METHOD                = var.method == "POST" ? "" : var.method
       REQUEUE_CONTENT_TYPE          = var.content_type
-      REQUEUE_TIMEOUT_SECONDS       = tostring(var.message_timeout)
+      REQUEUE_TIMEOUT_SECONDS       = var.target_function == "" ? tostring(var.message_timeout) : ""
       REQUEUE_CONCURRENCY           = var.message_concurrency == 10 ? "" : tostring(var.message_concurrency)
       REQUEUE_ATTRIBUTE_HEADERS     = join(",", [for attribute, header in var.attribute_headers : "${attribute}=${header}"])
       REQUEUE_CLIENT_CERTIFICATE    = var.client_certificate
@@ -76,7 +82,7 @@ resource "aws_cloudwatch_log_group" "function" {
 resource "aws_lambda_function" "function" {
   # checkov:skip=CKV_AWS_116: that is for asynchronous invocations; the queue has the dead-letter queue
   function_name = var.name
-  description   = "Sends each message of the queue to an HTTP endpoint and retries it by class of failure."
+  description   = "Hands each message of the queue to its target and retries it by class of failure."
   role          = aws_iam_role.function.arn
   handler       = "bootstrap"
   runtime       = "provided.al2023"
@@ -135,7 +141,12 @@ resource "aws_lambda_function" "function" {
     }
 
     precondition {
-      condition     = var.message_timeout <= local.longest_message
+      condition     = (var.target_url == "") != (var.target_function == "")
+      error_message = "The function has no target, or two: give either target_url, the URL for each message, or target_function, a function of yours."
+    }
+
+    precondition {
+      condition     = var.target_function != "" || var.message_timeout <= local.longest_message
       error_message = "message_timeout is ${var.message_timeout} s, and function_timeout (${var.function_timeout} s) leaves ${local.longest_message} s for it, without the time for settling: give message_timeout ${local.longest_message} s at most, or a longer function_timeout."
     }
 

@@ -21,6 +21,15 @@ locals {
       ]
       resources = ["${aws_cloudwatch_log_group.function.arn}:*"]
     },
+    # For an alias, IAM compares the ARN with the alias; the function without it stays out of reach.
+    {
+      sid = "TargetFunction"
+      actions = [
+        "lambda:InvokeFunction",           # the function: its calls
+        "lambda:GetFunctionConfiguration", # the function's start: the timeout of its target
+      ]
+      resources = local.target_arns
+    },
     {
       sid = "QueueKey"
       actions = [

@@ -1,14 +1,37 @@
 # The template's parameters. infra/draw writes this file from infra/deployment.json; options.tf has further variables.
 
-# HTTP endpoint
+# Target
 
 variable "target_url" {
-  description = "URL to which the function sends each message."
+  description = "URL to which the function sends each message. Give either this or target_function."
   type        = string
+  default     = ""
   nullable    = false
   validation {
-    condition     = length(regexall("^(https?://[^/].*)$", var.target_url)) > 0
-    error_message = "The variable target_url must be an https URL; http is for localhost, or with allow_http."
+    condition     = length(regexall("^(https?://[^/].*)?$", var.target_url)) > 0
+    error_message = "The variable target_url must be an https URL; http is for localhost, or with allow_http, or empty."
+  }
+}
+
+variable "target_function" {
+  description = "Your existing function, which the function of this deployment invokes with the messages: name, name:alias or ARN. The function must not have an event source mapping for this queue. Give either this or target_url."
+  type        = string
+  default     = ""
+  nullable    = false
+  validation {
+    condition     = length(regexall("^((arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:function:)?[A-Za-z0-9_-]{1,64}(:(\\$LATEST|[A-Za-z0-9_-]{1,128}))?)?$", var.target_function)) > 0
+    error_message = "The variable target_function must be the name of a function, name:alias, or its ARN, or empty."
+  }
+}
+
+variable "messages_per_call" {
+  description = "Most messages in one invocation of target_function."
+  type        = number
+  default     = 10
+  nullable    = false
+  validation {
+    condition     = var.messages_per_call >= 1 && var.messages_per_call <= 10000 && floor(var.messages_per_call) == var.messages_per_call
+    error_message = "The variable messages_per_call must be a whole number from 1 to 10000."
   }
 }
 
@@ -35,7 +58,7 @@ variable "content_type" {
 }
 
 variable "message_timeout" {
-  description = "Seconds that the endpoint may take for one message."
+  description = "Seconds that the endpoint may take for one message. With target_function, that function's own timeout counts instead."
   type        = number
   default     = 10
   nullable    = false
@@ -46,7 +69,7 @@ variable "message_timeout" {
 }
 
 variable "message_concurrency" {
-  description = "Most requests at a time for one batch."
+  description = "Most requests, or invocations of target_function, at a time for one batch."
   type        = number
   default     = 10
   nullable    = false
@@ -256,7 +279,7 @@ variable "batching_window" {
 }
 
 variable "maximum_concurrency" {
-  description = "Most batches at a time. The endpoint gets at most this many times message_concurrency requests at once."
+  description = "Most batches at a time. The target gets at most this many times message_concurrency calls at once."
   type        = number
   default     = 10
   nullable    = false
@@ -287,7 +310,7 @@ variable "log_retention_days" {
 # Network and role
 
 variable "subnet_ids" {
-  description = "Subnets of the function, with security_group_ids. They need a route to the endpoint, to SQS and to the services of the secrets. Empty: no VPC."
+  description = "Subnets of the function, with security_group_ids. They need a route to the target (for target_function, to Lambda), to SQS and to the services of the secrets. Empty: no VPC."
   type        = list(string)
   default     = []
   nullable    = false

@@ -98,6 +98,16 @@ class Created(unittest.TestCase):
         # The emulator has a text instead of the document.
         self.assertIn(f"'Resource': '{self.outputs['QueueArn']}'", str(policy))
 
+    def test_the_function_may_invoke_its_target_and_no_other_version_of_it(self):
+        given = {**GIVEN, "TargetUrl": "", "TargetFunction": "charge:live"}
+        _, outputs = self.moto.create({section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")})
+        function = self.moto.client("lambda").get_function_configuration(FunctionName=outputs["FunctionName"])
+        self.assertEqual(function["Environment"]["Variables"]["REQUEUE_TARGET_FUNCTION"], "charge:live")
+        role = function["Role"].split("/")[-1]
+        policy = self.moto.client("iam").get_role_policy(RoleName=role, PolicyName="TargetFunction")["PolicyDocument"]
+        # The emulator has a text instead of the document.
+        self.assertIn("'Resource': 'arn:aws:lambda:us-east-1:123456789012:function:charge:live'", str(policy))
+
     def test_the_table_is_made_as_the_function_needs_it(self):
         given = {**GIVEN, "SharedTable": "dynamodb"}
         _, outputs = self.moto.create({section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")})

@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from stack import BOUNDARY, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, TOPIC, cloudformation, deployed, refusals, template, translated
+from stack import BOUNDARY, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, TARGET, TARGET_FUNCTION, TOPIC, cloudformation, deployed, refusals, template, translated
 
 DAY = 86_400
 
@@ -12,6 +12,7 @@ DAY = 86_400
 OPTIONAL = {
     "Method": ("METHOD", ["PUT", "PATCH"], ["GET", "put"]),
     "ContentType": ("CONTENT_TYPE", ["text/csv", "text/plain; charset=utf-8"], ["text", "/csv", " "]),
+    "MessagesPerCall": ("MESSAGES_PER_CALL", ["1", "10000"], ["0", "10001"]),
     "MessageConcurrency": ("CONCURRENCY", ["1", "1000"], ["0", "1001"]),
     "Headers": ("HEADERS", [json.dumps({"Authorization": f"Bearer {SECRET}:token::"}), '{"A":"1",\n"B":"2"}'], ["A: 1", "[]", " "]),
     "AttributeHeaders": ("ATTRIBUTE_HEADERS", ["tenant=X-Tenant", "a.b=X-A, c_d=X-C"], ["tenant", "tenant=", "a=X-A,", " "]),
@@ -35,6 +36,10 @@ OTHERS = {
     "TargetUrl": (
         ["https://api.example.com/orders", "https://[2001:db8::1]:8443/", "http://localhost:3000/", "http://127.0.0.1", "http://[::1]:80/a?b"],
         ["http://api.example.com/", "http://localhost.example.com/", "http://localhost@example.com/", "http://127.1/", "http://0.0.0.0/", "api.example.com"],
+    ),
+    "TargetFunction": (
+        ["orders", "orders:live", "orders:7", "orders:$LATEST", TARGET_FUNCTION, TARGET_FUNCTION.replace("aws", "aws-cn", 1).removesuffix(":live")],
+        ["*", "orders:*", "orders:", "a b", "123456789012:function:orders", TARGET_FUNCTION.replace("orders", "*"), TARGET_FUNCTION.replace("lambda", "sqs")],
     ),
     "SecretArns": ([SECRET, SECRET.replace("aws", "aws-us-gov", 1)], [f"{SECRET}:token::", SECRET[:-7], f"{SECRET[:-6]}??????", "*"]),
     "ParameterArns": ([PARAMETER], [f"{PARAMETER}:3", f"{PARAMETER}*", "/orders/signing"]),
@@ -83,12 +88,18 @@ class Parameters(unittest.TestCase):
 
     def test_without_optional_parameters_the_function_has_few_settings(self):
         expected = {
-            "REQUEUE_TARGET_URL": "https://api.example.com/orders",
+            "REQUEUE_TARGET_URL": TARGET,
             "REQUEUE_TIMEOUT_SECONDS": "10",
             "REQUEUE_DEAD_LETTER": "annotate",
             "REQUEUE_RECURSIVE_LOOP": "Allow",
         }
-        self.assertEqual(self.settings(TargetUrl="https://api.example.com/orders"), expected)
+        self.assertEqual(self.settings(TargetUrl=TARGET), expected)
+
+    def test_a_function_as_target_has_neither_a_url_nor_a_time_of_its_own(self):
+        expected = {"REQUEUE_TARGET_FUNCTION": "orders", "REQUEUE_DEAD_LETTER": "annotate", "REQUEUE_RECURSIVE_LOOP": "Allow"}
+        self.assertEqual(self.settings(TargetFunction="orders"), expected)
+        # Its own timeout counts, so MessageTimeout need not fit.
+        self.assertFalse(self.refused(TargetUrl="", TargetFunction="orders", FunctionTimeout=10))
 
     def test_each_optional_parameter_arrives_as_its_setting(self):
         without = self.settings()
@@ -160,6 +171,15 @@ class Parameters(unittest.TestCase):
 
     def refused(self, **given):
         return bool(refusals(self.source, **given))
+
+    def test_one_target_is_given(self):
+        for given, said in [
+            ({"TargetUrl": ""}, ["Neither TargetUrl nor TargetFunction is given; give one of them."]),
+            ({"TargetFunction": "orders"}, ["TargetUrl and TargetFunction are both given; give one of them."]),
+            ({"TargetUrl": "", "TargetFunction": "orders"}, []),
+            ({}, []),
+        ]:
+            self.assertEqual(refusals(self.source, **given), said)
 
     def test_batches_above_ten_need_a_window(self):
         for size, window, refused in [(1, 0, False), (10, 0, False), (11, 0, True), (11, 1, False), (10000, 20, False)]:

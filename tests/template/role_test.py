@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from stack import BOUNDARY, EVERYTHING, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, cloudformation, deployed, lint, template, translated
+from stack import BOUNDARY, EVERYTHING, GROUP, KEY, PARAMETER, ROOT, SECRET, SUBNETS, TARGET_FUNCTION, cloudformation, deployed, lint, template, translated
 
 POLICIES = ROOT / "infra" / "policies"
 
@@ -28,6 +28,9 @@ INTERFACES = {
         *("DescribeSubnets", "AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
     )
 }
+INVOKES = {"lambda:InvokeFunction", "lambda:GetFunctionConfiguration"}
+# The beginning of the ARN of a function in the stack's account and region.
+OWN = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:"
 VPC = {"SubnetIds": SUBNETS, "SecurityGroupIds": GROUP}
 
 
@@ -78,6 +81,8 @@ class Role(unittest.TestCase):
         use = {"kms:GenerateDataKey", "kms:Decrypt"}
         for given, more in [
             ({"SharedTable": "dynamodb"}, {json.dumps({"Fn::GetAtt": ["Table", "Arn"]}): {"dynamodb:GetItem", "dynamodb:UpdateItem"}}),
+            ({"TargetFunction": TARGET_FUNCTION}, {json.dumps(TARGET_FUNCTION): INVOKES}),
+            *(({"TargetFunction": name}, {json.dumps({"Fn::Sub": f"{OWN}{name}"}): INVOKES}) for name in ("orders", "orders:live")),
             ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
             ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
             ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
@@ -97,6 +102,7 @@ class Role(unittest.TestCase):
             "the queue": {"Fn::GetAtt": ["Queue", "Arn"]},
             "the log group": {"Fn::GetAtt": ["LogGroup", "Arn"]},
             "the dead-letter queue": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]},
+            "the target function": TARGET_FUNCTION,
             "the table": {"Fn::GetAtt": ["Table", "Arn"]},
             "the queues' key": KEY,
             "the queues' other keys": [KEY],
@@ -105,7 +111,7 @@ class Role(unittest.TestCase):
             "the named parameters": [PARAMETER],
             "`*`": "*",
         }
-        values = {"SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct", "SharedTable": "dynamodb"}
+        values = {"TargetFunction": TARGET_FUNCTION, "SecretArns": SECRET, "ParameterArns": PARAMETER, "DeadLetterMode": "direct", "SharedTable": "dynamodb"}
         for condition in {row[3] for row in rows}:
             on_page = {}
             for actions, on, _, when in rows:
@@ -142,7 +148,7 @@ class Role(unittest.TestCase):
     def test_no_statement_of_the_role_is_wide(self):
         statements = self.granted(**EVERYTHING)
         self.assertEqual(statements.pop(json.dumps("*")), INTERFACES)
-        self.assertEqual(len(statements), 9)
+        self.assertEqual(len(statements), 10)
         for resource, actions in statements.items():
             self.assertNotIn("*", resource + "".join(actions))
 

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf"
 PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+TARGET = "https://api.example.com/orders"
+TARGET_FUNCTION = "arn:aws:lambda:eu-west-1:210987654321:function:orders:live"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:orders"
 SUBNETS = "subnet-0a1b2c3d4e5f60718,subnet-1a2b3c4d5e6f70819"
 GROUP = "sg-0a1b2c3d4e5f60718"
@@ -26,6 +28,7 @@ BOUNDARY = "arn:aws:iam::123456789012:policy/teams/boundary"
 
 # A value for every parameter that adds an optional part to the template.
 EVERYTHING = {
+    "TargetFunction": TARGET_FUNCTION,
     "SharedTable": "dynamodb",
     "DeadLetterMode": "direct",
     "ReserveConcurrency": "true",
@@ -139,6 +142,8 @@ def reading(template, **given):
                 return separator.join(value(texts))
             case {"Fn::Split": [separator, text]}:
                 return value(text).split(separator)
+            case {"Fn::Select": [place, list() | {"Fn::Split": _} as items]}:
+                return value(items)[place]
             case {"Fn::FindInMap": [name, key, member]}:
                 return template["Mappings"][name][value(key)][member]
             case dict():
@@ -168,12 +173,12 @@ def deployed(template, **given):
 
 
 def refusals(template, **given):
-    """The descriptions of the rules that refuse these parameters."""
-    value = reading(template, **given)
+    """The descriptions of the rules that refuse these parameters, with a URL as target unless another one is given."""
+    value = reading(template, **{"TargetUrl": TARGET, **given})
     return [
         assertion["AssertDescription"]
         for rule in template["Rules"].values()
-        if value(rule["RuleCondition"])
+        if "RuleCondition" not in rule or value(rule["RuleCondition"])
         for assertion in rule["Assertions"]
         if not value(assertion["Assert"])
     ]

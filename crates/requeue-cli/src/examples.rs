@@ -16,7 +16,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
         ],
     ),
     ("simulate", &["requeue simulate outage --outage 30m"]),
-    ("new", &["requeue new orders", "requeue new orders --http"]),
+    ("new", &["requeue new orders", "requeue new orders --http", "requeue new orders --python"]),
     ("demo", &["requeue demo", "requeue demo --messages 1000 --json", "requeue demo --rate"]),
     (
         "invoke",

@@ -1,5 +1,6 @@
 //! `requeue new`: a starter project. Its files are those of `examples/own-handler` and of the ready
-//! Lambda; only names and the dependency on Requeue differ.
+//! Lambda; only names and the dependency on Requeue differ. A function in another language has the
+//! ready Lambda beside it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,25 +12,64 @@ use serde_json::json;
 use crate::Error;
 use crate::output::{self, outln};
 
+mod language;
+
+use language::{LANGUAGES, Language};
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The directory to create. Its last part becomes the name of the package.
     #[arg(value_name = "NAME")]
     directory: PathBuf,
-    /// Use the ready Lambda, which posts each message to a URL, instead of a handler of your own.
-    #[arg(long)]
-    http: bool,
+    #[command(flatten)]
+    kind: StarterKind,
     /// A checkout of Requeue to depend on [default: the checkout that built this command, or else
     /// the published version]
     #[arg(long, value_name = "PATH")]
     requeue: Option<PathBuf>,
     /// Write a template for `cargo lambda new --template NAME` instead of a project.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["python", "node", "java"])]
     cargo_lambda: bool,
     /// Print JSON: the directory, its files, and the commands to go on with.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
+
+/// What handles the messages, instead of a handler in Rust.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
+struct StarterKind {
+    /// Use the ready Lambda, which posts each message to a URL, instead of a handler of your own.
+    #[arg(long)]
+    http: bool,
+    /// Write a function in Python, with Powertools, which the ready Lambda invokes.
+    #[arg(long)]
+    python: bool,
+    /// Write a function in TypeScript, with Powertools, which the ready Lambda invokes.
+    #[arg(long)]
+    node: bool,
+    /// Write a function in Java, which the ready Lambda invokes.
+    #[arg(long)]
+    java: bool,
+}
+
+impl StarterKind {
+    fn language(&self) -> Option<&'static Language> {
+        let given = [self.python, self.node, self.java];
+        LANGUAGES.iter().zip(given).find_map(|(language, given)| given.then_some(language))
+    }
+}
+
+/// The files beside the function, whatever its language.
+const AROUND: [File; 3] = [
+    ("template.yaml", include_str!("../templates/function.yaml")),
+    ("samconfig.toml", include_str!("../templates/function-samconfig.toml")),
+    ("README.md", include_str!("../templates/function-readme.md")),
+];
+/// The directory of the ready Lambda beside a function, and the package there.
+const READY_LAMBDA: &str = "requeue";
+const RETRIES: &str = "retries";
 
 /// The path of a file in the project, and its text.
 type File = (&'static str, &'static str);
@@ -72,8 +112,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
     let name = package_name(directory)?;
     let dependency = Dependency::find(arguments.requeue.as_deref())?;
-    let (files, example): (&[File], _) =
-        if arguments.http { (&HTTP, "requeue-lambda") } else { (&OWN_HANDLER, EXAMPLE) };
     match fs::create_dir(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let shown = directory.display();
@@ -87,23 +125,65 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         (name, name.replace('-', "_"), directory.clone())
     };
-    for (path, text) in files.iter().chain([&GITIGNORE]) {
-        let text = match *path {
-            "Cargo.toml" => manifest(text, example, name, &dependency),
-            "template.yaml" => text.replace(&binary(example), &binary(name)),
-            _ => text.replace("own_handler", &krate),
-        };
-        write(&root.join(path), &text)?;
+    let files = if let Some(language) = arguments.kind.language() {
+        function(language, &dependency)
+    } else if arguments.kind.http {
+        rust(&HTTP, "requeue-lambda", name, &krate, &dependency)
+    } else {
+        rust(&OWN_HANDLER, EXAMPLE, name, &krate, &dependency)
+    };
+    for (path, text) in &files {
+        write(&root.join(path), text)?;
     }
-    tell(arguments, name, files)?;
+    tell(arguments, name, &files)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(arguments: &Arguments, name: &str, files: &[File]) -> Result<(), Error> {
+/// The files of a project in Rust, with its names.
+fn rust(
+    files: &[File],
+    example: &str,
+    name: &str,
+    krate: &str,
+    dependency: &Dependency,
+) -> Vec<(String, String)> {
+    let named = files.iter().chain([&GITIGNORE]).map(|(path, text)| {
+        let text = match *path {
+            "Cargo.toml" => manifest(text, example, name, dependency),
+            "template.yaml" => text.replace(&binary(example), &binary(name)),
+            _ => text.replace("own_handler", krate),
+        };
+        ((*path).to_owned(), text)
+    });
+    named.collect()
+}
+
+/// The files of a function, and the ready Lambda in a directory of its own.
+fn function(language: &Language, dependency: &Dependency) -> Vec<(String, String)> {
+    let own = language.files.iter().chain(&AROUND).map(|(path, text)| {
+        let text = match *path {
+            "template.yaml" => text.replace("    # Properties", language.properties),
+            "README.md" => {
+                text.replace("TEST", &language.test.join(" && ")).replace("SERVE", language.serve)
+            }
+            _ => (*text).to_owned(),
+        };
+        ((*path).to_owned(), text)
+    });
+    let (ignore, ignored) = GITIGNORE;
+    let ignored = format!("{ignored}{}", language.ignored);
+    let ready = rust(&HTTP, "requeue-lambda", RETRIES, RETRIES, dependency);
+    let ready = ready.into_iter().filter(|(path, _)| path != ignore && path != "event.json");
+    own.chain([(ignore.to_owned(), ignored)])
+        .chain(ready.map(|(path, text)| (format!("{READY_LAMBDA}/{path}"), text)))
+        .collect()
+}
+
+fn tell(arguments: &Arguments, name: &str, files: &[(String, String)]) -> Result<(), Error> {
     let (description, steps) = next(arguments, name);
     if arguments.json {
         let prefix = if arguments.cargo_lambda { "template/" } else { "" };
-        let files = files.iter().chain([&GITIGNORE]).map(|(path, _)| format!("{prefix}{path}"));
+        let files = files.iter().map(|(path, _)| format!("{prefix}{path}"));
         let own = arguments.cargo_lambda.then(|| "CargoLambda.toml".to_owned());
         return output::json(&json!({
             "directory": arguments.directory.display().to_string(),
@@ -225,7 +305,13 @@ fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
         );
     }
     let enter = format!("cd {directory}");
-    if arguments.http {
+    if let Some(language) = arguments.kind.language() {
+        let test = language.test.iter().map(|step| (*step).to_owned());
+        let deploy = "sam build && sam deploy --guided".to_owned();
+        let steps = [enter].into_iter().chain(test).chain([deploy]).collect();
+        return ("has a function, its tests, and a template that deploys it behind Requeue", steps);
+    }
+    if arguments.kind.http {
         // Not guided: `--guided` accepts no empty value for the hidden parameters.
         let deploy = "sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
                       --parameter-overrides TargetUrl=https://api.example.com/orders";

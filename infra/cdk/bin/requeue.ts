@@ -3,7 +3,8 @@
  *
  *     npx cdk deploy -c targetUrl=https://api.example.com/orders
  *
- * `-c code=DIRECTORY` names another build of the function than the one in `target/`.
+ * `-c targetFunction=NAME`, instead of the URL, invokes an existing function. `-c code=DIRECTORY` names
+ * another build of the function than the one in `target/`.
  * `-c alarmEmail=ADDRESS` is notified of alarms.
  */
 
@@ -13,18 +14,23 @@ import { RetryQueue } from '../lib/index.ts';
 
 const app = new App();
 const stack = new Stack(app, 'Requeue', {
-  description: 'An SQS queue and a function that sends each message to an HTTP endpoint and retries it by class of failure.',
+  description: 'An SQS queue and a function that hands each message to its target and retries it by class of failure.',
 });
 
 const given = (name: string) => app.node.tryGetContext(name) as string | undefined;
 const targetUrl = given('targetUrl');
-if (targetUrl === undefined) {
-  throw new Error('targetUrl is missing: give the URL for each message, cdk deploy -c targetUrl=https://api.example.com/orders');
+const targetFunction = given('targetFunction');
+if (targetUrl === undefined && targetFunction === undefined) {
+  throw new Error(
+    'targetUrl is missing: give the URL for each message, cdk deploy -c targetUrl=https://api.example.com/orders, or ' +
+      'targetFunction, the name of an existing function',
+  );
 }
 const code = given('code');
 
 const requeue = new RetryQueue(stack, 'Orders', {
   targetUrl,
+  targetFunction,
   code: code === undefined ? undefined : lambda.Code.fromAsset(code),
   alarmEmail: given('alarmEmail'),
 });

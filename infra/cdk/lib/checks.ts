@@ -3,7 +3,8 @@
  * passes.
  */
 
-import { type Duration, Token } from 'aws-cdk-lib';
+import { Duration, Token } from 'aws-cdk-lib';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
@@ -11,7 +12,7 @@ import { type Parameter, PARAMETERS } from './table.ts';
 
 /** Options that have a default. */
 type Filled =
-  | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency'
+  | 'messagesPerCall' | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency'
   | 'visibilityTimeout' | 'retentionPeriod' | 'maxReceiveCount' | 'monitoring' | 'maxQueueDepth' | 'maxMessageAge' | 'runbookUrl';
 
 /** The options with the defaults filled in. */
@@ -20,7 +21,7 @@ export type Checked = RetryQueueProps & Required<Pick<RetryQueueProps, Filled>>;
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
 
 /** The limits of SQS, Lambda and the function. AWS recommends a `maxReceiveCount` of at least 5. */
-const BOUNDS = bounded<keyof Named<number>>('messageConcurrency', 'memorySize', 'batchSize', 'maxConcurrency', 'maxReceiveCount', 'maxQueueDepth');
+const BOUNDS = bounded<keyof Named<number>>('messagesPerCall', 'messageConcurrency', 'memorySize', 'batchSize', 'maxConcurrency', 'maxReceiveCount', 'maxQueueDepth');
 
 /** The limits of durations, in seconds. */
 const SECONDS: Readonly<Record<keyof Named<Duration>, Parameter>> = {
@@ -33,7 +34,7 @@ function bounded<Name extends string>(...names: Name[]): Readonly<Record<Name, P
 }
 
 /** Texts that have a pattern. */
-const FORMS = ['targetUrl', 'contentType', 'scope', 'signingSecret', 'clientCertificate', 'clientKey', 'alarmEmail'] as const;
+const FORMS = ['targetUrl', 'targetFunction', 'contentType', 'scope', 'signingSecret', 'clientCertificate', 'clientKey', 'alarmEmail'] as const;
 
 /** The pattern of `targetUrl` with `allowHttp`. */
 const HTTP_TOO = /^https?:\/\/[^/].*$/;
@@ -47,8 +48,8 @@ const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
  */
 const LONGEST_DELAY = 900;
 
-/** Options of the function that the construct makes. A user's function has its own. */
-const OF_THE_READY_LAMBDA = [
+/** Options of the requests to an endpoint. */
+const OF_REQUESTS = [
   'allowHttp',
   'method',
   'contentType',
@@ -57,6 +58,12 @@ const OF_THE_READY_LAMBDA = [
   'signingSecret',
   'clientCertificate',
   'clientKey',
+] as const satisfies readonly (keyof RetryQueueProps)[];
+
+/** Options of the function that the construct makes. A user's function has its own. */
+const OF_THE_READY_LAMBDA = [
+  ...OF_REQUESTS,
+  'messagesPerCall',
   'secrets',
   'parameters',
   'scope',
@@ -75,16 +82,19 @@ const OF_THE_READY_LAMBDA = [
   'logKmsKey',
 ] as const satisfies readonly (keyof RetryQueueProps)[];
 
+/** What handles the messages. */
+const TARGETS = ['targetUrl', 'targetFunction', 'handler'] as const;
+
 /** The problems with the choice between the ready Lambda and a user's function. */
 export function choiceProblems(props: RetryQueueProps): string[] {
-  if ((props.targetUrl === undefined) === (props.handler === undefined)) {
-    const given = props.handler === undefined ? 'neither targetUrl nor handler is given' : 'targetUrl and handler are both given';
-    return [`${given}: give targetUrl, the URL for each message, or handler, a function of your own`];
+  const [target, ...others] = TARGETS.filter((name) => props[name] !== undefined);
+  if (target === undefined || others.length > 0) {
+    const given = target === undefined ? 'neither targetUrl nor targetFunction nor handler is given' : `${[target, ...others].join(' and ')} are given together`;
+    return [`${given}: give targetUrl, the URL for each message, or targetFunction, an existing function, or handler, a function with Requeue's library`];
   }
-  if (props.handler === undefined) return [];
-  return OF_THE_READY_LAMBDA.filter((name) => props[name] !== undefined).map(
-    (name) => `${name} is an option for targetUrl only, and handler is given: leave it out, and set it at the handler`,
-  );
+  const refused = { targetUrl: ['messagesPerCall'], targetFunction: [...OF_REQUESTS, 'messageTimeout'], handler: OF_THE_READY_LAMBDA } as const;
+  const remedies = { targetUrl: '', targetFunction: '', handler: ', and set it at the handler' };
+  return refused[target].filter((name) => props[name] !== undefined).map((name) => `${name} is no option for ${target}: leave it out${remedies[target]}`);
 }
 
 /** The problems, one sentence for each: the option, its value and the remedy. */
@@ -99,7 +109,7 @@ function forms(options: Checked): string[] {
     const { pattern, form } = PARAMETERS[name]!;
     const text = options[name];
     const allowing = name === 'targetUrl' && options.allowHttp ? HTTP_TOO : new RegExp(`^(${pattern})$`);
-    if (text === undefined || Token.isUnresolved(text) || allowing.test(text)) return [];
+    if (typeof text !== 'string' || Token.isUnresolved(text) || allowing.test(text)) return [];
     return [`${name} is ${HIDDEN.includes(name) ? 'invalid' : JSON.stringify(text)}: give it ${form}${name === 'targetUrl' ? ', or with allowHttp' : ''}`];
   });
 }
@@ -176,7 +186,14 @@ function together(options: Checked): string[] {
   }
   const message = seconds(options.messageTimeout);
   const longest = longestMessage(timeout);
-  if (message > longest) {
+  const needed = neededBy(options);
+  if (timeout < needed) {
+    problems.push(
+      `timeout is ${timeout} s, and targetFunction may take ${needed - MORE_THAN_THE_TARGET} s: leave timeout out, or give it ${needed} s, ` +
+        'so that the function can wait for the answer and settle the messages; it has at most 900 s',
+    );
+  }
+  if (options.targetFunction === undefined && message > longest) {
     problems.push(
       `messageTimeout is ${message} s, and timeout (${timeout} s) leaves ${longest} s for it, without the time for settling: ` +
         `give messageTimeout ${longest} s at most, or a longer timeout`,
@@ -275,6 +292,17 @@ export function longestName(fifo: boolean | undefined): number {
 /** Seconds of a function's timeout for a message, without the time for settling. */
 export function longestMessage(timeout: number): number {
   return timeout - Math.min(5, timeout / 4);
+}
+
+/** 5 s for an invocation's own time on the way, and 5 s for settling. */
+const MORE_THAN_THE_TARGET = 10;
+
+/** The least timeout of the function, in seconds; 0 if the target's own is unknown. */
+export function neededBy({ targetFunction }: RetryQueueProps): number {
+  const target = targetFunction instanceof lambda.Alias ? targetFunction.lambda : targetFunction;
+  // 3 s is Lambda's default timeout.
+  const known = target instanceof lambda.Function ? (target.timeout ?? Duration.seconds(3)) : undefined;
+  return known === undefined ? 0 : seconds(known) + MORE_THAN_THE_TARGET;
 }
 
 function parsed(policy: RetryPolicy | string): RetryPolicy {

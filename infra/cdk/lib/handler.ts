@@ -26,15 +26,15 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     retention: props.logRetention ?? logs.RetentionDays.ONE_MONTH,
     removalPolicy: RemovalPolicy.DESTROY,
   });
-  if (props.vpc) warnIfCutOff(scope, props.vpc, props.vpcSubnets, queues.table ? ['sqs', 'dynamodb'] : ['sqs']);
+  if (props.vpc) warnIfCutOff(scope, props.vpc, props.vpcSubnets, ['sqs', ...(queues.table ? (['dynamodb'] as const) : []), ...(props.targetFunction ? (['lambda'] as const) : [])]);
   const role = new iam.Role(scope, 'Role', {
     assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
     path: props.rolePath,
-    inlinePolicies: inlinePolicies(props, queues, logGroup),
+    inlinePolicies: inlinePolicies(scope, props, queues, logGroup),
   });
   return new lambda.Function(scope, 'Function', {
     description:
-      'Sends each message of the queue to an HTTP endpoint and retries it by class of failure.',
+      'Hands each message of the queue to its target and retries it by class of failure.',
     code: codeFor(options.architecture, props.code, props.codeSigningConfig !== undefined),
     handler: 'bootstrap',
     runtime: lambda.Runtime.PROVIDED_AL2023,

@@ -14,6 +14,12 @@ const SERVICES = {
       'makes no interface endpoint for SQS there, so the function could send no retry: ' +
       'add ec2.InterfaceVpcEndpointAwsService.SQS to the VPC, or give vpcSubnets with a NAT gateway',
   },
+  lambda: {
+    id: 'requeue:noWayToLambda',
+    text:
+      'makes no interface endpoint for Lambda there, so the function could not invoke targetFunction: ' +
+      'add ec2.InterfaceVpcEndpointAwsService.LAMBDA to the VPC, or give vpcSubnets with a NAT gateway',
+  },
   dynamodb: {
     id: 'requeue:noWayToDynamoDb',
     text:

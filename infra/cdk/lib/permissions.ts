@@ -2,11 +2,13 @@
  * The permissions of the function.
  */
 
+import { ArnFormat, Stack, Token } from 'aws-cdk-lib';
 import type * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import type * as logs from 'aws-cdk-lib/aws-logs';
 import type * as sqs from 'aws-cdk-lib/aws-sqs';
+import type { Construct } from 'constructs';
 import type { RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
 
@@ -18,10 +20,12 @@ export interface Queues {
 }
 
 /** The policies of the role that the construct makes. */
-export function inlinePolicies(props: RetryQueueProps, queues: Queues, logGroup: logs.LogGroup): Record<string, iam.PolicyDocument> {
+export function inlinePolicies(scope: Construct, props: RetryQueueProps, queues: Queues, logGroup: logs.LogGroup): Record<string, iam.PolicyDocument> {
   const secrets = props.secrets ?? [];
   const parameters = props.parameters ?? [];
   const own = statements([
+    // For an alias, IAM compares the ARN with the alias; the function without it stays out of reach.
+    ['TargetFunction', ['lambda:InvokeFunction', 'lambda:GetFunctionConfiguration'], targetArns(scope, props.targetFunction)],
     // The function reads these when it starts: secrets and parameters that its settings name, and
     // their keys. If a secret is known by its name only, `-??????` stands for the six characters
     // that Secrets Manager puts at the end of its ARN.
@@ -46,6 +50,14 @@ export function handlerStatements(props: RetryQueueProps, queues: Queues): iam.P
   // Without `Sid`: a name may stand once in a role, and a function may have several queues.
   const queue = all.filter(({ Sid }) => Sid === 'Queue').map(({ Sid: _, ...statement }) => iam.PolicyStatement.fromJson(statement));
   return [...queue, ...Object.values(further(props, queues))];
+}
+
+/** A name is of a function in the account and region of the stack. */
+function targetArns(scope: Construct, target: RetryQueueProps['targetFunction']): string[] {
+  if (target === undefined) return [];
+  if (typeof target === 'object') return [target.functionArn];
+  const isArn = Token.isUnresolved(target) || target.startsWith('arn:');
+  return [isArn ? target : Stack.of(scope).formatArn({ service: 'lambda', resource: 'function', resourceName: target, arnFormat: ArnFormat.COLON_RESOURCE_NAME })];
 }
 
 function functionPolicy({ queue }: Queues, logGroupArn: string): iam.PolicyDocument {

@@ -13,13 +13,13 @@ import type * as logs from 'aws-cdk-lib/aws-logs';
 import type * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import type * as sns from 'aws-cdk-lib/aws-sns';
 import type * as ssm from 'aws-cdk-lib/aws-ssm';
-import { type Checked, longestMessage, seconds } from './checks.ts';
+import { type Checked, longestMessage, neededBy, seconds } from './checks.ts';
 import type { RetryPolicy } from './policy.ts';
 import { standard } from './table.ts';
 
 /** Options of `RetryQueue`. */
 export interface RetryQueueProps {
-  /** URL to which the function sends each message (https). Give either this or `handler`. */
+  /** URL to which the function sends each message (https). Give this, `targetFunction` or `handler`. */
   readonly targetUrl?: string;
   /**
    * Whether `targetUrl` may be `http`. Bodies, headers and secrets then travel unencrypted.
@@ -34,6 +34,19 @@ export interface RetryQueueProps {
    */
   readonly handler?: lambda.Function;
   /**
+   * Your existing function, in any language: the function of the construct invokes it with the messages,
+   * and may do that with this function, alias or version only. Give a function, an alias or a version of
+   * CDK, or its name, `name:alias` or ARN. A text that is known only at deployment must be an ARN. The
+   * function must not have an event source mapping for this queue; one of another account must allow
+   * the construct's role too.
+   */
+  readonly targetFunction?: lambda.IFunction | string;
+  /**
+   * Most messages in one invocation of `targetFunction`.
+   * @default 10
+   */
+  readonly messagesPerCall?: number;
+  /**
    * HTTP method of each request.
    * @default 'POST'
    */
@@ -45,12 +58,13 @@ export interface RetryQueueProps {
   readonly contentType?: string;
   /**
    * How long the endpoint, or the handler, may take for one message. It must fit into `timeout`
-   * without the time for settling: 5 s, at most a quarter of `timeout`.
+   * without the time for settling: 5 s, at most a quarter of `timeout`. A `targetFunction` has its own
+   * timeout.
    * @default - 10 s; for a handler, the library's own 30 s
    */
   readonly messageTimeout?: Duration;
   /**
-   * Most messages of one batch that the function sends to the endpoint at a time.
+   * Most requests, or invocations of `targetFunction`, at a time for one batch.
    * @default 10
    */
   readonly messageConcurrency?: number;
@@ -161,7 +175,7 @@ export interface RetryQueueProps {
   /**
    * How long one batch may take. Lower it in steps, each to at least a sixth of the value before:
    * a batch that still runs must not outlast the queue's visibility timeout.
-   * @default Duration.seconds(60)
+   * @default - 60 s; longer if the timeout of `targetFunction` is known and needs it
    */
   readonly timeout?: Duration;
   /**
@@ -175,8 +189,7 @@ export interface RetryQueueProps {
    */
   readonly maxBatchingWindow?: Duration;
   /**
-   * Most batches at a time. The endpoint gets at most this many times `messageConcurrency` requests
-   * at once.
+   * Most batches at a time. The target gets at most this many times `messageConcurrency` calls at once.
    * @default 10
    */
   readonly maxConcurrency?: number;
@@ -367,12 +380,13 @@ export type Completed = Checked & { readonly architecture: lambda.Architecture }
 export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
   // 3 s is Lambda's default timeout.
-  const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(standard('timeout')));
+  const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(Math.max(standard('timeout'), neededBy(props))));
   const maxBatchingWindow = window(props);
   return {
     ...props,
     // The library cuts its default of 30 s to the time that the function's timeout leaves.
     messageTimeout: props.messageTimeout ?? Duration.seconds(handler ? Math.min(30, longestMessage(seconds(timeout))) : standard('messageTimeout')),
+    messagesPerCall: props.messagesPerCall ?? standard('messagesPerCall'),
     messageConcurrency: props.messageConcurrency ?? standard('messageConcurrency'),
     architecture: props.architecture ?? lambda.Architecture.ARM_64,
     memorySize: props.memorySize ?? standard('memorySize'),

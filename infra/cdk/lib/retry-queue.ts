@@ -24,10 +24,12 @@ import { filled } from './shared.ts';
 
 /**
  * A queue with its dead-letter queue, and a function that handles its messages and retries them by
- * class of failure. The function sends each message to an HTTP endpoint, or is your own.
+ * class of failure. The function sends each message to an HTTP endpoint, invokes your existing function
+ * with the messages, or is your own.
  *
  * ```ts
  * const orders = new RetryQueue(this, 'Orders', { targetUrl: 'https://api.example.com/orders' });
+ * const mails = new RetryQueue(this, 'Mails', { targetFunction: existingFunction });
  * const bills = new RetryQueue(this, 'Bills', { handler: myFunction });
  * orders.queue.grantSendMessages(producer);
  * ```
@@ -37,7 +39,7 @@ export class RetryQueue extends Construct {
   readonly queue: sqs.Queue;
   /** The dead-letter queue, with the dead-lettered messages. */
   readonly deadLetterQueue: sqs.Queue;
-  /** The function that calls the endpoint, or `handler`. */
+  /** The function that calls the endpoint or `targetFunction`, or `handler`. */
   readonly function: lambda.Function;
   /** The table of `sharedTable`, for the option `sharedTable` of other constructs. */
   readonly table: dynamodb.ITable | undefined;

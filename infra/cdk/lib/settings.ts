@@ -11,10 +11,12 @@ import type { Completed } from './props.ts';
 export function readyLambdaSettings(scope: Construct, options: Completed, queues: Queues): Record<string, string> {
   return given({
     REQUEUE_TARGET_URL: options.targetUrl,
+    REQUEUE_TARGET_FUNCTION: typeof options.targetFunction === 'object' ? options.targetFunction.functionArn : options.targetFunction,
+    REQUEUE_MESSAGES_PER_CALL: options.messagesPerCall === 10 ? undefined : String(options.messagesPerCall),
     REQUEUE_ALLOW_HTTP: options.allowHttp ? 'true' : undefined,
     REQUEUE_METHOD: options.method === 'POST' ? undefined : options.method,
     REQUEUE_CONTENT_TYPE: options.contentType,
-    REQUEUE_TIMEOUT_SECONDS: String(options.messageTimeout.toSeconds({ integral: false })),
+    REQUEUE_TIMEOUT_SECONDS: options.targetFunction === undefined ? String(options.messageTimeout.toSeconds({ integral: false })) : undefined,
     REQUEUE_HEADERS: options.headers && Stack.of(scope).toJsonString(options.headers),
     REQUEUE_ATTRIBUTE_HEADERS:
       options.attributeHeaders && Object.entries(options.attributeHeaders).map((pair) => pair.join('=')).join(','),

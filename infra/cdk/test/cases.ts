@@ -4,6 +4,7 @@ import { Duration, type Stack } from 'aws-cdk-lib';
 import * as ec2 from 'aws-cdk-lib/aws-ec2';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import * as kms from 'aws-cdk-lib/aws-kms';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
@@ -17,6 +18,8 @@ const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
 const SUBNETS = ['subnet-0a1b2c3d4e5f60718', 'subnet-1a2b3c4d5e6f70819'];
 const GROUPS = ['sg-0a1b2c3d4e5f60718', 'sg-1a2b3c4d5e6f70819'];
 const BOUNDARY = 'arn:aws:iam::123456789012:policy/developers';
+
+const FOREIGN = 'arn:aws:lambda:eu-west-1:210987654321:function:orders';
 
 const key = (stack: Stack) => kms.Key.fromKeyArn(stack, 'Key', KEY);
 
@@ -56,6 +59,15 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
       deadLetterMode: 'redrive',
       mode: 'report',
     }),
+  ],
+  'with a function as target, by its name': [
+    { TargetUrl: '', TargetFunction: 'orders', MessagesPerCall: '5' },
+    () => ({ targetUrl: undefined, targetFunction: 'orders', messagesPerCall: 5 }),
+  ],
+  'with an alias as target': [{ TargetUrl: '', TargetFunction: 'orders:live' }, () => ({ targetUrl: undefined, targetFunction: 'orders:live' })],
+  'with a function of another account as target': [
+    { TargetUrl: '', TargetFunction: FOREIGN },
+    (stack) => ({ targetUrl: undefined, targetFunction: lambda.Function.fromFunctionArn(stack, 'Target', FOREIGN) }),
   ],
   'with the options at their defaults': [
     { Method: 'POST', SharedTable: 'none', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', ReserveConcurrency: 'false', Monitoring: 'alarms-and-dashboard' },

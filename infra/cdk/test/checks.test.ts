@@ -18,6 +18,8 @@ import { ARM, build, deployed, HERE, made, scratch, X86 } from './world.ts';
 
 const seconds = Duration.seconds;
 
+const FUNCTION = { targetUrl: undefined, targetFunction: 'orders' };
+
 const padded = (bytes: number) => ({ headers: { 'X-Pad': 'a'.repeat(bytes) } });
 
 test('options that contradict each other are refused, with the remedy', () => {
@@ -30,7 +32,13 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ fifo: true, deadLetterMode: 'redrive', batchSize: 1, maxReceiveCount: 50 }, /with fifo .*: give maxReceiveCount 51, or policy a lower maxRetries$/],
     [{ strategy: 'visibility', policy: { preset: 'critical' } }, /maxReceiveCount is 5, and with strategy visibility each of the policy's 5 retries .*: give maxReceiveCount 6,/],
     [{ fifo: true, deadLetterMode: 'direct', maxReceiveCount: 100, maxBatchingWindow: seconds(1) }, /maxBatchingWindow is 1 s, and a FIFO queue allows none: leave it out$/],
-    [{ targetUrl: undefined }, /neither targetUrl nor handler is given: give targetUrl, .*, or handler, /],
+    [{ targetUrl: undefined }, /neither targetUrl nor targetFunction nor handler is given: give targetUrl, .*, or targetFunction, .*, or handler, /],
+    [{ targetFunction: 'orders' }, /targetUrl and targetFunction are given together: give targetUrl, /],
+    [{ ...FUNCTION, method: 'PUT' }, /method is no option for targetFunction: leave it out$/],
+    [{ ...FUNCTION, messageTimeout: seconds(5) }, /messageTimeout is no option for targetFunction: leave it out$/],
+    [{ messagesPerCall: 5 }, /messagesPerCall is no option for targetUrl: leave it out$/],
+    [{ ...FUNCTION, messagesPerCall: 10_001 }, /messagesPerCall is 10001: give it a whole number from 1 to 10000$/],
+    [{ targetUrl: undefined, targetFunction: 'orders:*' }, /targetFunction is "orders:\*": give it the name of a function, name:alias, or its ARN$/],
     [{ messageTimeout: seconds(56) }, /messageTimeout is 56 s, .*: give messageTimeout 55 s at most, or a longer timeout$/],
     [{ timeout: seconds(8), messageTimeout: seconds(7) }, /messageTimeout is 7 s, .*: give messageTimeout 6 s at most/],
     [{ retentionPeriod: seconds(173_699) }, /retentionPeriod is 173699 s, .* up to 172800 s: .* here 173700 s/],
@@ -72,6 +80,42 @@ test('options that contradict each other are refused, with the remedy', () => {
       return true;
     });
   }
+});
+
+test('the function waits for its target and has time to settle', () => {
+  const target = (stack: Stack, timeout?: Duration) =>
+    new lambda.Function(stack, 'Target', { runtime: lambda.Runtime.NODEJS_22_X, handler: 'index.handler', code: lambda.Code.fromInline('//'), timeout });
+  const functions = (options: (stack: Stack) => Partial<RetryQueueProps>) =>
+    Object.values(deployed(made((stack) => ({ targetUrl: undefined, ...options(stack) }))).resources).filter(({ type }) => type === 'AWS::Lambda::Function');
+  const timeouts = (timeout?: Duration) => functions((stack) => ({ targetFunction: target(stack, timeout) })).map(({ properties }) => properties['Timeout']);
+  assert.deepEqual(timeouts().at(-1), '60');
+  assert.deepEqual(timeouts(seconds(50)).at(-1), '60');
+  assert.deepEqual(timeouts(seconds(51)).at(-1), '61');
+  const given = (timeout: number) => made((stack) => ({ targetUrl: undefined, targetFunction: target(stack, seconds(300)).currentVersion, timeout: seconds(timeout) }));
+  given(60); // The timeout of a version is not known.
+  const alias = (timeout: number) =>
+    made((stack) => {
+      const version = target(stack, seconds(300)).currentVersion;
+      return { targetUrl: undefined, targetFunction: new lambda.Alias(stack, 'Live', { aliasName: 'live', version }), timeout: seconds(timeout) };
+    });
+  alias(310);
+  assert.throws(() => alias(309), /timeout is 309 s, and targetFunction may take 300 s: leave timeout out, or give it 310 s, /);
+  assert.throws(() => timeouts(seconds(900)), /timeout is 910 s: give it a whole number from 1 to 900 s/);
+});
+
+test('the role may invoke the alias that is the target, and nothing else', () => {
+  const construct = made((stack) => {
+    const code = lambda.Code.fromInline('//');
+    const target = new lambda.Function(stack, 'Target', { runtime: lambda.Runtime.NODEJS_22_X, handler: 'index.handler', code });
+    return { targetUrl: undefined, targetFunction: target.addAlias('live') };
+  });
+  const { Role, Function: own } = deployed(construct).resources;
+  const policies = Role!.properties['Policies'] as { PolicyName: string; PolicyDocument: { Statement: object[] } }[];
+  const { PolicyDocument } = policies.find(({ PolicyName }) => PolicyName === 'TargetFunction')!;
+  const { Variables: settings } = own!.properties['Environment'] as { Variables: Record<string, string> };
+  const Resource = settings['REQUEUE_TARGET_FUNCTION'];
+  assert.match(Resource!, /^<TargetAliaslive/);
+  assert.deepEqual(PolicyDocument.Statement, [{ Action: ['lambda:InvokeFunction', 'lambda:GetFunctionConfiguration'], Effect: 'Allow', Resource }]);
 });
 
 test('options at the limit are accepted', () => {

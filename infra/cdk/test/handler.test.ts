@@ -148,7 +148,7 @@ test('several queues of one function share one table', () => {
   assert.deepEqual([variables['REQUEUE_TABLE'], variables['REQUEUE_MAX_ENVIRONMENTS']], ['<Table>', '12']);
 });
 
-test('both or neither of targetUrl and handler, and options of the ready Lambda, are refused', () => {
+test('several or none of targetUrl, targetFunction and handler, and options of the ready Lambda, are refused', () => {
   const refused = (props: RetryQueueProps | ((stack: Stack) => RetryQueueProps)) => {
     const stack = new Stack(new App(), 'requeue');
     let said: string[] = [];
@@ -158,12 +158,12 @@ test('both or neither of targetUrl and handler, and options of the ready Lambda,
     );
     return said;
   };
-  const remedy = 'give targetUrl, the URL for each message, or handler, a function of your own';
-  assert.deepEqual(refused({}), [`  neither targetUrl nor handler is given: ${remedy}`]);
-  assert.deepEqual(refused((stack) => ({ targetUrl: TARGET, handler: own(stack) })), [`  targetUrl and handler are both given: ${remedy}`]);
+  const remedy = "give targetUrl, the URL for each message, or targetFunction, an existing function, or handler, a function with Requeue's library";
+  assert.deepEqual(refused({}), [`  neither targetUrl nor targetFunction nor handler is given: ${remedy}`]);
+  assert.deepEqual(refused((stack) => ({ targetUrl: TARGET, handler: own(stack) })), [`  targetUrl and handler are given together: ${remedy}`]);
   assert.deepEqual(
     refused((stack) => ({ handler: own(stack), headers: {}, timeout: Duration.seconds(9) })),
-    ['headers', 'timeout'].map((name) => `  ${name} is an option for targetUrl only, and handler is given: leave it out, and set it at the handler`),
+    ['headers', 'timeout'].map((name) => `  ${name} is no option for handler: leave it out, and set it at the handler`),
   );
   assert.match(refused((stack) => ({ handler: own(stack), messageTimeout: Duration.seconds(3) }))[0]!, /messageTimeout is 3 s, .* timeout \(3 s\) leaves 2\.25 s/);
 });

@@ -386,7 +386,7 @@ test('impossible options are refused, with the remedy', () => {
     [(stack) => ({ codeSigningConfig: signing(stack) }), /codeSigningConfig asks for signed code, and \S+ is a directory, .*: give code the signed zip/],
     [(stack) => ({ codeSigningConfig: signing(stack), code: undefined }), /and target\/lambda\/requeue-lambda, the default of code, is a directory/],
     [(stack) => ({ ...OWN, handler: handler(stack), rolePath: '/service/' }), /rolePath is for roles that the construct makes, .*: set it at the handler's role$/],
-    [(stack) => ({ ...OWN, handler: handler(stack), tracing: lambda.Tracing.ACTIVE }), /tracing is an option for targetUrl only, .*, and set it at the handler$/],
+    [(stack) => ({ ...OWN, handler: handler(stack), tracing: lambda.Tracing.ACTIVE }), /tracing is no option for handler: leave it out, and set it at the handler$/],
     [(stack) => ({ ...OWN, handler: handler(stack, { reservedConcurrentExecutions: 9 }) }), /maxConcurrency of the handler's queues is 10 in all, and the handler reserves 9 executions: .*: reserve at least 10/],
   ];
   for (const [props, problem] of table) {

@@ -41,7 +41,7 @@ test('the packed construct makes the same resources as the source, imported and 
   }
   // The examples of the README compile with the package's types.
   const examples = [...readFileSync(join(HERE, 'README.md'), 'utf8').matchAll(/```ts\n(.*?)```/gs)];
-  assert.equal(examples.length, 3);
+  assert.equal(examples.length, 4);
   examples.forEach(([, text], place) => writeFileSync(join(there, `readme-${place}.mts`), text!));
   writeFileSync(join(there, 'tsconfig.json'), JSON.stringify({ compilerOptions: { module: 'nodenext', strict: true, noEmit: true, types: ['node'] } }));
   run(join(HERE, 'node_modules/.bin/tsc'), '--project', there);

@@ -63,7 +63,8 @@ test('examples on the pages give only variables that exist, and all required one
     for (const body of modules) {
       const given = [...body.matchAll(/^  (\w+) +=/gm)].map(([, name]) => name!);
       assert.deepEqual(given.filter((name) => name !== 'source' && !declared.includes(name)), [], page);
-      assert.ok(['source', 'name', 'target_url', 'package'].every((name) => given.includes(name)), page);
+      assert.ok(['source', 'name', 'package'].every((name) => given.includes(name)), page);
+      assert.ok(given.includes('target_url') !== given.includes('target_function'), page);
     }
   }
 });
@@ -80,6 +81,8 @@ const REFUSED: [Variables, string][] = [
   [{ package: 'target/lambda/requeue-lambda' }, 'package is target/lambda/requeue-lambda, and there is no such file: '],
   [{ package_object: { bucket: 'builds', key: 'a.zip' } }, 'The function has no code, or two: '],
   [{ target_url: 'http://example.com/' }, 'target_url is an http URL, '],
+  [{ target_url: '' }, 'The function has no target, or two: '],
+  [{ target_function: 'orders' }, 'The function has no target, or two: '],
   [{ message_timeout: 55.5 }, 'message_timeout is 55.5 s, and function_timeout (60 s) leaves 55 s '],
   [{ function_timeout: 10, message_timeout: 8 }, 'message_timeout is 8 s, and function_timeout (10 s) leaves 7.5 s '],
   [{ batch_size: 11 }, 'batch_size is 11, '],
@@ -116,6 +119,7 @@ const NEAR: Variables[] = [
   { target_url: 'http://localhost:8080/orders' },
   { target_url: 'http://example.com/', allow_http: true },
   { message_timeout: 55 },
+  { target_url: '', target_function: 'orders:live', function_timeout: 10 },
   { function_timeout: 900, message_timeout: 890 },
   { batch_size: 11, batching_window: 1 },
   { batch_size: 11, shared_table: 'dynamodb' },

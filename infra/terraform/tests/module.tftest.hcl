@@ -143,6 +143,23 @@ run "gradual_deployment" {
   }
 }
 
+run "function_as_target" {
+  command = plan
+  variables {
+    target_url      = ""
+    target_function = "orders:live"
+  }
+
+  assert {
+    condition     = aws_lambda_function.function.environment[0].variables.REQUEUE_TARGET_FUNCTION == "orders:live" && !contains(keys(aws_lambda_function.function.environment[0].variables), "REQUEUE_TARGET_URL")
+    error_message = "The function must have the target, and no URL."
+  }
+  assert {
+    condition     = one([for statement in jsondecode(aws_iam_role_policy.function.policy).Statement : statement.Resource if statement.Sid == "TargetFunction"]) == ["arn:aws:lambda:eu-west-1:123456789012:function:orders:live"]
+    error_message = "The role may invoke the target and nothing else."
+  }
+}
+
 # One value below or beside each bound.
 run "values_below" {
   command = plan
@@ -156,6 +173,7 @@ run "values_below" {
     max_receive_count        = 4
     memory_size              = 127
     message_concurrency      = 0
+    messages_per_call        = 0
     message_retention_period = 59
     message_timeout          = 0
     monitoring               = "dashboard"
@@ -163,7 +181,7 @@ run "values_below" {
   }
   expect_failures = [
     var.batch_size, var.batching_window, var.function_timeout, var.maximum_concurrency, var.max_message_age_seconds, var.max_queue_depth,
-    var.max_receive_count, var.memory_size, var.message_concurrency, var.message_retention_period, var.message_timeout, var.monitoring, var.target_url,
+    var.max_receive_count, var.memory_size, var.message_concurrency, var.messages_per_call, var.message_retention_period, var.message_timeout, var.monitoring, var.target_url,
   ]
 }
 
@@ -182,11 +200,12 @@ run "values_above" {
     role_path                = "service"
     secret_arns              = ["arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders"]
     subnet_ids               = ["vpc-1"]
+    target_function          = "orders:*"
     topic                    = { arn = "orders" }
   }
   expect_failures = [
     var.alarm_email, var.batch_size, var.batching_window, var.deployment, var.function_timeout, var.memory_size, var.message_retention_period,
-    var.message_timeout, var.name, var.role_path, var.secret_arns, var.subnet_ids, var.topic,
+    var.message_timeout, var.name, var.role_path, var.secret_arns, var.subnet_ids, var.target_function, var.topic,
   ]
 }
 

@@ -49,6 +49,13 @@ pub(crate) fn qualifier<'a>(name: &'a str, function: &str) -> Option<&'a str> {
     (name.rsplit(':').next() == Some(function)).then_some(qualifier)
 }
 
+/// The function's name in this name or ARN, without a version or alias.
+pub(crate) fn function_name(name: &str) -> &str {
+    let resource = if name.starts_with("arn:") { Arn::of(name).resource } else { name };
+    let resource = resource.strip_prefix("function:").unwrap_or(resource);
+    resource.split(':').next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +76,14 @@ mod tests {
             (format!("{arn}:function:live"), "function", Some("live")),
         ] {
             assert_eq!(qualifier(&name, function), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_known_by_its_name_alone() {
+        let arn = "arn:aws:lambda:eu-west-1:123456789012:function:orders";
+        for name in ["orders", "orders:live", arn, &format!("{arn}:live")] {
+            assert_eq!(function_name(name), "orders", "{name}");
         }
     }
 

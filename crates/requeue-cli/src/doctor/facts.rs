@@ -39,6 +39,7 @@ pub(crate) struct Deployment {
     pub(crate) settings: FunctionSettings,
     pub(crate) paths: Vec<QueuePath>,
     pub(crate) table: Option<Table>,
+    pub(crate) target: Option<InvokedFunction>,
     /// `None` if the function is in no VPC, or writes no metrics.
     pub(crate) sends: Option<Known<Sends>>,
     /// The reason for which the queue's mappings are unknown.
@@ -145,6 +146,26 @@ pub(crate) struct TableProperties {
     pub(crate) provisioned: Option<u64>,
 }
 
+/// The existing function that the function invokes.
+#[derive(Clone, Debug)]
+pub(crate) struct InvokedFunction {
+    /// The name or the ARN, with a version or an alias, as in the setting.
+    pub(crate) name: String,
+    pub(crate) arn: String,
+    pub(crate) messages_per_call: u32,
+    /// `None` if there is no such function.
+    pub(crate) properties: Known<Option<TargetProperties>>,
+    pub(crate) reserved_concurrency: Known<Option<u32>>,
+    /// The permissions of the function's role; `None` without a role.
+    pub(crate) access: Option<Known<Access>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TargetProperties {
+    pub(crate) state: Readiness,
+    pub(crate) timeout: Duration,
+}
+
 /// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.
 #[derive(Clone, Debug)]
 pub(crate) enum FunctionSettings {
@@ -181,6 +202,8 @@ pub(crate) struct Valid {
     pub(crate) table: Option<String>,
     /// The URL to which a function posts.
     pub(crate) target_url: Option<String>,
+    /// The function that the function invokes, and the most messages of an invocation.
+    pub(crate) target_function: Option<(String, u32)>,
 }
 
 /// A source queue, and the dead-letter queues behind it.

@@ -38,7 +38,9 @@ use crate::{Error, document, output};
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
                         sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
                         logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If the environments share a table: \
-                        dynamodb:DescribeTable and dynamodb:DescribeTimeToLive. If a queue, a \
+                        dynamodb:DescribeTable and dynamodb:DescribeTimeToLive. If the function \
+                        invokes another one: lambda:GetFunctionConfiguration and \
+                        lambda:GetFunctionConcurrency on that one too. If a queue, a \
                         table or a secret has a KMS key of your own: kms:DescribeKey and \
                         kms:GetKeyPolicy. If settings name secrets \
                         or parameters: secretsmanager:DescribeSecret and ssm:DescribeParameters. \

@@ -11,6 +11,8 @@ use super::facts::{FunctionSettings, Unread, Valid};
 use crate::function::FunctionConfiguration;
 
 const PREFIX: &str = "REQUEUE_";
+/// The default of `REQUEUE_MESSAGES_PER_CALL`.
+const MESSAGES_PER_CALL: u32 = 10;
 
 pub(crate) fn settings(
     configuration: &FunctionConfiguration,
@@ -43,6 +45,7 @@ fn read_settings<'v>(
         own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let own = |name| variables.get(name).filter(|value| !value.is_empty()).cloned();
     let (table, target_url) = (own("REQUEUE_TABLE"), own("REQUEUE_TARGET_URL"));
+    let target_function = target(own("REQUEUE_TARGET_FUNCTION"), own("REQUEUE_MESSAGES_PER_CALL"));
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
@@ -73,6 +76,7 @@ fn read_settings<'v>(
             policy_elsewhere,
             table,
             target_url,
+            target_function,
             ..Valid::default()
         },
     )
@@ -92,8 +96,16 @@ pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings 
         }
     };
     config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
-    let table = Variables::from_env().get("TABLE");
-    with_policy(policy, config, Valid { problems, table, ..Valid::default() })
+    let (variables, own) = (Variables::from_env(), "MESSAGES_PER_CALL");
+    let table = variables.get("TABLE");
+    let target_function = target(variables.get("TARGET_FUNCTION"), variables.get(own));
+    with_policy(policy, config, Valid { problems, table, target_function, ..Valid::default() })
+}
+
+/// The function, and the most messages of an invocation.
+fn target(function: Option<String>, messages_per_call: Option<String>) -> Option<(String, u32)> {
+    let most = messages_per_call.and_then(|most| most.trim().parse().ok());
+    Some((function?, most.unwrap_or(MESSAGES_PER_CALL)))
 }
 
 /// These settings, with the policy that the user gives instead of theirs.

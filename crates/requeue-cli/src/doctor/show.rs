@@ -122,6 +122,7 @@ mod tests {
             sends: None,
             paths,
             table: None,
+            target: None,
             unlisted: None,
             alarms: Ok(Vec::new()),
         };

@@ -107,6 +107,71 @@ fn the_http_project_is_the_ready_lambda_and_its_template() {
 }
 
 #[test]
+fn a_function_in_another_language_has_the_ready_lambda_beside_it() {
+    for (option, own, handler) in [
+        (
+            "--python",
+            &["function/app.py", "function/requirements.txt", "test_app.py"][..],
+            "Handler: app.handler\n      Runtime: python",
+        ),
+        (
+            "--node",
+            &["function/app.test.ts", "function/app.ts", "function/package.json"],
+            "Handler: app.handler\n      Runtime: nodejs",
+        ),
+        (
+            "--java",
+            &[
+                "function/pom.xml",
+                "function/src/main/java/orders/Handler.java",
+                "function/src/test/java/orders/HandlerTest.java",
+            ],
+            "Handler: orders.Handler::handleRequest\n      Runtime: java",
+        ),
+    ] {
+        let directory = fresh("payments");
+        let said = requeue(&["new", &directory, option]).succeeded();
+        assert!(said.ends_with("\n  sam build && sam deploy --guided\n"), "{said}");
+        let root = Path::new(&directory);
+        let around = [
+            ".gitignore",
+            "README.md",
+            "requeue/Cargo.toml",
+            "requeue/infra/dashboard.yaml",
+            "requeue/src/main.rs",
+            "requeue/template.yaml",
+            "samconfig.toml",
+            "template.yaml",
+        ];
+        let mut expected = [own, &around].concat();
+        expected.sort_unstable();
+        assert_eq!(files(root), expected);
+        // tests/starters_test.py runs the tests of the function.
+        let template = text(root.join("template.yaml"));
+        assert!(template.contains(handler) && !template.contains("# Properties"), "{template}");
+        assert!(template.contains("TargetFunction: !GetAtt Function.Arn"), "{template}");
+        let readme = text(root.join("README.md"));
+        assert!(
+            readme.contains("requeue serve --target -- ") && !readme.contains("TEST"),
+            "{readme}"
+        );
+        let manifest = text(root.join("requeue/Cargo.toml"));
+        assert!(manifest.contains("name = \"retries\""), "{manifest}");
+        assert!(text(root.join("requeue/template.yaml")).contains("Binary: \"retries\""));
+        fs::remove_dir_all(root).unwrap();
+    }
+}
+
+#[test]
+fn a_project_has_one_language() {
+    for options in [["--python", "--node"], ["--http", "--java"], ["--node", "--cargo-lambda"]] {
+        let run = requeue(&[&["new", "target/some-orders"], &options[..]].concat());
+        assert_eq!(run.status, 2, "{options:?}");
+        assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn a_template_for_cargo_lambda_has_its_variables_in_place_of_the_name() {
     let directory = fresh("template");
     let said = requeue(&["new", &directory, "--cargo-lambda"]).succeeded();

@@ -110,7 +110,7 @@ fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
     Ok(format!(
         "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at \
-         idempotency, {} for each",
+         once, {} for each",
         retries(context.max_retries()?),
         span(context.age_budget()?),
         config.limits.concurrency,

@@ -3,7 +3,7 @@
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
-use super::{Check, Checked, Context, Diagnosis, Level, consumers, remedy};
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, consumers, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -127,6 +127,10 @@ fn other_consumers(context: &Context<'_>) -> Checked {
 
 fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let (mapping, function) = (context.mapping()?, context.function()?);
+    // For a target, the check `target-timeout` has the sum.
+    if context.deployment.target.is_some() {
+        return Err(Skip::NotApplicable);
+    }
     let Limits { concurrency, timeout, reserve, .. } = context.config()?.limits;
     let is_fifo = context.source()?.arn.is_fifo();
     // On a FIFO queue all messages of a batch may be of one group, and then run one after the

@@ -18,6 +18,7 @@ mod permissions;
 mod queue;
 mod secrets;
 mod table;
+mod target;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -42,6 +43,7 @@ pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
 pub(crate) use queue::QUEUE;
 pub(crate) use secrets::{PARAMETER, is_whole, reading};
 pub(crate) use table::USING;
+pub(crate) use target::INVOKING;
 
 /// Days as in the settings of a queue (`4 days`), and shorter times as elsewhere.
 fn days(time: Duration) -> String {
@@ -98,11 +100,18 @@ fn consumers<'d>(
 }
 
 /// The checks of the function, in the order of the output.
-const OF_FUNCTION: [&[Check]; 4] = [function::CHECKS, logs::CHECKS, secrets::CHECKS, table::CHECKS];
+const OF_FUNCTION: [&[Check]; 5] =
+    [function::CHECKS, logs::CHECKS, secrets::CHECKS, table::CHECKS, target::CHECKS];
 
 /// The checks of each queue, in the order of the output, behind those of the function.
-const OF_QUEUE: [&[Check]; 5] =
-    [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS, alarms::CHECKS];
+const OF_QUEUE: [&[Check]; 6] = [
+    mapping::CHECKS,
+    target::CHECKS_OF_QUEUE,
+    queue::CHECKS,
+    dead_letters::CHECKS,
+    permissions::CHECKS,
+    alarms::CHECKS,
+];
 
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };

@@ -152,12 +152,20 @@ fn max_receive_count(context: &Context<'_>) -> Checked {
     ])
 }
 
+/// The least `maxReceiveCount` with a target, so that a message is alone in a call before SQS moves it.
+const RECEIVES_OF_A_TARGET: u32 = 4;
+
 fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let count = redrive.max_receive_count;
     let (level, reason) = match count {
         0..2 => (
             Level::Danger,
             ", so one throttled invocation, crash or timeout dead-letters the message",
+        ),
+        2..RECEIVES_OF_A_TARGET if context.deployment.target.is_some() => (
+            Level::Danger,
+            ", and a message that makes its target throw is alone in a call from its third receive \
+             on: SQS would move others with it",
         ),
         2..LEAST_RECEIVES => (Level::Warning, ", and AWS recommends at least 5"),
         LEAST_RECEIVES.. => (Level::Ok, ""),

@@ -17,11 +17,16 @@ use crate::function::FunctionConfiguration;
 
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 const RECURSION: &str = "lambda:GetFunctionRecursionConfig";
-const CONCURRENCY: &str = "lambda:GetFunctionConcurrency";
+pub(super) const CONCURRENCY: &str = "lambda:GetFunctionConcurrency";
+pub(super) const CONCURRENCY_PATH: &str = "2019-09-30/functions/{}/concurrency";
 const LOG_GROUPS: Operation =
     (Service::Logs, "logs:DescribeLogGroups", "Logs_20140328.DescribeLogGroups", "logGroups");
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
-const DEFAULT_TIMEOUT: u64 = 3;
+pub(super) const DEFAULT_TIMEOUT: u64 = 3;
+
+pub(super) fn count(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|count| u32::try_from(count).ok())
+}
 
 impl Clients {
     pub(super) async fn properties(
@@ -41,13 +46,12 @@ impl Clients {
             format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:log-stream:any");
         let (recursion, concurrency, account, log_group, log_access, secrets) = tokio::join!(
             self.get(RECURSION, &name, "2024-08-31/functions/{}/recursion-config"),
-            self.get(CONCURRENCY, &name, "2019-09-30/functions/{}/concurrency"),
+            self.get(CONCURRENCY, &name, CONCURRENCY_PATH),
             self.get(ACCOUNT, "*", "2016-08-19/account-settings"),
             self.log_group_class(&group),
             self.simulate(&role, &LOGGING, &stream),
             self.secrets(&role, settings)
         );
-        let count = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
         let vpc = configuration.vpc_config.as_ref().and_then(|vpc| vpc.vpc_id.clone());
         Function {
             qualifier,

@@ -25,6 +25,7 @@ mod ask;
 mod function;
 mod key;
 mod queue;
+mod target;
 
 pub(crate) use ask::Clients;
 
@@ -186,10 +187,14 @@ impl Clients {
             let metrics = settings.valid()?.config.metrics.as_ref()?;
             Some(self.sends(&metrics.service, &paths).await)
         };
-        let (alarms, table, sends) =
-            tokio::join!(self.alarms(), self.table(&settings, role), sends);
+        let (alarms, table, target, sends) = tokio::join!(
+            self.alarms(),
+            self.table(&settings, role),
+            self.target(&settings, role),
+            sends
+        );
         let (region, unlisted) = (self.region.clone(), None);
-        Deployment { region, function, settings, paths, table, sends, unlisted, alarms }
+        Deployment { region, function, settings, paths, table, target, sends, unlisted, alarms }
     }
 
     /// A list of mappings has no filters that a key encrypts. Source: Lambda API reference,

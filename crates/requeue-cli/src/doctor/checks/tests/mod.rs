@@ -22,6 +22,7 @@ mod queue;
 mod remedies;
 mod secrets;
 mod table;
+mod target;
 
 const DAY: u64 = 86_400;
 
@@ -151,6 +152,7 @@ pub(in super::super) fn good() -> Deployment {
             direct: None,
         }],
         table: None,
+        target: None,
         sends: None,
         unlisted: None,
         alarms: Ok(vec![
@@ -348,11 +350,12 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 9] = [
+const TABLES: [&[Row]; 10] = [
     function::ROWS,
     network::ROWS,
     secrets::ROWS,
     table::ROWS,
+    target::ROWS,
     mapping::ROWS,
     queue::ROWS,
     dead_letters::ROWS,

@@ -1,0 +1,177 @@
+//! The existing function that the function invokes with its messages.
+
+use std::time::Duration;
+
+use super::super::arn::function_name;
+use super::super::facts::{InvokedFunction, Readiness, TargetProperties};
+use super::permissions::Asked;
+use super::{Check, Checked, Context, Diagnosis, Level, Skip, consumers, remedy};
+use crate::table::span;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "target",
+        why: "Without a function that Lambda can invoke, every message is deferred.",
+        look: target,
+    },
+    Check {
+        id: "target-timeout",
+        why: "The function waits for the response of its target, and settles the messages afterwards. \
+              If it ends before, the target still runs, and its messages are handled again.",
+        look: timeout,
+    },
+    Check {
+        id: "target-concurrency",
+        why: "Lambda throttles a target without free concurrency, and its messages are deferred.",
+        look: concurrency,
+    },
+    Check {
+        id: "target-permissions",
+        why: "The function invokes its target with its own role.",
+        look: permissions,
+    },
+];
+
+pub(super) const CHECKS_OF_QUEUE: &[Check] = &[Check {
+    id: "target-mapping",
+    why: "If a mapping gives the target the same queue, SQS divides the messages: the target's part \
+          has no retries by class, and its copies and state fields meet code that does not know them.",
+    look: mapping,
+}];
+
+/// The actions of the function on its target. Without the second it does not know its timeout.
+pub(crate) const INVOKING: [&str; 2] = ["lambda:InvokeFunction", "lambda:GetFunctionConfiguration"];
+/// For the start of an execution environment, and the way to Lambda and back.
+const START: Duration = Duration::from_secs(5);
+/// The longest timeout of a function.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(900);
+
+pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
+    context.deployment.target.as_ref().ok_or(Skip::NotApplicable)
+}
+
+/// The properties. If there is no such function, the check `target` reports it.
+fn properties<'d>(context: &Context<'d>) -> Result<&'d TargetProperties, Skip> {
+    of(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
+}
+
+/// Calls at a time of one batch, and calls one after the other.
+fn calls(context: &Context<'_>, batch: u32) -> Result<(u32, u32), Skip> {
+    let most = u32::try_from(context.config()?.limits.concurrency).unwrap_or(u32::MAX).max(1);
+    let calls = batch.div_ceil(of(context)?.messages_per_call.max(1));
+    Ok((calls.min(most), calls.div_ceil(most)))
+}
+
+fn target(context: &Context<'_>) -> Checked {
+    let InvokedFunction { name, properties, .. } = of(context)?;
+    let Some(TargetProperties { state, .. }) = properties.as_ref()? else {
+        let found = format!("there is no function {name} in {}", context.region());
+        return Ok(Diagnosis::danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]));
+    };
+    let Readiness { state, last_update_status, .. } = state;
+    let [state, update] =
+        [state, last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
+    let (level, command) = match (state, update) {
+        ("Active", "Successful") => (Level::Ok, ""),
+        ("Failed" | "Inactive", _) => (Level::Danger, "get-function-configuration"),
+        ("Active", "Failed") => (Level::Warning, "get-function-configuration"),
+        ("Pending", _) => (Level::Warning, "wait function-active-v2"),
+        ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
+        _ => (Level::Unknown, "get-function-configuration"),
+    };
+    let found = format!("the state of {name} is {state}, and the last update is {update}");
+    Ok(Diagnosis::of(level, found, [remedy::function(context, name, command, "")]))
+}
+
+fn timeout(context: &Context<'_>) -> Checked {
+    let (function, target) = (context.function()?, properties(context)?.timeout);
+    let mut rounds = 1;
+    for mapping in context.mappings() {
+        rounds = rounds.max(calls(context, mapping.batch_size)?.1);
+    }
+    let reserve = context.config()?.limits.reserve.min(function.timeout / 4);
+    let needed = (target + START) * rounds + reserve;
+    let found = format!(
+        "the target takes up to {}{}, with {} to start and {} to settle, and the function's timeout \
+         is {}",
+        span(target),
+        if rounds > 1 { format!(" {rounds} times") } else { String::new() },
+        span(START),
+        span(reserve),
+        span(function.timeout)
+    );
+    if needed <= function.timeout {
+        return Ok(Diagnosis::ok(found));
+    }
+    let mut remedies = Vec::new();
+    // A longer timeout has a longer reserve, up to the whole one.
+    let longer =
+        ((target + START) * rounds + context.config()?.limits.reserve).as_secs_f64().ceil();
+    if longer <= LONGEST_TIMEOUT.as_secs_f64() {
+        let longer = remedy::configuration(context, function, &format!("--timeout {longer}"));
+        remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
+    }
+    if rounds > 1 {
+        remedies
+            .push("lower the batch size of the mapping, or raise REQUEUE_CONCURRENCY".to_owned());
+    }
+    remedies.push(format!("lower the timeout of {}", of(context)?.name));
+    Ok(Diagnosis::warning(found, remedies))
+}
+
+fn concurrency(context: &Context<'_>) -> Checked {
+    let InvokedFunction { name, reserved_concurrency, .. } = of(context)?;
+    properties(context)?;
+    let Some(reserved) = *reserved_concurrency.as_ref()? else {
+        return Ok(Diagnosis::ok(format!("{name} has no reserved concurrency")));
+    };
+    let mut needed: u32 = 0;
+    for mapping in context.mappings() {
+        let batches = mapping.maximum_concurrency.unwrap_or_default();
+        needed =
+            needed.saturating_add(batches.saturating_mul(calls(context, mapping.batch_size)?.0));
+    }
+    let found = format!(
+        "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time"
+    );
+    let level = match reserved {
+        0 => Level::Danger,
+        _ if reserved < needed => Level::Warning,
+        _ => Level::Ok,
+    };
+    let options = format!("--reserved-concurrent-executions {needed}");
+    let raise =
+        remedy::function(context, function_name(name), "put-function-concurrency", &options);
+    Ok(Diagnosis::of(
+        level,
+        found,
+        [raise, "lower the MaximumConcurrency of the mappings".to_owned()],
+    ))
+}
+
+fn permissions(context: &Context<'_>) -> Checked {
+    let (function, InvokedFunction { name, arn, access, .. }) = (context.function()?, of(context)?);
+    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
+    let consequence = ": unless the target's own policy does, every message is deferred".to_owned();
+    let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target")];
+    let asked = Asked::of(access, &INVOKING[..1], format!(" on {name}"));
+    Asked { consequence, grants, ..asked }.look(function)
+}
+
+fn mapping(context: &Context<'_>) -> Checked {
+    let InvokedFunction { name, .. } = of(context)?;
+    let own = context.path()?.mapping.as_ref().map(|mapping| &*mapping.uuid);
+    let others = consumers(context, context.source()?, own)?;
+    let (functions, disable) = others.unwrap_or_default();
+    let is_target = |function: &str| function_name(function) == function_name(name);
+    let disable: Vec<String> = functions
+        .iter()
+        .zip(disable)
+        .filter_map(|(function, disable)| is_target(function).then_some(disable))
+        .collect();
+    Ok(if disable.is_empty() {
+        Diagnosis::ok(format!("no mapping gives {name} messages of this queue"))
+    } else {
+        Diagnosis::danger(format!("the queue also invokes {name} itself"), disable)
+    })
+}

@@ -1,0 +1,136 @@
+//! Findings about the function that the function invokes.
+
+use super::super::target::INVOKING;
+use super::*;
+
+/// A target of 45 s, and the template's minute for a batch of ten in one call.
+fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
+    let state = Readiness {
+        state: Some("Active".to_owned()),
+        last_update_status: Some("Successful".to_owned()),
+        ..Readiness::default()
+    };
+    d.target.insert(InvokedFunction {
+        name: "charge:live".to_owned(),
+        arn: "arn:aws:lambda:eu-west-1:123456789012:function:charge:live".to_owned(),
+        messages_per_call: 10,
+        properties: Ok(Some(TargetProperties { state, timeout: secs(45) })),
+        reserved_concurrency: Ok(None),
+        access: Some(Ok(allowed(&INVOKING))),
+    })
+}
+
+fn as_made(d: &mut Deployment) {
+    invoked(d);
+}
+
+fn properties(d: &mut Deployment) -> &mut TargetProperties {
+    invoked(d).properties.as_mut().unwrap().as_mut().unwrap()
+}
+
+fn state(d: &mut Deployment, state: &str, update: &str) {
+    let readiness = &mut properties(d).state;
+    readiness.state = Some(state.to_owned());
+    readiness.last_update_status = Some(update.to_owned());
+}
+
+fn decided(d: &mut Deployment, decision: AccessDecision) {
+    let access = invoked(d).access.as_mut().unwrap().as_mut().unwrap();
+    access.insert(INVOKING[0].to_owned(), decision);
+}
+
+fn also_invokes(d: &mut Deployment, function: &str, state: &str) {
+    invoked(d);
+    let other = Mapping { state: state.to_owned(), ..consumer("9c3a", function) };
+    d.path().source.consumers.as_mut().unwrap().push(other);
+}
+
+pub(super) const ROWS: &[Row] = &[
+    ("target", |_| {}, None),
+    ("target", as_made, Some(Fine)),
+    ("target", |d| invoked(d).properties = Ok(None), Some(Danger)),
+    ("target", |d| invoked(d).properties = refused(), Some(Unknown)),
+    ("target", |d| state(d, "Failed", "Successful"), Some(Danger)),
+    ("target", |d| state(d, "Inactive", "Successful"), Some(Danger)),
+    ("target", |d| state(d, "Pending", "InProgress"), Some(Warning)),
+    ("target", |d| state(d, "Active", "Failed"), Some(Warning)),
+    ("target", |d| state(d, "Active", "InProgress"), Some(Unknown)),
+    ("target-timeout", |_| {}, None),
+    // With 5 s to start and 5 s to settle, 50 s are a minute.
+    ("target-timeout", |d| properties(d).timeout = secs(50), Some(Fine)),
+    ("target-timeout", |d| properties(d).timeout = secs(51), Some(Warning)),
+    ("target-timeout", |d| properties(d).timeout = secs(900), Some(Warning)),
+    ("target-timeout", |d| invoked(d).properties = Ok(None), None),
+    ("target-timeout", |d| invoked(d).properties = refused(), Some(Unknown)),
+    (
+        // Two calls, one after the other.
+        "target-timeout",
+        |d| {
+            invoked(d).messages_per_call = 5;
+            d.valid().config.limits.concurrency = 1;
+        },
+        Some(Warning),
+    ),
+    ("target-concurrency", |_| {}, None),
+    ("target-concurrency", as_made, Some(Fine)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(10)), Some(Fine)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(9)), Some(Warning)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
+    (
+        // Two calls at a time for each batch.
+        "target-concurrency",
+        |d| {
+            invoked(d).messages_per_call = 5;
+            d.target.as_mut().unwrap().reserved_concurrency = Ok(Some(19));
+        },
+        Some(Warning),
+    ),
+    ("target-permissions", |_| {}, None),
+    ("target-permissions", as_made, Some(Fine)),
+    ("target-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
+    ("target-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
+    ("target-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
+    ("target-permissions", |d| invoked(d).access = Some(refused()), Some(Unknown)),
+    ("target-mapping", |_| {}, None),
+    ("target-mapping", as_made, Some(Fine)),
+    ("target-mapping", |d| also_invokes(d, "charge", "Enabled"), Some(Danger)),
+    ("target-mapping", |d| also_invokes(d, "charge:7", "Enabled"), Some(Danger)),
+    ("target-mapping", |d| also_invokes(d, "charge", "Disabled"), Some(Fine)),
+    ("target-mapping", |d| also_invokes(d, "charges", "Enabled"), Some(Fine)),
+    // The target's own timeout counts instead.
+    ("batch-fits-timeout", as_made, None),
+    (
+        "max-receive-count",
+        |d| {
+            invoked(d);
+            d.receives(3);
+        },
+        Some(Danger),
+    ),
+    (
+        "max-receive-count",
+        |d| {
+            invoked(d);
+            d.receives(4);
+        },
+        Some(Warning),
+    ),
+];
+
+#[test]
+fn a_longer_timeout_leaves_room_for_the_target() {
+    let mut deployment = good();
+    properties(&mut deployment).timeout = secs(120);
+    let finding = found(&deployment, "target-timeout").unwrap();
+    assert!(finding.diagnosis.remedies[0].contains("--timeout 130"), "{finding:#?}");
+}
+
+#[test]
+fn the_reserved_concurrency_is_of_the_function_and_not_of_its_alias() {
+    let mut deployment = good();
+    invoked(&mut deployment).reserved_concurrency = Ok(Some(9));
+    let finding = found(&deployment, "target-concurrency").unwrap();
+    let raise = "--function-name charge --reserved-concurrent-executions 10";
+    assert!(finding.diagnosis.remedies[0].ends_with(raise), "{finding:#?}");
+}

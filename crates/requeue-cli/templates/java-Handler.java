@@ -1,0 +1,63 @@
+package orders;
+
+import com.amazonaws.services.lambda.runtime.Context;
+import com.amazonaws.services.lambda.runtime.RequestHandler;
+import com.amazonaws.services.lambda.runtime.events.SQSEvent;
+import com.amazonaws.services.lambda.runtime.events.SQSEvent.SQSMessage;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Charges orders. Requeue invokes it with the SQS event, and retries each failed record by its class.
+ *
+ * <p>It returns a map: the class SQSBatchResponse, which Powertools returns too, has no fields beside
+ * the identifier. Without them, Requeue retries every failed record as temporary.
+ */
+public final class Handler implements RequestHandler<SQSEvent, Map<String, List<Map<String, Object>>>> {
+    /** The bank asks to wait. */
+    static final class BankBusy extends RuntimeException {
+        final int seconds;
+
+        BankBusy(int seconds) {
+            super("the bank asks for " + seconds + " s");
+            this.seconds = seconds;
+        }
+    }
+
+    @Override
+    public Map<String, List<Map<String, Object>>> handleRequest(SQSEvent event, Context context) {
+        List<Map<String, Object>> failures = new ArrayList<>();
+        for (SQSMessage message : event.getRecords()) {
+            try {
+                charge(message.getBody());
+            } catch (RuntimeException error) {
+                failures.add(item(message.getMessageId(), error));
+            }
+        }
+        return Map.of("batchItemFailures", failures);
+    }
+
+    /** A body is an amount in cents. */
+    static void charge(String body) {
+        int cents = Integer.parseInt(body);
+        if (cents <= 0) {
+            throw new IllegalArgumentException("an order has a positive amount");
+        }
+        if (cents > 1_000_000) {
+            throw new BankBusy(60);
+        }
+    }
+
+    private static Map<String, Object> item(String id, RuntimeException error) {
+        if (error instanceof BankBusy busy) {
+            return Map.of("itemIdentifier", id, "class", "RATE_LIMIT", "delaySeconds", busy.seconds, "reason", busy.getMessage());
+        }
+        // NumberFormatException is one of these.
+        if (error instanceof IllegalArgumentException) {
+            return Map.of("itemIdentifier", id, "class", "NON_RETRYABLE", "reason", String.valueOf(error.getMessage()));
+        }
+        // Requeue finds the class by the type.
+        return Map.of("itemIdentifier", id, "errorType", error.getClass().getName(), "errorMessage", String.valueOf(error.getMessage()));
+    }
+}

@@ -1,0 +1,48 @@
+// Charges orders. Requeue invokes `handler` with the SQS event, and retries each failed record by its class.
+
+import { BatchProcessor, EventType, processPartialResponse } from '@aws-lambda-powertools/batch';
+import type { Context, SQSEvent, SQSRecord } from 'aws-lambda';
+
+/** The bank asks to wait. */
+class BankBusy extends Error {
+  readonly seconds: number;
+
+  constructor(seconds: number) {
+    super(`the bank asks for ${seconds} s`);
+    this.seconds = seconds;
+  }
+}
+
+/** No retry can help. */
+class InvalidOrder extends Error {}
+
+async function charge(record: SQSRecord): Promise<void> {
+  const order: { cents: number; card?: string } = JSON.parse(record.body);
+  if (order.cents <= 0) throw new InvalidOrder('an order has a positive amount');
+  if (order.card === 'busy') throw new BankBusy(60);
+  if (order.card !== 'ok') throw Object.assign(new Error('the bank did not respond'), { name: 'TimeoutError' });
+}
+
+/** What Requeue reads in a failed item; SQS and Powertools ignore it. */
+function verdict(error: Error): object {
+  if (error instanceof BankBusy) return { class: 'RATE_LIMIT', delaySeconds: error.seconds, reason: error.message };
+  if (error instanceof InvalidOrder || error instanceof SyntaxError) return { class: 'NON_RETRYABLE', reason: error.message };
+  // Requeue finds the class by the type.
+  return { errorType: error.name, errorMessage: error.message };
+}
+
+export async function handler(event: SQSEvent, context: Context): Promise<{ batchItemFailures: object[] }> {
+  const errors = new Map<string, Error>();
+  const noting = async (record: SQSRecord) => {
+    try {
+      await charge(record);
+    } catch (error) {
+      errors.set(record.messageId, error as Error);
+      throw error;
+    }
+  };
+  // If all records fail, Powertools would throw, and the fields would be lost.
+  const options = { context, throwOnFullBatchFailure: false };
+  const { batchItemFailures } = await processPartialResponse(event, noting, new BatchProcessor(EventType.SQS), options);
+  return { batchItemFailures: batchItemFailures.map((item) => ({ ...item, ...verdict(errors.get(item.itemIdentifier)!) })) };
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The functions of `requeue new --python`, `--node` and `--java`, with their own tests.
+
+Needs `target/debug/requeue`, pytest and Powertools in this Python, node on the PATH, and
+tests/starters/node_modules. `tests/run examples` provides them. Maven's packages are not here, so that
+the function in Java is compiled against the few types that it uses, if there is a compiler.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUEUE = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "requeue"
+EVENTS = "com.amazonaws.services.lambda.runtime"
+
+# The types of AWS and JUnit that the function in Java and its tests use.
+JAVA_TYPES = {
+    f"{EVENTS}/Context": "public interface Context {}",
+    f"{EVENTS}/RequestHandler": "public interface RequestHandler<I, O> { O handleRequest(I input, Context context); }",
+    f"{EVENTS}.events/SQSEvent": """public class SQSEvent {
+        private java.util.List<SQSMessage> records;
+        public java.util.List<SQSMessage> getRecords() { return records; }
+        public void setRecords(java.util.List<SQSMessage> records) { this.records = records; }
+        public static class SQSMessage {
+            private String messageId, body;
+            public String getMessageId() { return messageId; }
+            public void setMessageId(String messageId) { this.messageId = messageId; }
+            public String getBody() { return body; }
+            public void setBody(String body) { this.body = body; }
+        }
+    }""",
+    "org.junit.jupiter.api/Test": """@java.lang.annotation.Retention(java.lang.annotation.RetentionPolicy.RUNTIME)
+    public @interface Test {}""",
+    "org.junit.jupiter.api/Assertions": """public class Assertions {
+        public static void assertEquals(Object one, Object other) { if (!one.equals(other)) throw new AssertionError(one + " is not " + other); }
+    }""",
+    "orders/Main": """public class Main {
+        public static void main(String[] none) throws Exception {
+            for (var method : HandlerTest.class.getDeclaredMethods()) {
+                if (!method.isAnnotationPresent(org.junit.jupiter.api.Test.class)) continue;
+                method.setAccessible(true);
+                method.invoke(new HandlerTest());
+                System.out.println(method.getName());
+            }
+        }
+    }""",
+}
+
+
+def run(*command, cwd):
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{command}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Starters(unittest.TestCase):
+    def project(self, option):
+        there = Path(self.enterContext(tempfile.TemporaryDirectory())) / "orders"
+        run(REQUEUE, "new", there, option, cwd=ROOT)
+        return there
+
+    def test_the_tests_of_the_function_in_python_pass(self):
+        self.assertIn("4 passed", run(sys.executable, "-m", "pytest", "-q", cwd=self.project("--python")))
+
+    def test_the_tests_of_the_function_in_typescript_pass(self):
+        function = self.project("--node") / "function"
+        (function / "node_modules").symlink_to(ROOT / "tests/starters/node_modules")
+        self.assertIn("pass 4", run("node", "--test", "--test-reporter=spec", cwd=function))
+        options = ["--noEmit", "--strict", "--module", "nodenext", "--allowImportingTsExtensions", "--erasableSyntaxOnly", "--types", "node"]
+        run("node", "node_modules/typescript/bin/tsc", *options, "app.ts", "app.test.ts", cwd=function)
+
+    def test_the_functions_ask_for_versions_that_the_tests_have(self):
+        asked = json.loads((self.project("--node") / "function/package.json").read_text())["dependencies"]
+        tried = json.loads((ROOT / "tests/starters/package.json").read_text())["dependencies"]
+        # `sam build` needs esbuild among the dependencies, and the tests do not.
+        del asked["esbuild"]
+        self.assertEqual({name: version.removeprefix("^") for name, version in asked.items()}, {name: tried[name] for name in asked})
+        (least,) = re.findall(r"powertools>=([\d.]+),", (self.project("--python") / "function/requirements.txt").read_text())
+        self.assertIn(f"aws-lambda-powertools=={least}.", (ROOT / "tests/requirements-starters.txt").read_text())
+
+    def test_the_snippets_of_the_page_are_parts_of_the_functions(self):
+        page = (ROOT / "docs/start/existing-function.md").read_text()
+        for option, language, path in [
+            ("--python", "python", "app.py"),
+            ("--node", "ts", "app.ts"),
+            ("--java", "java", "src/main/java/orders/Handler.java"),
+        ]:
+            function = (self.project(option) / "function" / path).read_text()
+            snippets = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+            self.assertTrue(snippets, language)
+            for snippet in snippets:
+                self.assertIn(snippet, function)
+
+    @unittest.skipUnless(shutil.which("javac"), "there is no javac")
+    def test_the_tests_of_the_function_in_java_pass(self):
+        source = self.project("--java") / "function/src"
+        for name, text in JAVA_TYPES.items():
+            package, type_ = name.split("/")
+            (source / f"{type_}.java").write_text(f"package {package};\n{text}")
+        run("javac", "-d", "classes", *source.rglob("*.java"), cwd=source)
+        self.assertEqual(len(run("java", "-cp", "classes", "orders.Main", cwd=source).split()), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
