@@ -1,5 +1,5 @@
-//! The served function: its program, the environment of its process, the errors of its start, and new
-//! builds of its file.
+//! The program of a function: the environment of its process, the errors of its start, and new builds
+//! of its file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -17,6 +17,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::show::Lines;
 use crate::Error;
 use crate::observe::Events;
 
@@ -24,7 +25,7 @@ use crate::observe::Events;
 /// lead to real queues, or change the endpoint.
 const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 
-/// Defaults of variables.
+/// Defaults of the variables of a handler.
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),
@@ -42,21 +43,55 @@ const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
 const MEMORY_MIB: &str = "128";
 
 /// A program with its arguments.
-pub(super) struct Function {
+pub(crate) struct Program {
     program: OsString,
     arguments: Vec<OsString>,
     name: String,
+    pub(super) kind: Kind,
     /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
     /// The endpoint of SQS for the function.
     sqs_url: String,
-    /// The events of the page, if one is served.
-    pub(super) events: Option<Events>,
+    /// The events of the page, if the page reads the log of the function.
+    pub(crate) events: Option<Events>,
+    /// The output for its lines.
+    pub(super) lines: Lines,
 }
 
-impl Function {
+/// The kind of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It has Requeue in it.
+    Handler,
+    /// Requeue invokes it.
+    Target,
+}
+
+impl Kind {
+    /// What a program that asks for no invocation lacks.
+    pub(super) fn what_it_must_be(self) -> &'static str {
+        match self {
+            Self::Handler => "call requeue::run or lambda_runtime::run",
+            Self::Target => {
+                "be a runtime interface client, as in `-- python3 -m awslambdaric app.handler`"
+            }
+        }
+    }
+}
+
+impl Program {
+    /// A command that runs a function for Requeue to invoke.
+    pub(crate) fn target(
+        command: &[OsString],
+        sqs_url: String,
+        lines: Lines,
+    ) -> Result<Self, Error> {
+        let program = Self::handler(&[], command, sqs_url, None)?;
+        Ok(Self { kind: Kind::Target, lines, ..program })
+    }
+
     /// A program with its arguments, or else a command that runs the function, such as `cargo run`.
-    pub(super) fn new(
+    pub(crate) fn handler(
         function: &[OsString],
         command: &[OsString],
         sqs_url: String,
@@ -72,7 +107,8 @@ impl Function {
             (name, program) = (function_name(&path), path.clone().into());
             file = Some(path);
         }
-        Ok(Self { program, arguments, name, file, sqs_url, events })
+        let (kind, lines) = (Kind::Handler, Lines::Stdout);
+        Ok(Self { program, arguments, name, kind, file, sqs_url, events, lines })
     }
 
     /// Whether the page reads the log of the function, and the user did not choose its format.
@@ -96,7 +132,7 @@ impl Function {
             }
         }
         for (name, value) in UNLESS_SET {
-            if !is_set(name) {
+            if self.kind == Kind::Handler && !is_set(name) {
                 command.env(name, value);
             }
         }

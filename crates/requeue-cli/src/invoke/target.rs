@@ -1,0 +1,37 @@
+//! `requeue invoke --target`: Requeue invokes a function on this machine.
+
+use std::process::ExitCode;
+
+use requeue::{Record, Settings};
+
+use super::Arguments;
+use crate::Error;
+use crate::local_function::{
+    Environments, Lines, ProcessGroups, Program, SHUTDOWN_GRACE, local_target,
+};
+use crate::serve::SQS_PORT;
+use crate::stop::Stop;
+
+/// Invokes the function of the command as the target.
+pub(super) async fn invoke(
+    arguments: &Arguments,
+    mut settings: Settings,
+    records: Vec<Record>,
+) -> Result<ExitCode, Error> {
+    let groups = ProcessGroups::default();
+    let at_end = groups.clone();
+    Stop::end_at_once_after(move || at_end.kill_all())?;
+    // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`.
+    let sqs_url = format!("http://127.0.0.1:{SQS_PORT}");
+    let program = Program::target(&arguments.command, sqs_url, Lines::Stderr)?;
+    let most = u16::try_from(settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
+    let (mut environments, function) =
+        Environments::new(program, groups.clone(), most, arguments.timeout, None);
+    let target = local_target(function, arguments.timeout, most, &mut settings);
+    let ended = tokio::select! {
+        error = environments.run() => Err(error),
+        ended = super::invoke(arguments, settings, records, target) => ended,
+    };
+    groups.end_all(SHUTDOWN_GRACE).await;
+    ended
+}
