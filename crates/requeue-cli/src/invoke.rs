@@ -131,12 +131,12 @@ impl Arguments {
     /// The target of the command line, or else of the environment.
     fn target_url(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
-        parse_target(url, config.target_rules.clone()).map(Some)
+        target(url, config.target_rules.clone()).map(Some)
     }
 }
 
 /// Parses `--target-url` by the rules of the environment's settings.
-pub(crate) fn parse_target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
+pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
     let target = TargetUrl::parse_with(url, rules).map_err(|error| {
         let remedy = error
             .allowed_by()

@@ -35,7 +35,7 @@ pub(crate) struct Environments {
     most: usize,
     /// That of an invocation.
     timeout: Duration,
-    /// The line after the first start.
+    /// The line after a start. Without one, an environment starts only for a call.
     started: Option<String>,
     calls: mpsc::Receiver<PendingCall>,
     builds: watch::Receiver<()>,
@@ -79,7 +79,8 @@ struct Turn {
 }
 
 impl Environments {
-    /// At most `most` environments. `started` is the line after the first start.
+    /// At most `most` environments. `started` is the line after a start; without one, an environment
+    /// starts only for a call.
     pub(crate) fn new(
         program: Program,
         groups: ProcessGroups,
@@ -115,8 +116,8 @@ impl Environments {
     pub(crate) async fn run(&mut self) -> Error {
         loop {
             let is_free = self.turns.len() < self.most;
-            let must_start =
-                !*self.starts.borrow() && self.idle.is_empty() && self.turns.is_empty();
+            let is_idle = self.idle.is_empty() && self.turns.is_empty();
+            let must_start = self.started.is_some() && !*self.starts.borrow() && is_idle;
             tokio::select! {
                 biased;
                 Some(Ok(turn)) = self.turns.join_next() => {
@@ -164,10 +165,13 @@ impl Environments {
                 (environment, Some(start))
             };
             let result = match &mut environment {
-                None => Err(match &start {
-                    Some(Err(StartError::Failed(error))) => error.clone(),
-                    _ => FunctionError::not_started("the function did not start".to_owned()),
-                }),
+                None => {
+                    let failed = match &start {
+                        Some(Err(StartError::Failed(error))) => Some(error.payload.clone()),
+                        _ => None,
+                    };
+                    Err(FunctionError::not_started(failed))
+                }
                 Some(used) => used.invoke(invocation(&program, trace, event, limit), limit).await,
             };
             // The number of an idle one is that of its start.
@@ -212,14 +216,21 @@ impl Environments {
         Ok(())
     }
 
-    /// Notes a failed start.
+    /// Notes a failed start. Several that fail side by side count once.
     fn fail(&mut self, why: &str) {
+        if self.failed_starts > 0 && Instant::now() < self.next_start {
+            return;
+        }
         let pause =
             (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16))).min(LONGEST_PAUSE);
         self.failed_starts += 1;
         self.starts.send_replace(false);
         self.next_start = Instant::now() + pause;
-        self.program.lines.line(format_args!("{why}; next start in {} s", pause.as_secs()));
+        let next = match self.started {
+            Some(_) => format!("; next start in {} s", pause.as_secs()),
+            None => String::new(),
+        };
+        self.program.lines.line(format_args!("{why}{next}"));
     }
 
     /// Handles a new build: idle environments end, and busy ones finish their invocation first.
@@ -262,7 +273,7 @@ async fn in_time(
     let limit = INIT_TIMEOUT.max(limit);
     timeout(limit, starting).await.unwrap_or_else(|_| {
         let why = format!("function did not ask for an invocation within {} s", limit.as_secs());
-        Err(StartError::Failed(FunctionError::not_started(why)))
+        Err(StartError::Failed(FunctionError::silent(why)))
     })
 }
 

@@ -53,10 +53,16 @@ impl FunctionError {
         Self::of_process(why, "Runtime.ExitError", &message)
     }
 
-    /// The program could not be started, or never asked for an invocation.
-    pub(super) fn not_started(why: String) -> Self {
+    /// The program never asked for an invocation.
+    pub(super) fn silent(why: String) -> Self {
         let message = format!("Error: {why}");
         Self::of_process(why, "Runtime.InvalidEntrypoint", &message)
+    }
+
+    /// The error of a call without a process, with that of the start if there is one.
+    pub(super) fn not_started(payload: Option<Bytes>) -> Self {
+        let error = Self::silent("the function did not start".to_owned());
+        Self { payload: payload.unwrap_or(error.payload), ..error }
     }
 
     pub(super) fn restarted() -> Self {

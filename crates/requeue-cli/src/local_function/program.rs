@@ -136,6 +136,11 @@ impl Program {
                 command.env(name, value);
             }
         }
+        // As in Lambda, where it is the command of an image.
+        let handler = self.arguments.last().filter(|_| self.kind == Kind::Target);
+        if let Some(handler) = handler.filter(|_| !is_set("_HANDLER")) {
+            command.env("_HANDLER", handler);
+        }
         if !is_set("RUST_LOG") && !is_set("AWS_LAMBDA_LOG_LEVEL") {
             command.env("RUST_LOG", LOG_FILTER);
         }

@@ -59,7 +59,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 #[command(
     override_usage = "requeue serve [OPTIONS]\n       \
                       requeue serve [OPTIONS] --function <PATH> [ARGS]...\n       \
-                      requeue serve [OPTIONS] -- <COMMAND> [ARGS]...",
+                      requeue serve [OPTIONS] -- <COMMAND> [ARGS]...\n       \
+                      requeue serve [OPTIONS] --target -- <COMMAND> [ARGS]...",
     after_help = "A function is any program that speaks Lambda's Runtime API: a handler of \
                   requeue::run, lambda_runtime, or a bootstrap of another language. It gets \
                   Lambda's environment variables, example credentials, AWS_ENDPOINT_URL_SQS, and \

@@ -180,7 +180,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let dead_letter = config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS).clone();
     arguments.policy.apply_to(&mut config.settings)?;
     let target = match &arguments.target_url {
-        Some(url) => invoke::parse_target(url, config.target_rules.clone())?,
+        Some(url) => invoke::target(url, config.target_rules.clone())?,
         None => config
             .required_target()
             .map_err(|error| format!("{error}, or name it with --target-url"))?
