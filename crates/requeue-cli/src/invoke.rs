@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     arguments.policy.apply_to(&mut config.settings)?;
     let records = read_event(arguments)?;
     if arguments.target {
-        return runtime(Time::Real)?.block_on(target::invoke(arguments, config.settings, records));
+        return runtime(Time::Real)?.block_on(target::invoke(arguments, config, records));
     }
     Stop::end_at_once()?;
     let Some(target) = arguments.target_url(&config)? else {

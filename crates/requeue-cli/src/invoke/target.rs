@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use requeue::{Record, Settings};
+use requeue::Record;
+use requeue_lambda::Config;
 
 use super::Arguments;
 use crate::Error;
@@ -15,7 +16,7 @@ use crate::stop::Stop;
 /// Invokes the function of the command as the target.
 pub(super) async fn invoke(
     arguments: &Arguments,
-    mut settings: Settings,
+    mut config: Config,
     records: Vec<Record>,
 ) -> Result<ExitCode, Error> {
     let groups = ProcessGroups::default();
@@ -24,13 +25,13 @@ pub(super) async fn invoke(
     // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`.
     let sqs_url = format!("http://127.0.0.1:{SQS_PORT}");
     let program = Program::target(&arguments.command, sqs_url, Lines::Stderr)?;
-    let most = u16::try_from(settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
+    let most = u16::try_from(config.settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
     let (mut environments, function) =
         Environments::new(program, groups.clone(), most, arguments.timeout, None);
-    let target = local_target(function, arguments.timeout, most, &mut settings);
+    let target = local_target(function, arguments.timeout, most, &mut config);
     let ended = tokio::select! {
         error = environments.run() => Err(error),
-        ended = super::invoke(arguments, settings, records, target) => ended,
+        ended = super::invoke(arguments, config.settings, records, target) => ended,
     };
     groups.end_all(SHUTDOWN_GRACE).await;
     ended

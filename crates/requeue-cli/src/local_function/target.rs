@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use requeue::{InBulk, Settings, bulk};
-use requeue_lambda::{FunctionSettings, FunctionTarget};
+use requeue::{InBulk, bulk};
+use requeue_lambda::{Config, FunctionTarget};
 
 use super::LocalFunction;
 use super::environment::INIT_TIMEOUT;
@@ -21,11 +21,11 @@ pub(crate) fn local_target(
     function: LocalFunction,
     timeout: Duration,
     most: u16,
-    settings: &mut Settings,
+    config: &mut Config,
 ) -> LocalTarget {
-    let limits = &mut settings.limits;
+    let limits = &mut config.settings.limits;
     // As long as the function may run, so that no answer is lost.
     limits.timeout = timeout + INIT_TIMEOUT;
     limits.concurrency = limits.concurrency.min(most.into());
-    bulk(FunctionTarget::new(function, FunctionSettings::default()))
+    bulk(FunctionTarget::new(function, config.function.clone()))
 }

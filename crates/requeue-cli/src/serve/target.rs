@@ -38,17 +38,18 @@ impl TargetProcessor {
         events: Option<Events>,
     ) -> Result<Self, Error> {
         requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(None));
-        let mut settings = Config::load().await?.settings;
+        let mut config = Config::load().await?;
+        let settings = &mut config.settings;
         settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);
         // The embedded SQS has no loop detection.
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.observers = Observers::only(CircuitEvents(events.clone()));
-        let mode = settings.mode;
+        let mode = config.settings.mode;
         let most = arguments.maximum_concurrency;
-        let target = local_target(function, arguments.timeout, most, &mut settings);
+        let target = local_target(function, arguments.timeout, most, &mut config);
         let queue = SqsQueue::new(&sqs.embedded.client());
         Ok(Self {
-            processor: BatchProcessor::new(target, queue, settings),
+            processor: BatchProcessor::new(target, queue, config.settings),
             mode,
             limit: arguments.invocation_timeout(),
             max_receives: arguments.max_receive_count.into(),

@@ -14,7 +14,11 @@ pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure
     if is_error {
         let text = |name: &str| answer[name].as_str().unwrap_or_default();
         let words = format!("{}: {}", text("errorType"), text("errorMessage"));
-        return Bulk::Unclear(Failure::temporary(words));
+        return Bulk::Unclear(if words.starts_with("ThrottlingException") {
+            Failure::rate_limit(words)
+        } else {
+            Failure::temporary(words)
+        });
     }
     let failures = match answer.get("batchItemFailures") {
         None | Some(Value::Null) => return Bulk::Done,

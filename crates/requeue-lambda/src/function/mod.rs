@@ -33,18 +33,22 @@ pub trait Invoke: Send + Sync + 'static {
 /// How a function is invoked.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct FunctionSettings {}
+pub struct FunctionSettings {
+    /// The most messages of a call.
+    pub messages_per_call: usize,
+}
 
 /// Invokes a function with the messages of each call.
 #[derive(Clone, Debug)]
 pub struct FunctionTarget<I> {
     invoker: I,
+    settings: FunctionSettings,
 }
 
 impl<I: Invoke> FunctionTarget<I> {
     /// The function that `invoker` invokes.
-    pub fn new(invoker: I, _: FunctionSettings) -> Self {
-        Self { invoker }
+    pub fn new(invoker: I, settings: FunctionSettings) -> Self {
+        Self { invoker, settings }
     }
 }
 
@@ -61,6 +65,10 @@ impl<I: Invoke> BulkHandler<Raw> for FunctionTarget<I> {
                 Bulk::Unclear(Failure::non_retryable("the event is larger than 6 MB"))
             }
         }
+    }
+
+    fn messages_per_call(&self) -> usize {
+        self.settings.messages_per_call
     }
 }
 
@@ -79,12 +87,15 @@ fn record(message: &Message<Raw>) -> Value {
     let millis = |time: SystemTime| {
         time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
     };
+    // A message that waits by its visibility has a retry for each receive but the first.
+    let is_fifo = message.queue().is_some_and(|queue| queue.is_fifo());
+    let receives = message.receive_count() + if is_fifo { 0 } else { message.retry_count() };
     let mut record = json!({
         "messageId": message.idempotency_key(),
         "receiptHandle": "handle",
         "body": &**message.body(),
         "attributes": {
-            "ApproximateReceiveCount": (message.retry_count() + message.receive_count()).to_string(),
+            "ApproximateReceiveCount": receives.to_string(),
             "SentTimestamp": millis(message.first_sent()),
             "SenderId": "AIDAEXAMPLE",
             "ApproximateFirstReceiveTimestamp": millis(message.first_received()),
