@@ -8,7 +8,7 @@ use requeue_lambda::Config;
 use super::Arguments;
 use crate::Error;
 use crate::local_function::{
-    Environments, Lines, ProcessGroups, Program, SHUTDOWN_GRACE, local_target,
+    Environments, LatestStart, Lines, ProcessGroups, Program, SHUTDOWN_GRACE, local_target,
 };
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
@@ -28,10 +28,15 @@ pub(super) async fn invoke(
     let most = u16::try_from(config.settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
     let (mut environments, function) =
         Environments::new(program, groups.clone(), most, arguments.timeout, None);
+    let mut starts = function.starts();
     let target = local_target(function, arguments.timeout, most, &mut config);
     let ended = tokio::select! {
         error = environments.run() => Err(error),
-        ended = super::invoke(arguments, config.settings, records, target) => ended,
+        ended = async {
+            // The first process may take its time, as when its command builds it.
+            let _ = starts.wait_for(|latest| *latest != LatestStart::Pending).await;
+            super::invoke(arguments, config.settings, records, target).await
+        } => ended,
     };
     groups.end_all(SHUTDOWN_GRACE).await;
     ended

@@ -35,7 +35,7 @@ pub(crate) struct Environments {
     most: usize,
     /// That of an invocation.
     timeout: Duration,
-    /// The line after a start. Without one, an environment starts only for a call.
+    /// The line after a start. Without one, nobody waits for the next start.
     started: Option<String>,
     calls: mpsc::Receiver<PendingCall>,
     builds: watch::Receiver<()>,
@@ -43,14 +43,23 @@ pub(crate) struct Environments {
     idle: Vec<Environment>,
     /// Environments that start, or that have an invocation.
     turns: JoinSet<Turn>,
-    /// Whether the latest start succeeded.
-    starts: watch::Sender<bool>,
+    /// The end of the latest start.
+    starts: watch::Sender<LatestStart>,
     /// The number of the build. Environments of an earlier build get no invocation.
     build: u64,
     failed_starts: u32,
     next_start: Instant,
     /// The number of the last one.
     number: u64,
+}
+
+/// The end of the latest start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LatestStart {
+    /// There was none of this build.
+    Pending,
+    Failed,
+    Succeeded,
 }
 
 /// A call that waits for an environment.
@@ -79,8 +88,8 @@ struct Turn {
 }
 
 impl Environments {
-    /// At most `most` environments. `started` is the line after a start; without one, an environment
-    /// starts only for a call.
+    /// At most `most` environments. `started` is the line after a start. Without one, a start that
+    /// failed is tried again only by a call.
     pub(crate) fn new(
         program: Program,
         groups: ProcessGroups,
@@ -89,7 +98,7 @@ impl Environments {
         started: Option<String>,
     ) -> (Self, LocalFunction) {
         let (sender, calls) = mpsc::channel(1);
-        let starts = watch::Sender::new(false);
+        let starts = watch::Sender::new(LatestStart::Pending);
         let program = Arc::new(program);
         let function = LocalFunction::new(sender, starts.subscribe(), program.lines);
         let environments = Self {
@@ -117,7 +126,11 @@ impl Environments {
         loop {
             let is_free = self.turns.len() < self.most;
             let is_idle = self.idle.is_empty() && self.turns.is_empty();
-            let must_start = self.started.is_some() && !*self.starts.borrow() && is_idle;
+            let must_start = match *self.starts.borrow() {
+                LatestStart::Pending => is_idle,
+                LatestStart::Failed => is_idle && self.started.is_some(),
+                LatestStart::Succeeded => false,
+            };
             tokio::select! {
                 biased;
                 Some(Ok(turn)) = self.turns.join_next() => {
@@ -187,14 +200,15 @@ impl Environments {
     }
 
     fn end_turn(&mut self, turn: Turn) -> Result<(), Error> {
-        let is_tried = *self.starts.borrow() || self.failed_starts > 0 || self.build > 0;
+        let latest = *self.starts.borrow();
+        let is_tried = latest != LatestStart::Pending || self.build > 0;
         match turn.start {
-            Some(Ok(())) if !*self.starts.borrow() && turn.build == self.build => {
+            Some(Ok(())) if latest != LatestStart::Succeeded && turn.build == self.build => {
                 self.failed_starts = 0;
                 if let Some(line) = &self.started {
                     self.program.lines.line(line);
                 }
-                self.starts.send_replace(true);
+                self.starts.send_replace(LatestStart::Succeeded);
             }
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
             Some(Err(StartError::Refused(why))) if turn.build == self.build => self.fail(&why),
@@ -224,7 +238,7 @@ impl Environments {
         let pause =
             (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16))).min(LONGEST_PAUSE);
         self.failed_starts += 1;
-        self.starts.send_replace(false);
+        self.starts.send_replace(LatestStart::Failed);
         self.next_start = Instant::now() + pause;
         let next = match self.started {
             Some(_) => format!("; next start in {} s", pause.as_secs()),
@@ -239,7 +253,7 @@ impl Environments {
         self.program.lines.line("function was rebuilt, restarting it");
         self.build += 1;
         (self.failed_starts, self.next_start) = (0, Instant::now());
-        self.starts.send_replace(false);
+        self.starts.send_replace(LatestStart::Pending);
         for environment in self.idle.drain(..) {
             drop(tokio::spawn(environment.end()));
         }

@@ -27,7 +27,7 @@ mod target;
 
 pub(crate) use environment::SHUTDOWN_GRACE;
 use environments::PendingCall;
-pub(crate) use environments::{EndedCall, Environments};
+pub(crate) use environments::{EndedCall, Environments, LatestStart};
 pub(crate) use process_group::ProcessGroups;
 pub(crate) use program::Program;
 pub(crate) use show::{Lines, one_line};
@@ -40,19 +40,23 @@ const MAX_EVENT: usize = 6 * 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct LocalFunction {
     calls: mpsc::Sender<PendingCall>,
-    starts: watch::Receiver<bool>,
+    starts: watch::Receiver<LatestStart>,
     lines: Lines,
     /// The number of the last call of Requeue.
     number: Arc<AtomicU64>,
 }
 
 impl LocalFunction {
-    fn new(calls: mpsc::Sender<PendingCall>, starts: watch::Receiver<bool>, lines: Lines) -> Self {
+    fn new(
+        calls: mpsc::Sender<PendingCall>,
+        starts: watch::Receiver<LatestStart>,
+        lines: Lines,
+    ) -> Self {
         Self { calls, starts, lines, number: Arc::default() }
     }
 
-    /// Whether the latest start of an environment succeeded.
-    pub(crate) fn starts(&self) -> watch::Receiver<bool> {
+    /// The end of the latest start of an environment.
+    pub(crate) fn starts(&self) -> watch::Receiver<LatestStart> {
         self.starts.clone()
     }
 

@@ -17,7 +17,7 @@ use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
 use super::{Arguments, ServedSqs, watched};
 use crate::Error;
-use crate::local_function::{Lines, LocalFunction, trace};
+use crate::local_function::{LatestStart, Lines, LocalFunction, trace};
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
 
@@ -58,9 +58,8 @@ pub(super) struct Poller {
     invocations: JoinSet<FinishedInvocation>,
     /// The delays of the messages that each running invocation has sent, by trace.
     sent: HashMap<String, Vec<u64>>,
-    /// Whether the function starts. Until then the poller receives no messages, so it wastes no
-    /// receives.
-    starts: watch::Receiver<bool>,
+    /// Until the function starts, the poller receives no messages, so it wastes no receives.
+    starts: watch::Receiver<LatestStart>,
     /// The number of the last batch.
     batches: u64,
 }
@@ -91,7 +90,7 @@ impl Poller {
         ServedSqs { embedded, queue, dead_letters, .. }: &ServedSqs,
         arguments: &Arguments,
         function: MappedFunction,
-        starts: watch::Receiver<bool>,
+        starts: watch::Receiver<LatestStart>,
         events: Option<Events>,
     ) -> Self {
         let batch_size = arguments.batch_size.into();
@@ -113,7 +112,7 @@ impl Poller {
     pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), Error> {
         loop {
             let is_free = self.invocations.len() < self.maximum_concurrency;
-            let starts = *self.starts.borrow_and_update();
+            let starts = *self.starts.borrow_and_update() == LatestStart::Succeeded;
             tokio::select! {
                 biased;
                 () = stop.told() => {

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use requeue_testkit::{repository, tool};
+use requeue_testkit::repository;
+use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 
 use crate::served::requeue;
@@ -76,7 +77,7 @@ const ALONE: [(&str, End, Option<End>); 16] = [
     ("no-list", NAMED, None),
     ("throw", Failed("temporary", "BankClosed"), Some(NAMED)),
     ("throttle", Failed("rate-limit", "ThrottlingException"), None),
-    ("hang", Failed("temporary", "Task timed out after 1.00 seconds"), Some(NAMED)),
+    ("hang", Failed("temporary", "Task timed out after 2.00 seconds"), Some(NAMED)),
     ("exit", Failed("temporary", "Runtime exited with error: exit status 3"), Some(NAMED)),
     ("killed", Failed("temporary", "Runtime exited with error: signal: "), Some(NAMED)),
 ];
@@ -133,9 +134,11 @@ pub(crate) fn invoke(
     let path = directory.join(format!("{name}.json"));
     fs::write(&path, event.to_string()).unwrap();
     let path = path.to_str().unwrap();
-    let mut words = vec!["invoke", path, "--json", "--timeout", "1s", "--target", "--"];
+    let mut words = vec!["invoke", path, "--json", "--timeout", "2s", "--target", "--"];
     words.extend(command.iter().map(String::as_str));
-    let variables = [&[POLICY, ("PYTHONDONTWRITEBYTECODE", "1")], variables].concat();
+    // One process, since most of the time is that of their starts.
+    let one = [POLICY, ("REQUEUE_CONCURRENCY", "1"), ("PYTHONDONTWRITEBYTECODE", "1")];
+    let variables = [&one, variables].concat();
     let mut invoke = requeue(&words, &variables);
     invoke.current_dir(functions());
     invoke
@@ -182,9 +185,8 @@ fn check_alone(runtime: Runtime, is_fifo: bool) {
         let ends: Vec<(&str, End)> = ends.collect();
         let does: Vec<&str> = ends.iter().map(|(does, _)| *does).collect();
         let name = format!("alone-{runtime:?}-{handler}-{is_fifo}");
-        // The processes that stay are used again.
-        let variables = [("REQUEUE_MESSAGES_PER_CALL", "1"), ("REQUEUE_CONCURRENCY", "4")];
-        let invoke = invoke(&name, &event(&does, is_fifo), &command, &variables);
+        let alone = [("REQUEUE_MESSAGES_PER_CALL", "1")];
+        let invoke = invoke(&name, &event(&does, is_fifo), &command, &alone);
         let (outcomes, said) = outcomes(invoke);
         assert_eq!(outcomes.len(), ends.len(), "{said}");
         for (at, (does, end)) in ends.into_iter().enumerate() {
