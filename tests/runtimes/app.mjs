@@ -75,3 +75,9 @@ export async function powertools(event, context) {
 export async function powertools_fifo(event, context) {
   return processPartialResponseSync(event, handle, new SqsFifoPartialProcessor(), { context });
 }
+
+// The one way to a response that is no JSON.
+export const streamed = awslambda.streamifyResponse(async (event, stream) => {
+  stream.write("{ no");
+  stream.end();
+});

@@ -44,7 +44,7 @@ const MEMORY_MIB: &str = "128";
 
 /// A program with its arguments.
 pub(crate) struct Program {
-    program: OsString,
+    path: OsString,
     arguments: Vec<OsString>,
     name: String,
     pub(super) kind: Kind,
@@ -98,17 +98,17 @@ impl Program {
         events: Option<Events>,
     ) -> Result<Self, Error> {
         let words = if function.is_empty() { command } else { function };
-        let (program, arguments) = words.split_first().expect("one of them is given");
-        let (arguments, mut program) = (arguments.to_vec(), program.clone());
+        let (path, arguments) = words.split_first().expect("one of them is given");
+        let (arguments, mut path) = (arguments.to_vec(), path.clone());
         let (mut name, mut file) = ("function".to_owned(), None);
         if !function.is_empty() {
-            check(Path::new(&program))?;
-            let path = std::path::absolute(&program)?;
-            (name, program) = (function_name(&path), path.clone().into());
-            file = Some(path);
+            check(Path::new(&path))?;
+            let absolute = std::path::absolute(&path)?;
+            (name, path) = (function_name(&absolute), absolute.clone().into());
+            file = Some(absolute);
         }
         let (kind, lines) = (Kind::Handler, Lines::Stdout);
-        Ok(Self { program, arguments, name, kind, file, sqs_url, events, lines })
+        Ok(Self { path, arguments, name, kind, file, sqs_url, events, lines })
     }
 
     /// Whether the page reads the log of the function, and the user did not choose its format.
@@ -124,7 +124,7 @@ impl Program {
     /// The process of an execution environment. Source: Lambda developer guide, "Defined runtime
     /// environment variables".
     pub(super) fn command(&self, runtime_api: SocketAddr, environment: u64) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.path);
         command.args(&self.arguments);
         for (name, _) in std::env::vars_os() {
             if is_of_aws(&name) {
@@ -182,7 +182,7 @@ impl Program {
 
     /// The error of a start, with its remedy.
     pub(super) fn refused(&self, error: &io::Error) -> String {
-        let program = Path::new(&self.program).display();
+        let program = Path::new(&self.path).display();
         if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
             return format!(
                 "{program} is built for {machine}, and this machine is {}; build it without \

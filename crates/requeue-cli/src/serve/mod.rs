@@ -69,6 +69,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                   your home directory. Unless you set them, REQUEUE_DEAD_LETTER is annotate and \
                   REQUEUE_RECURSIVE_LOOP is Allow, as in template.yaml, and REQUEUE_METRICS is \
                   off.\n\n\
+                  With --target, the function is any program with a runtime interface client, \
+                  and Requeue reads its settings from your environment.\n\n\
                   Each line of its output begins with the number of its execution environment. \
                   When the file of --function changes, `requeue serve` restarts the function with \
                   the new build. `requeue send` sends a message.\n\n\
@@ -86,8 +88,8 @@ pub(crate) struct Arguments {
     /// A command that runs the function, as in `requeue serve -- cargo run`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// The command runs an existing Lambda function, in any language, by its runtime interface client.
-    /// Requeue runs in this process, and invokes it with the messages that may be handled.
+    /// The command runs an existing Lambda function of any language. Requeue runs in this process and
+    /// invokes it.
     #[arg(long, help_heading = "Function", requires = "command", conflicts_with = "function")]
     target: bool,
     /// The queue's name. A name that ends in .fifo makes a FIFO queue. The dead-letter queue is
@@ -173,17 +175,13 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
     let started =
         format!("function started; send it a message: {}", arguments.send_command(&sqs.server));
-    let (mut environments, function) = Environments::new(
-        program,
-        groups.clone(),
-        arguments.maximum_concurrency,
-        arguments.timeout,
-        Some(started),
-    );
+    let (most, timeout) = (arguments.maximum_concurrency, arguments.timeout);
+    let (mut environments, function) =
+        Environments::new(program, groups.clone(), most, timeout, Some(started));
     let starts = function.starts();
     let function = if arguments.target {
-        let processor = TargetProcessor::new(function, &sqs, arguments, events.clone()).await?;
-        MappedFunction::Target(processor)
+        let of_page = events.clone();
+        MappedFunction::Target(TargetProcessor::new(function, &sqs, arguments, of_page).await?)
     } else {
         MappedFunction::Handler(function)
     };

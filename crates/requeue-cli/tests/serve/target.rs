@@ -59,6 +59,8 @@ enum End {
 
 use End::{Done, Failed, Unclear};
 
+type Ends = &'static [End];
+
 const NAMED: End = Failed("temporary", "");
 
 /// A record alone in its call: what the function does, and the end for a plain function and for one
@@ -83,7 +85,7 @@ const ALONE: [(&str, End, Option<End>); 16] = [
 ];
 
 /// Several records in one call: what the function does with each, and the ends.
-const TOGETHER: [(&[&str], &[End], Option<&[End]>); 7] = [
+const TOGETHER: [(&[&str], Ends, Option<Ends>); 7] = [
     (&["ok", "ok", "ok"], &[Done, Done, Done], Some(&[Done, Done, Done])),
     (&["ok", "fail", "ok"], &[Done, NAMED, Done], Some(&[Done, NAMED, Done])),
     (&["fail", "fail"], &[NAMED, NAMED], Some(&[NAMED, NAMED])),
@@ -235,6 +237,13 @@ fn an_answer_for_one_record_of_node_settles_it() {
 #[test]
 fn an_answer_for_one_record_of_node_settles_it_on_a_fifo_queue() {
     check_alone(Runtime::Node, true);
+}
+
+#[test]
+fn a_response_that_is_no_json_settles_no_message() {
+    let Some(command) = Runtime::Node.command("streamed") else { return };
+    let (alone, said) = outcomes(invoke("no-json", &event(&["ok"], false), &command, &[]));
+    assert_end(&alone["ok-0"], NAMED, false, &said);
 }
 
 #[test]

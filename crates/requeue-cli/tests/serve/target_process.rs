@@ -1,10 +1,11 @@
 //! `--target`: the processes of the function, its output, and the errors of its start.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use requeue::printable::is_printable;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::served::{Served, bootstrap, program, run};
 use crate::target::{Runtime, functions};

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use requeue::queue::AttributeValue;
+use requeue::queue::{AttributeValue, QueueArn};
 use requeue::{Bulk, BulkHandler, Failure, Message, Raw};
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ fn record(message: &Message<Raw>) -> Value {
         time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
     };
     // A message that waits by its visibility has a retry for each receive but the first.
-    let is_fifo = message.queue().is_some_and(|queue| queue.is_fifo());
+    let is_fifo = message.queue().is_some_and(QueueArn::is_fifo);
     let receives = message.receive_count() + if is_fifo { 0 } else { message.retry_count() };
     let mut record = json!({
         "messageId": message.idempotency_key(),
@@ -104,7 +104,7 @@ fn record(message: &Message<Raw>) -> Value {
         "md5OfBody": "",
         "eventSource": "aws:sqs",
         "eventSourceARN": message.queue().map(ToString::to_string),
-        "awsRegion": message.queue().map(|queue| queue.region()),
+        "awsRegion": message.queue().map(QueueArn::region),
     });
     if let Some(group) = message.group_id() {
         record["attributes"]["MessageGroupId"] = group.into();
