@@ -174,15 +174,15 @@ fn leading_status(message: &str) -> Option<u16> {
                 .any(|word| next.starts_with(word));
         (is_told && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some(number)
     };
-    let places = ["<HttpError ", "indicate success: ", "last exception: "];
-    let placed = |before: &&str| begins(message.split_once(*before)?.1);
-    begins(message.trim_start()).or_else(|| places.iter().find_map(|before| placed(&before)))
+    let before_status = ["<HttpError ", "indicate success: "];
+    let after = |before: &&str| begins(message.split_once(*before)?.1);
+    begins(message.trim_start()).or_else(|| before_status.iter().find_map(after))
 }
 
-type Phrases = (FailureClass, Service, &'static str, &'static [&'static str]);
+type ByWords = (FailureClass, Service, &'static str, &'static [&'static str]);
 
 /// Words of a limit, which come before the status beside them: AWS throttles with 400, too.
-const LIMITS: [Phrases; 1] = [(
+const LIMITS: [ByWords; 1] = [(
     RateLimit,
     Up,
     "rate limit",
@@ -194,7 +194,7 @@ const LIMITS: [Phrases; 1] = [(
 )];
 
 /// Words that only exceptions of a function have, after all else.
-const MESSAGES: [Phrases; 4] = [
+const MESSAGES: [ByWords; 4] = [
     // Node's codes of the system, undici
     (
         Temporary,
@@ -244,7 +244,7 @@ const MESSAGES: [Phrases; 4] = [
     ),
 ];
 
-fn by_words(words: &Words, table: &[Phrases]) -> Option<Failure> {
+fn by_words(words: &Words, table: &[ByWords]) -> Option<Failure> {
     table.iter().find(|row| words.hold_any(row.3)).map(|(class, service, meaning, _)| {
         let failure = Failure::new(*class, Evidence::Text, meaning);
         let failure = if *service == Up { failure } else { failure.service_down() };
@@ -253,8 +253,8 @@ fn by_words(words: &Words, table: &[Phrases]) -> Option<Failure> {
 }
 
 /// Names that wrap a response, or anything: the code, the status or the words in the message count.
-/// They are of botocore, requests, aiohttp, azure.core, axios, gaxios, Azure for JS, got, MongoDB, gRPC,
-/// Spring, retrofit, .NET, Java and the DB-API.
+// Of botocore, requests, aiohttp, azure.core, axios, gaxios, Azure for JS, got, MongoDB, gRPC, Spring,
+// retrofit, .NET, Java and the DB-API.
 const WRAPPERS: &str = "\
     ClientError HTTPError HttpError ClientResponseError HttpResponseError \
     AxiosError GaxiosError RestError RequestError MongoServerError UnknownError \

@@ -5,11 +5,11 @@ use crate::classify::text::Service::{self, Down, Lost, Up};
 use crate::failure::FailureClass::{self, NonRetryable, Quota, RateLimit, Temporary};
 
 /// Class, what it says of the service, words, and names or parts of names between spaces.
-pub(super) type Row = (FailureClass, Service, &'static str, &'static str);
+pub(super) type ByName = (FailureClass, Service, &'static str, &'static str);
 
 /// Names whose parts would mislead, or say nothing, with their class. Some have the same name in
 /// several places; then the class suits all of them.
-pub(super) const NAMES: [Row; 13] = [
+pub(super) const NAMES: [ByName; 13] = [
     // Powertools for AWS Lambda (Python, TypeScript, .NET): FIFO records after one that failed
     (
         Temporary,
@@ -150,7 +150,7 @@ pub(super) const NAMES: [Row; 13] = [
 
 /// Parts of names, of letters in lower case. The first row that matches wins: a timeout of a
 /// connection pool is a timeout.
-pub(super) const PARTS: [Row; 13] = [
+pub(super) const PARTS: [ByName; 13] = [
     (
         RateLimit,
         Up,

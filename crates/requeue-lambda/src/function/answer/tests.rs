@@ -167,6 +167,20 @@ fn an_item_says_class_delay_and_reason() {
 }
 
 #[test]
+fn the_page_shows_a_response_that_is_read_so() {
+    let page = include_str!("../../../../../docs/concepts/classification.md");
+    let (_, section) = page.split_once("\n## Say it from a Lambda function\n").expect("a section");
+    let (payload, _) =
+        section.split_once("```json\n").and_then(|rest| rest.1.split_once("```")).expect("a block");
+    let Bulk::Each(results) = read(payload.as_bytes(), false, &["059f36b4-…", "2e1424d4-…"])
+    else {
+        panic!("unclear")
+    };
+    let details = results.iter().map(|result| result.as_ref().expect_err("it failed").detail());
+    assert_eq!(details.collect::<Vec<_>>(), ["bank-closed", "timed out: ReadTimeout"]);
+}
+
+#[test]
 fn a_rule_comes_after_the_class_and_before_the_table() {
     let rules: Rules = r#"{"rules": [
         {"match": {"code": "BankClosed"}, "class": "RATE_LIMIT", "delaySeconds": 60},
@@ -189,138 +203,47 @@ fn a_rule_comes_after_the_class_and_before_the_table() {
     assert_eq!(rules.within(|| alone(thrown, true)).class(), RateLimit);
 }
 
+/// The error, the class of a lone record, of a call of two, and the detail.
+#[rustfmt::skip]
+const THROWN: &[(&str, &str, &str, &str)] = &[
+    // What awslambdaric prints
+    (r#"{"errorMessage": "x", "errorType": "ValueError", "requestId": "id-1", "stackTrace": ["  File \"/var/task/app.py\", line 32\n"]}"#, "temporary", "unclear: temporary", "unrecognised: ValueError"),
+    // What aws-lambda-ric prints
+    (r#"{"errorType":"Error","errorMessage":"connect ECONNREFUSED 127.0.0.1:9","trace":["Error: connect ECONNREFUSED 127.0.0.1:9"]}"#, "temporary", "unclear: temporary", "not reached"),
+    (r#"{"errorType":"Runtime.UnhandledPromiseRejection","errorMessage":"TimeoutError: late","trace":[]}"#, "temporary", "unclear: temporary", "timed out: TimeoutError"),
+    // Java
+    (r#"{"errorMessage":"no id","errorType":"jakarta.validation.ValidationException","stackTrace":[]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
+    // .NET
+    (r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#, "temporary", "unclear: temporary", "not reached: SocketException"),
+    // Ruby
+    (r#"{"errorMessage":"Net::ReadTimeout","errorType":"Function<Net::ReadTimeout>","stackTrace":[]}"#, "temporary", "unclear: temporary", "timed out: ReadTimeout"),
+    // Lambda
+    (r#"{"errorType":"Sandbox.Timedout","errorMessage":"RequestId: 3f1b Error: Task timed out after 3.00 seconds"}"#, "temporary", "unclear: temporary", "the function timed out"),
+    (r#"{"errorMessage":"2026-11-28T11:32:54.120Z 3f1b Task timed out after 3.00 seconds"}"#, "temporary", "unclear: temporary", "the function timed out"),
+    (r#"{"errorType":"Runtime.ExitError","errorMessage":"RequestId: 3f1b Error: Runtime exited with error: exit status 1"}"#, "temporary", "unclear: temporary", "the function broke off: Runtime.ExitError"),
+    (r#"{"errorType":"Runtime.ExitError","errorMessage":"RequestId: 3f1b Error: Runtime exited with error: signal: killed"}"#, "temporary", "unclear: temporary", "the function ran out of memory"),
+    (r#"{"errorType":"Runtime.OutOfMemory","errorMessage":"RequestId: 3f1b Error: x"}"#, "temporary", "unclear: temporary", "the function ran out of memory"),
+    (r#"{"errorMessage":"RequestId: 3f1b Process exited before completing request"}"#, "temporary", "unclear: temporary", "the function broke off: Runtime.ExitError"),
+    (r#"{"errorType":"Extension.Crash","errorMessage":"RequestId: 3f1b Error: exit code 0"}"#, "temporary", "unclear: temporary", "the function broke off: Extension.Crash"),
+    (r#"{"errorType":"Function.ResponseSizeTooLarge","errorMessage":"Response payload size exceeded maximum allowed payload size (6291556 bytes)."}"#, "temporary", "unclear: temporary", "the function broke off: Function.ResponseSizeTooLarge"),
+    (r#"{"errorType":"Runtime.MarshalError","errorMessage":"Unable to marshal response: Object of type object is not JSON serializable"}"#, "temporary", "unclear: temporary", "the function broke off: Runtime.MarshalError"),
+    // A broken deployment: no record was handled.
+    (r#"{"errorMessage": "Unable to import module 'app': No module named 'orders'", "errorType": "Runtime.ImportModuleError", "requestId": "", "stackTrace": []}"#, "temporary", "temporary temporary", "the function did not start: Runtime.ImportModuleError"),
+    (r#"{"errorType":"Runtime.UserCodeSyntaxError","errorMessage":"SyntaxError: Unexpected token 'export'","trace":[]}"#, "temporary", "temporary temporary", "the function did not start: Runtime.UserCodeSyntaxError"),
+    (r#"{"errorMessage":"cannot load such file -- app","errorType":"Init<LoadError>"}"#, "temporary", "temporary temporary", "the function did not start: Init"),
+    // Nothing to read
+    ("", "temporary", "unclear: temporary", "unrecognised error"),
+    ("no JSON", "temporary", "unclear: temporary", "unrecognised error"),
+    ("[]", "temporary", "unclear: temporary", "unrecognised error"),
+    (r#"{"errorType": 7, "errorMessage": {}}"#, "temporary", "unclear: temporary", "unrecognised error"),
+];
+
 #[test]
 fn an_error_is_that_of_a_lone_record() {
-    for (payload, one, several, detail) in [
-        // What awslambdaric prints
-        (
-            r#"{"errorMessage": "x", "errorType": "ValueError", "requestId": "id-1", "stackTrace": ["  File \"/var/task/app.py\", line 32\n"]}"#,
-            "temporary",
-            "unclear: temporary",
-            "unrecognised: ValueError",
-        ),
-        // What aws-lambda-ric prints
-        (
-            r#"{"errorType":"Error","errorMessage":"connect ECONNREFUSED 127.0.0.1:9","trace":["Error: connect ECONNREFUSED 127.0.0.1:9"]}"#,
-            "temporary",
-            "unclear: temporary",
-            "not reached",
-        ),
-        (
-            r#"{"errorType":"Runtime.UnhandledPromiseRejection","errorMessage":"TimeoutError: late","trace":[]}"#,
-            "temporary",
-            "unclear: temporary",
-            "timed out: TimeoutError",
-        ),
-        // Java
-        (
-            r#"{"errorMessage":"no id","errorType":"jakarta.validation.ValidationException","stackTrace":[]}"#,
-            "non-retryable",
-            "unclear: non-retryable",
-            "refused: ValidationException",
-        ),
-        // .NET
-        (
-            r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#,
-            "temporary",
-            "unclear: temporary",
-            "not reached: SocketException",
-        ),
-        // Ruby
-        (
-            r#"{"errorMessage":"Net::ReadTimeout","errorType":"Function<Net::ReadTimeout>","stackTrace":[]}"#,
-            "temporary",
-            "unclear: temporary",
-            "timed out: ReadTimeout",
-        ),
-        // Lambda
-        (
-            r#"{"errorType":"Sandbox.Timedout","errorMessage":"RequestId: 3f1b Error: Task timed out after 3.00 seconds"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function timed out",
-        ),
-        (
-            r#"{"errorMessage":"2026-11-28T11:32:54.120Z 3f1b Task timed out after 3.00 seconds"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function timed out",
-        ),
-        (
-            r#"{"errorType":"Runtime.ExitError","errorMessage":"RequestId: 3f1b Error: Runtime exited with error: exit status 1"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function broke off: Runtime.ExitError",
-        ),
-        (
-            r#"{"errorType":"Runtime.ExitError","errorMessage":"RequestId: 3f1b Error: Runtime exited with error: signal: killed"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function ran out of memory",
-        ),
-        (
-            r#"{"errorType":"Runtime.OutOfMemory","errorMessage":"RequestId: 3f1b Error: x"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function ran out of memory",
-        ),
-        (
-            r#"{"errorMessage":"RequestId: 3f1b Process exited before completing request"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function broke off: Runtime.ExitError",
-        ),
-        (
-            r#"{"errorType":"Extension.Crash","errorMessage":"RequestId: 3f1b Error: exit code 0"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function broke off: Extension.Crash",
-        ),
-        (
-            r#"{"errorType":"Function.ResponseSizeTooLarge","errorMessage":"Response payload size exceeded maximum allowed payload size (6291556 bytes)."}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function broke off: Function.ResponseSizeTooLarge",
-        ),
-        (
-            r#"{"errorType":"Runtime.MarshalError","errorMessage":"Unable to marshal response: Object of type object is not JSON serializable"}"#,
-            "temporary",
-            "unclear: temporary",
-            "the function broke off: Runtime.MarshalError",
-        ),
-        // A broken deployment: no record was handled.
-        (
-            r#"{"errorMessage": "Unable to import module 'app': No module named 'orders'", "errorType": "Runtime.ImportModuleError", "requestId": "", "stackTrace": []}"#,
-            "temporary",
-            "temporary temporary",
-            "the function did not start: Runtime.ImportModuleError",
-        ),
-        (
-            r#"{"errorType":"Runtime.UserCodeSyntaxError","errorMessage":"SyntaxError: Unexpected token 'export'","trace":[]}"#,
-            "temporary",
-            "temporary temporary",
-            "the function did not start: Runtime.UserCodeSyntaxError",
-        ),
-        (
-            r#"{"errorMessage":"cannot load such file -- app","errorType":"Init<LoadError>"}"#,
-            "temporary",
-            "temporary temporary",
-            "the function did not start: Init",
-        ),
-        // Nothing to read
-        ("", "temporary", "unclear: temporary", "unrecognised error"),
-        ("no JSON", "temporary", "unclear: temporary", "unrecognised error"),
-        ("[]", "temporary", "unclear: temporary", "unrecognised error"),
-        (
-            r#"{"errorType": 7, "errorMessage": {}}"#,
-            "temporary",
-            "unclear: temporary",
-            "unrecognised error",
-        ),
-    ] {
-        assert_eq!(told(payload, true, &["a"]), one, "{payload}");
-        assert_eq!(told(payload, true, &TWO), several, "{payload}");
-        assert_eq!(alone(payload, true).detail(), detail, "{payload}");
+    for (payload, one, several, detail) in THROWN {
+        assert_eq!(told(payload, true, &["a"]), *one, "{payload}");
+        assert_eq!(told(payload, true, &TWO), *several, "{payload}");
+        assert_eq!(alone(payload, true).detail(), *detail, "{payload}");
     }
 }
 
