@@ -32,7 +32,7 @@ class HandlerTest {
     @Test
     void aBusyBankSaysHowLongToWait() {
         Map<String, Object> busy =
-                Map.of("itemIdentifier", "m-1", "class", "RATE_LIMIT", "delaySeconds", 60, "reason", "the bank asks for 60 s");
+                Map.of("itemIdentifier", "m-1", "class", "RATE_LIMIT", "delaySeconds", 60, "reason", "bank-busy");
         assertEquals(List.of(busy), items("500", "1000001"));
     }
 

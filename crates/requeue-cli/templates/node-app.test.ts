@@ -15,7 +15,7 @@ test('charged orders are done', async () => {
 
 test('a busy bank says how long to wait', async () => {
   assert.deepEqual(await items({ cents: 500, card: 'ok' }, { cents: 500, card: 'busy' }), [
-    { itemIdentifier: 'm-1', class: 'RATE_LIMIT', delaySeconds: 60, reason: 'the bank asks for 60 s' },
+    { itemIdentifier: 'm-1', class: 'RATE_LIMIT', delaySeconds: 60, reason: 'bank-busy' },
   ]);
 });
 

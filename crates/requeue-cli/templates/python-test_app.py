@@ -15,7 +15,7 @@ def test_charged_orders_are_done():
 
 def test_a_busy_bank_says_how_long_to_wait():
     assert items({"cents": 500, "card": "ok"}, {"cents": 500, "card": "busy"}) == [
-        {"itemIdentifier": "m-1", "class": "RATE_LIMIT", "delaySeconds": 60, "reason": "the bank asks for 60 s"}
+        {"itemIdentifier": "m-1", "class": "RATE_LIMIT", "delaySeconds": 60, "reason": "bank-busy"}
     ]
 
 

@@ -24,8 +24,9 @@ use hyper_util::rt::TokioExecutor;
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The part of an answer that is read. A list of ten failures has some kilobytes.
-pub(super) const MAX_ANSWER: usize = 256 * 1024;
+/// The longest answer. Source: Lambda quotas, "Invocation payload". A part of it would be no JSON, and
+/// a function whose messages are all done may return as much as it likes.
+pub(super) const MAX_ANSWER: usize = 6 * 1024 * 1024 + 64 * 1024;
 
 /// The SDK's own limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
