@@ -10,8 +10,8 @@ use crate::policy::RateLimit;
 
 mod in_bulk;
 
-pub use in_bulk::{Bulk, BulkHandler, Each, InBulk, IntoBulk, bulk, each};
 pub(crate) use in_bulk::DynBulk;
+pub use in_bulk::{Bulk, BulkHandler, Each, InBulk, IntoBulk, bulk, each};
 
 tokio::task_local! {
     /// Set during the last poll of a handler whose time is over.

@@ -14,10 +14,12 @@
 //! ```
 
 mod config;
+mod function;
 mod http;
 mod secrets;
 
 pub use config::Config;
+pub use function::{FunctionSettings, FunctionTarget, Invoke, InvokeError, Invoked};
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
     InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, ScopeKey,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use requeue::{InvalidConfig, Settings, Variables};
 
+use crate::function::FunctionSettings;
 use crate::http::{HttpSettings, TargetRules, TargetUrl};
 use crate::secrets::{Stored, Texts};
 
@@ -63,6 +64,8 @@ pub struct Config {
     pub target_rules: TargetRules,
     /// The delivery settings.
     pub http: HttpSettings,
+    /// How a function is invoked.
+    pub function: FunctionSettings,
 }
 
 impl Config {
@@ -170,6 +173,11 @@ impl Reader {
         self.vars.finish(config)
     }
 
+    fn function(&mut self) -> FunctionSettings {
+        let most = self.vars.get("MESSAGES_PER_CALL").and_then(|text| text.parse().ok());
+        FunctionSettings { messages_per_call: most.unwrap_or(10) }
+    }
+
     fn config(&mut self) -> Config {
         self.stored_policy();
         let settings = Settings::read(&mut self.vars);
@@ -178,6 +186,7 @@ impl Reader {
             target: self.target(target_rules.clone()),
             target_rules,
             http: self.http().timeout(settings.limits.timeout),
+            function: self.function(),
             settings,
         }
     }
