@@ -72,7 +72,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     ),
     (
         "lambda_runtime::",
-        &["src/lambda/", "crates/requeue-cli/src/serve/show.rs"],
+        &["src/lambda/", "crates/requeue-cli/src/local_function/program.rs"],
         "the rest runs without Lambda; one says what a function must call",
     ),
     (
@@ -104,7 +104,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-lambda/src/main.rs",
             "crates/requeue-cli/src/environment.rs",
             "crates/requeue-cli/src/invoke.rs",
-            "crates/requeue-cli/src/serve/function.rs",
+            "crates/requeue-cli/src/local_function/program.rs",
         ],
         "settings are read once, in one place; a function that is served inherits the rest, and arguments are no settings",
     ),

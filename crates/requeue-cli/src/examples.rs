@@ -24,6 +24,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue invoke events/every-class.json",
             "requeue event '{\"orderId\": 7}' | requeue invoke - --policy critical",
             "requeue invoke event.json --queue orders --target-url https://api.example.com/orders",
+            "requeue invoke event.json --target -- python3 -m awslambdaric app.handler",
         ],
     ),
     (
@@ -97,6 +98,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue serve",
             "requeue serve --function target/debug/orders",
             "requeue serve -- cargo run",
+            "requeue serve --target -- python3 -m awslambdaric app.handler",
         ],
     ),
     (

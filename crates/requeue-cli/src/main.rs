@@ -24,6 +24,7 @@ mod examples;
 mod failed_call;
 mod function;
 mod invoke;
+mod local_function;
 mod new;
 mod observe;
 mod outage;

@@ -77,9 +77,19 @@ impl Stop {
     /// The first signal ends the process, until [`defer_end`](Self::defer_end): there is nothing to
     /// clean up but the line of progress.
     pub(crate) fn end_at_once() -> io::Result<Self> {
-        let stop = Self::listen()?;
-        stop.ends_at_first.store(true, Ordering::Relaxed);
-        Ok(stop)
+        Ok(Self::listen()?.ending_at_first())
+    }
+
+    /// As [`end_at_once`](Self::end_at_once), after `before_end`.
+    pub(crate) fn end_at_once_after(
+        before_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        Ok(Self::listen_and(Duration::MAX, before_end)?.ending_at_first())
+    }
+
+    fn ending_at_first(self) -> Self {
+        self.ends_at_first.store(true, Ordering::Relaxed);
+        self
     }
 
     /// From now on the command cleans up after the first signal.

@@ -103,6 +103,11 @@ impl Event {
         Self { reason: reason.map(|text| start(text, MAX_REASON)), ..self }
     }
 
+    /// Whether the call succeeded.
+    pub(crate) fn is_done(&self) -> bool {
+        self.kind == Kind::Ended && self.class.is_none() && self.reason.is_none()
+    }
+
     /// Whether SQS moves the message to the dead-letter queue instead of delivering it again.
     pub(crate) fn is_last_receive(&self) -> bool {
         self.receive_count.zip(self.max_receives).is_some_and(|(count, max)| count >= max)

@@ -68,7 +68,7 @@ pub(crate) struct LogLine {
 
 impl LogLine {
     /// The fields of the line that the library logs about this outcome.
-    fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
         let text = |text: &str| Some(text.to_owned());
         Self {
             message_id: outcome.message_id.clone(),

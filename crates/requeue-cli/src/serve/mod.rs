@@ -22,24 +22,22 @@ use crate::dlq::DeadLetters;
 use crate::dlq::sqs::Sqs;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
+use crate::local_function::{
+    BEYOND_TARGET, FunctionProcesses, LineOutput, ProcessGroups, Program, SHUTDOWN_GRACE,
+};
+use crate::observe::Events;
 use crate::output::outln;
 use crate::stop::Stop;
 use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, output};
 
-mod environment;
-mod function;
-mod function_output;
 mod poller;
-mod process_group;
-mod runtime_api;
 mod show;
+mod target;
 mod watched;
 
-use environment::SHUTDOWN_GRACE;
-use function::Function;
-use poller::Poller;
-use process_group::ProcessGroups;
+use poller::{MappedFunction, Poller};
+use target::TargetProcessor;
 use watched::Watched;
 
 /// The largest body that the endpoint accepts: that of a message.
@@ -61,7 +59,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 #[command(
     override_usage = "requeue serve [OPTIONS]\n       \
                       requeue serve [OPTIONS] --function <PATH> [ARGS]...\n       \
-                      requeue serve [OPTIONS] -- <COMMAND> [ARGS]...",
+                      requeue serve [OPTIONS] -- <COMMAND> [ARGS]...\n       \
+                      requeue serve [OPTIONS] --target -- <COMMAND> [ARGS]...",
     after_help = "A function is any program that speaks Lambda's Runtime API: a handler of \
                   requeue::run, lambda_runtime, or a bootstrap of another language. It gets \
                   Lambda's environment variables, example credentials, AWS_ENDPOINT_URL_SQS, and \
@@ -70,6 +69,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                   your home directory. Unless you set them, REQUEUE_DEAD_LETTER is annotate and \
                   REQUEUE_RECURSIVE_LOOP is Allow, as in template.yaml, and REQUEUE_METRICS is \
                   off.\n\n\
+                  With --target, the function is any program with a runtime interface client, \
+                  and Requeue reads its settings from your environment.\n\n\
                   Each line of its output begins with the number of its execution environment. \
                   When the file of --function changes, `requeue serve` restarts the function with \
                   the new build. `requeue send` sends a message.\n\n\
@@ -87,6 +88,10 @@ pub(crate) struct Arguments {
     /// A command that runs the function, as in `requeue serve -- cargo run`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+    /// The command runs an existing Lambda function of any language. Requeue runs in this process and
+    /// invokes it.
+    #[arg(long, help_heading = "Function", requires = "command", conflicts_with = "function")]
+    target: bool,
     /// The queue's name. A name that ends in .fifo makes a FIFO queue. The dead-letter queue is
     /// NAME-dlq.
     #[arg(long, help_heading = "Queue", value_name = "NAME", default_value = "orders")]
@@ -160,8 +165,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let watched = arguments.page.is_on().then(Watched::new);
     let events = watched.as_ref().map(|watched| watched.events.clone());
-    let Arguments { function, command, .. } = arguments;
-    let function = Function::new(function, command, sqs.server.url(), events)?;
+    let program = arguments.program(sqs.server.url(), events.clone())?;
     let endpoint = match arguments.port {
         Some(port) => Some(listen(port).await?),
         None => None,
@@ -169,6 +173,18 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
+    let started =
+        format!("function started; send it a message: {}", arguments.send_command(&sqs.server));
+    let (most, timeout) = (arguments.maximum_concurrency, arguments.timeout);
+    let (mut processes, function) =
+        FunctionProcesses::new(program, groups.clone(), most, timeout, Some(started));
+    let starts = function.starts();
+    let function = if arguments.target {
+        let of_page = events.clone();
+        MappedFunction::Target(TargetProcessor::new(function, &sqs, arguments, of_page).await?)
+    } else {
+        MappedFunction::Handler(function)
+    };
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
         tokio::spawn(sqs.counted(watched, "function"));
@@ -183,8 +199,12 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));
     }
-    let mut poller = Poller::new(&sqs, arguments, function, groups.clone());
-    let ended = poller.run(&stop, &arguments.send_command(&sqs.server)).await;
+    let mut poller = Poller::new(&sqs, arguments, function, starts, events);
+    let ended = tokio::select! {
+        biased;
+        ended = poller.run(&stop) => ended,
+        error = processes.run() => Err(error),
+    };
     groups.end_all(SHUTDOWN_GRACE).await;
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
 }
@@ -257,7 +277,20 @@ impl Arguments {
     }
 
     fn visibility_timeout(&self) -> Duration {
-        self.visibility_timeout.unwrap_or(2 * self.timeout)
+        self.visibility_timeout.unwrap_or(2 * self.invocation_timeout())
+    }
+
+    /// The timeout of the function that the mapping invokes: with `--target` that of Requeue.
+    fn invocation_timeout(&self) -> Duration {
+        self.timeout + if self.target { BEYOND_TARGET } else { Duration::ZERO }
+    }
+
+    /// The program of the function. The page reads the log of a handler.
+    fn program(&self, sqs_url: String, events: Option<Events>) -> Result<Program, Error> {
+        if self.target {
+            return Program::target(&self.command, sqs_url, LineOutput::Stdout);
+        }
+        Program::handler(&self.function, &self.command, sqs_url, events)
     }
 
     /// Rules that clap cannot express.
@@ -290,13 +323,15 @@ impl Arguments {
             .into());
         }
         let visibility = self.visibility_timeout();
-        if self.has_function() && visibility < self.timeout {
-            let [visibility, timeout] =
-                [visibility, self.timeout].map(|time| shown(time.as_secs()));
+        if self.has_function() && visibility < self.invocation_timeout() {
+            let [visibility, timeout, least] =
+                [visibility, self.timeout, self.invocation_timeout()]
+                    .map(|time| shown(time.as_secs()));
+            let more = if self.target { " and 20 s more for Requeue" } else { "" };
             return Err(format!(
-                "--visibility-timeout {visibility} is shorter than --timeout {timeout}, so SQS \
-                 would redeliver messages during their invocation, and Lambda refuses such a \
-                 mapping; choose at least {timeout}, better six times the timeout"
+                "--visibility-timeout {visibility} is shorter than --timeout {timeout}{more}, so \
+                 SQS would redeliver messages during their invocation, and Lambda refuses such a \
+                 mapping; choose at least {least}, better six times the timeout"
             )
             .into());
         }

@@ -1,16 +1,13 @@
-//! The output of `requeue serve` with a function. Its own lines begin with the time in UTC, and
-//! those of the function with the number of its environment.
+//! The lines of `requeue serve` about batches and dead letters.
 
 use std::fmt;
-use std::process::ExitStatus;
 use std::time::Duration;
 
+use requeue::DeadLetter;
 use requeue::embedded::MessageView;
-use requeue::{Clock, DeadLetter, printable};
 
-use super::environment::INIT_TIMEOUT;
-use crate::output;
-use crate::table::{clock_time, counted, cut};
+use crate::local_function::{LineOutput, one_line};
+use crate::table::counted;
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
@@ -26,13 +23,6 @@ pub(super) struct FinishedBatch<'a> {
     pub(super) took: Duration,
     /// `None` if a response came.
     pub(super) error: Option<&'a str>,
-}
-
-/// Bold on a terminal, to stand out from the function's lines.
-pub(super) fn line(line: impl fmt::Display) {
-    let text = format!("{} {line}", clock_time(Clock::system().now()));
-    // A closed standard output does not stop the function.
-    let _ = output::write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
 }
 
 impl fmt::Display for FinishedBatch<'_> {
@@ -69,29 +59,6 @@ fn delays(delays: &[u64]) -> String {
     }
 }
 
-pub(super) fn exited(status: ExitStatus) -> String {
-    format!("function exited ({})", brief(status))
-}
-
-pub(super) fn exited_at_start(status: ExitStatus) -> String {
-    if status.success() {
-        return "function exited (status 0) before it asked for an invocation: it must call \
-                requeue::run or lambda_runtime::run"
-            .to_owned();
-    }
-    format!("function exited at its start ({})", brief(status))
-}
-
-/// Its command may still build the function, as `cargo run` does.
-pub(super) fn no_invocation_asked_for(is_command: bool) {
-    let secs = INIT_TIMEOUT.as_secs();
-    let rule = if is_command { "if it is already built, it must call" } else { "it must call" };
-    line(format_args!(
-        "the function has asked for no invocation within {secs} s:\n         {rule} \
-         requeue::run or lambda_runtime::run",
-    ));
-}
-
 /// A message in the dead-letter queue: the id of its first delivery, and the reason in its body.
 pub(super) fn dead_letter(message: &MessageView) {
     let dead = DeadLetter::read(&message.body);
@@ -101,17 +68,7 @@ pub(super) fn dead_letter(message: &MessageView) {
         (None, _) => format!("after {}", counted(message.receive_count, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
-    line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
-}
-
-/// A foreign text in one line with at most so many characters.
-pub(super) fn one_line(text: &str, room: usize) -> String {
-    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), room)
-}
-
-/// `status 101`, `signal: 9 (SIGKILL)`
-fn brief(status: ExitStatus) -> String {
-    status.code().map_or_else(|| status.to_string(), |code| format!("status {code}"))
+    LineOutput::Stdout.line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use requeue::{Deferral, Mode, Progress};
 
+use crate::observe::brief;
 use crate::progress::Growth;
 use crate::table::{counted, cut, duration, thousands};
 use crate::ui::LivePause;
@@ -182,12 +183,6 @@ impl Rate {
         let millis = u64::try_from(time.as_millis()).ok()?;
         Some(growth.saturating_mul(1_000).div_ceil(millis))
     }
-}
-
-/// `503` for `status 503`, and `no copy: too long; 503`: a reason in few words.
-pub(super) fn brief(reason: &str) -> String {
-    let reason = reason.strip_prefix("status ").unwrap_or(reason);
-    reason.replacen("; status ", "; ", 1).replacen(": status ", ": ", 1)
 }
 
 /// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.

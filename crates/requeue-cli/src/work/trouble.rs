@@ -8,10 +8,10 @@ use requeue::aws::NO_CREDENTIALS;
 use requeue::printable;
 use tokio::time::Instant;
 
-use super::line::{brief, seconds};
+use super::line::seconds;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
-    DownstreamTrouble, MAY_EXIST, NOT_SENT, ReceivingTrouble, TOO_LONG, Unsettled,
+    DownstreamTrouble, MAY_EXIST, NOT_SENT, ReceivingTrouble, TOO_LONG, Unsettled, brief,
 };
 use crate::silence::Silence;
 use crate::table::{cut, thousands};

@@ -7,8 +7,8 @@ use requeue::printable;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
+use super::show::LineOutput;
 use crate::observe::{Events, LogLine};
-use crate::output;
 
 /// The longest line; the rest follows as another line.
 const MAX_LINE: u64 = 64 * 1024;
@@ -17,6 +17,7 @@ const MAX_LINE: u64 = 64 * 1024;
 #[derive(Clone)]
 pub(super) struct FunctionOutput {
     pub(super) environment: u64,
+    pub(super) lines: LineOutput,
     /// The events of the page, which reads the log of the function.
     pub(super) events: Option<Events>,
     /// Whether the log is in JSON for the page alone.
@@ -43,9 +44,11 @@ impl FunctionOutput {
             events.publish(event);
         }
         let readable = self.is_json_for_page.then(|| readable(text)).flatten();
-        let shown = shown(readable.as_deref().unwrap_or(text));
-        // A closed standard output does not stop the function.
-        let _ = output::write(&format!("\x1b[2m{}|\x1b[0m {shown}\n", self.environment));
+        // Some runtimes separate the lines of an error so.
+        for line in readable.as_deref().unwrap_or(text).split('\r') {
+            let shown = shown(line);
+            self.lines.write(&format!("\x1b[2m{}|\x1b[0m {shown}\n", self.environment));
+        }
     }
 }
 

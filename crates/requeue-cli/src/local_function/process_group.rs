@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The groups whose first process has not ended yet. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct ProcessGroups(Arc<Mutex<BTreeSet<i32>>>);
+pub(crate) struct ProcessGroups(Arc<Mutex<BTreeSet<i32>>>);
 
 impl ProcessGroups {
     /// Adds a process that was started as the first one of its group.
@@ -37,7 +37,7 @@ impl ProcessGroups {
     }
 
     /// Kills all groups.
-    pub(super) fn kill_all(&self) {
+    pub(crate) fn kill_all(&self) {
         for group in std::mem::take(&mut *self.0.lock()) {
             if let Some(pid) = Pid::from_raw(group) {
                 let _ = kill_process_group(pid, Signal::KILL);
@@ -46,7 +46,7 @@ impl ProcessGroups {
     }
 
     /// Sends SIGTERM to all groups, and after `grace` kills the remaining ones.
-    pub(super) async fn end_all(&self, grace: Duration) {
+    pub(crate) async fn end_all(&self, grace: Duration) {
         let groups: Vec<i32> = self.0.lock().iter().copied().collect();
         groups.into_iter().filter_map(Pid::from_raw).for_each(|pid| self.terminate(pid));
         let end = Instant::now() + grace;

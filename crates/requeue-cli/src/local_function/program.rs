@@ -1,5 +1,5 @@
-//! The served function: its program, the environment of its process, the errors of its start, and new
-//! builds of its file.
+//! The program of a function: the environment of its process, the errors of its start, and new builds
+//! of its file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -17,6 +17,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::show::LineOutput;
 use crate::Error;
 use crate::observe::Events;
 
@@ -24,7 +25,7 @@ use crate::observe::Events;
 /// lead to real queues, or change the endpoint.
 const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 
-/// Defaults of variables.
+/// Defaults of the variables of a handler.
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),
@@ -42,37 +43,72 @@ const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
 const MEMORY_MIB: &str = "128";
 
 /// A program with its arguments.
-pub(super) struct Function {
-    program: OsString,
+pub(crate) struct Program {
+    path: OsString,
     arguments: Vec<OsString>,
     name: String,
+    pub(super) kind: ProgramKind,
     /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
     /// The endpoint of SQS for the function.
     sqs_url: String,
-    /// The events of the page, if one is served.
-    pub(super) events: Option<Events>,
+    /// The events of the page, if the page reads the log of the function.
+    pub(crate) events: Option<Events>,
+    /// The output for its lines.
+    pub(super) lines: LineOutput,
 }
 
-impl Function {
+/// The kind of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProgramKind {
+    /// It has Requeue in it.
+    Handler,
+    /// Requeue invokes it.
+    Target,
+}
+
+impl ProgramKind {
+    /// What a program that asks for no invocation lacks.
+    pub(super) fn what_it_must_be(self) -> &'static str {
+        match self {
+            Self::Handler => "call requeue::run or lambda_runtime::run",
+            Self::Target => {
+                "be a runtime interface client, as in `-- python3 -m awslambdaric app.handler`"
+            }
+        }
+    }
+}
+
+impl Program {
+    /// A command that runs a function for Requeue to invoke.
+    pub(crate) fn target(
+        command: &[OsString],
+        sqs_url: String,
+        lines: LineOutput,
+    ) -> Result<Self, Error> {
+        let program = Self::handler(&[], command, sqs_url, None)?;
+        Ok(Self { kind: ProgramKind::Target, lines, ..program })
+    }
+
     /// A program with its arguments, or else a command that runs the function, such as `cargo run`.
-    pub(super) fn new(
+    pub(crate) fn handler(
         function: &[OsString],
         command: &[OsString],
         sqs_url: String,
         events: Option<Events>,
     ) -> Result<Self, Error> {
         let words = if function.is_empty() { command } else { function };
-        let (program, arguments) = words.split_first().expect("one of them is given");
-        let (arguments, mut program) = (arguments.to_vec(), program.clone());
+        let (path, arguments) = words.split_first().expect("one of them is given");
+        let (arguments, mut path) = (arguments.to_vec(), path.clone());
         let (mut name, mut file) = ("function".to_owned(), None);
         if !function.is_empty() {
-            check(Path::new(&program))?;
-            let path = std::path::absolute(&program)?;
-            (name, program) = (function_name(&path), path.clone().into());
-            file = Some(path);
+            check(Path::new(&path))?;
+            let absolute = std::path::absolute(&path)?;
+            (name, path) = (function_name(&absolute), absolute.clone().into());
+            file = Some(absolute);
         }
-        Ok(Self { program, arguments, name, file, sqs_url, events })
+        let (kind, lines) = (ProgramKind::Handler, LineOutput::Stdout);
+        Ok(Self { path, arguments, name, kind, file, sqs_url, events, lines })
     }
 
     /// Whether the page reads the log of the function, and the user did not choose its format.
@@ -88,7 +124,7 @@ impl Function {
     /// The process of an execution environment. Source: Lambda developer guide, "Defined runtime
     /// environment variables".
     pub(super) fn command(&self, runtime_api: SocketAddr, environment: u64) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.path);
         command.args(&self.arguments);
         for (name, _) in std::env::vars_os() {
             if is_of_aws(&name) {
@@ -96,9 +132,14 @@ impl Function {
             }
         }
         for (name, value) in UNLESS_SET {
-            if !is_set(name) {
+            if self.kind == ProgramKind::Handler && !is_set(name) {
                 command.env(name, value);
             }
+        }
+        // As in Lambda, where it is the command of an image.
+        let handler = self.arguments.last().filter(|_| self.kind == ProgramKind::Target);
+        if let Some(handler) = handler.filter(|_| !is_set("_HANDLER")) {
+            command.env("_HANDLER", handler);
         }
         if !is_set("RUST_LOG") && !is_set("AWS_LAMBDA_LOG_LEVEL") {
             command.env("RUST_LOG", LOG_FILTER);
@@ -141,7 +182,7 @@ impl Function {
 
     /// The error of a start, with its remedy.
     pub(super) fn refused(&self, error: &io::Error) -> String {
-        let program = Path::new(&self.program).display();
+        let program = Path::new(&self.path).display();
         if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
             return format!(
                 "{program} is built for {machine}, and this machine is {}; build it without \

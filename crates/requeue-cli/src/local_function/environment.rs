@@ -13,9 +13,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::function::Function;
-use super::function_output::FunctionOutput;
+use super::function_error::FunctionError;
+use super::output::FunctionOutput;
 use super::process_group::ProcessGroups;
+use super::program::Program;
 use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
 use super::show;
 use crate::progress::{CommandProgress, NOTICEABLE};
@@ -28,10 +29,11 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// The time for the last requests of an ended process.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
 /// The time between SIGTERM and SIGKILL.
-pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Ends its process when it is dropped.
 pub(super) struct Environment {
+    pub(super) number: u64,
     api: RuntimeApi,
     pid: Pid,
     groups: ProcessGroups,
@@ -45,46 +47,39 @@ pub(super) enum StartError {
     /// The process could not be started.
     Refused(String),
     /// The process did not ask for an invocation.
-    Failed(String),
+    Failed(FunctionError),
     /// The function was rebuilt during the start.
     BuiltAnew,
-}
-
-/// The reason for the failure of an invocation.
-pub(super) enum InvocationError {
-    /// The function reported an error, or another process has replaced it.
-    Failed(String),
-    /// The process has ended.
-    Ended(String),
 }
 
 impl Environment {
     /// Starts a process, and waits until it asks for its first invocation.
     pub(super) async fn start(
-        function: &Function,
+        program: &Program,
         number: u64,
         groups: &ProcessGroups,
     ) -> Result<Self, StartError> {
         let api = RuntimeApi::listen().await.map_err(|error| {
             StartError::Refused(format!("no port for the Runtime API: {error}"))
         })?;
-        let child = function.command(api.address, number).spawn();
-        let child = child.map_err(|error| StartError::Refused(function.refused(&error)))?;
+        let child = program.command(api.address, number).spawn();
+        let child = child.map_err(|error| StartError::Refused(program.refused(&error)))?;
         let output = FunctionOutput {
             environment: number,
-            events: function.events.clone(),
-            is_json_for_page: function.logs_for_page(),
+            lines: program.lines,
+            events: program.events.clone(),
+            is_json_for_page: program.logs_for_page(),
         };
         let mut environment = Self::of(api, child, output, groups)
             .map_err(|error| StartError::Refused(error.to_string()))?;
-        let step = match function.file {
+        let step = match program.file {
             Some(_) => "starting the function",
             None => "building or starting the function, until it asks for an invocation",
         };
         let _progress = CommandProgress::shown_after(NOTICEABLE, step);
         let mut hint = std::pin::pin!(async {
             sleep(INIT_TIMEOUT).await;
-            show::no_invocation_asked_for(function.file.is_none());
+            show::no_invocation_asked_for(program.lines, program.kind, program.file.is_none());
             pending::<()>().await;
         });
         loop {
@@ -92,7 +87,8 @@ impl Environment {
                 biased;
                 request = environment.api.request() => request,
                 status = exited_and_read(&environment.exit) => {
-                    return Err(StartError::Failed(show::exited_at_start(status)));
+                    let why = show::exited_at_start(status, program.kind);
+                    return Err(StartError::Failed(FunctionError::exited("-", why, status)));
                 }
                 () = &mut hint => continue,
             };
@@ -102,8 +98,7 @@ impl Environment {
                     return Ok(environment);
                 }
                 RuntimeRequest::InitError { error } => {
-                    let why = format!("function failed at its start: {error}");
-                    return Err(StartError::Failed(why));
+                    return Err(StartError::Failed(FunctionError::reported_at_start(error)));
                 }
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
             }
@@ -116,6 +111,7 @@ impl Environment {
         function_output: FunctionOutput,
         groups: &ProcessGroups,
     ) -> io::Result<Self> {
+        let number = function_output.environment;
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
         groups.add(pid);
@@ -133,7 +129,7 @@ impl Environment {
                 timeout(LAST_OUTPUT, async { while output.join_next().await.is_some() {} }).await;
             sender.send_replace(Some(status));
         });
-        Ok(Self { api, pid, groups: groups.clone(), exit, next: None })
+        Ok(Self { number, api, pid, groups: groups.clone(), exit, next: None })
     }
 
     /// Hands an invocation to the process, and waits for its end.
@@ -141,16 +137,15 @@ impl Environment {
         &mut self,
         invocation: Invocation,
         limit: Duration,
-    ) -> Result<Bytes, InvocationError> {
+    ) -> Result<Bytes, FunctionError> {
+        let request_id = invocation.request_id.clone();
         timeout(limit, self.end_of(invocation)).await.unwrap_or_else(|_| {
             self.groups.kill(self.pid);
-            let why = format!("timed out after {} s and was killed", limit.as_secs());
-            Err(InvocationError::Ended(why))
+            Err(FunctionError::timed_out(&request_id, limit))
         })
     }
 
-    async fn end_of(&mut self, invocation: Invocation) -> Result<Bytes, InvocationError> {
-        let failed = |error| InvocationError::Failed(format!("function error: {error}"));
+    async fn end_of(&mut self, invocation: Invocation) -> Result<Bytes, FunctionError> {
         let mut given = false;
         loop {
             if let Some(next) = self.next.take() {
@@ -161,24 +156,24 @@ impl Environment {
                 biased;
                 request = self.api.request() => request,
                 status = exited_and_read(&self.exit) => {
-                    return Err(InvocationError::Ended(show::exited(status)));
+                    let (id, why) = (&invocation.request_id, show::exited(status));
+                    return Err(FunctionError::exited(id, why, status));
                 }
             };
             match request {
                 RuntimeRequest::Next(next) => {
                     self.next = Some(next);
                     if given {
-                        let why = "function restarted without a response".to_owned();
-                        return Err(InvocationError::Failed(why));
+                        return Err(FunctionError::restarted());
                     }
                 }
                 RuntimeRequest::Response { id, body } if id == invocation.request_id => {
                     return Ok(body);
                 }
                 RuntimeRequest::Error { id, error } if id == invocation.request_id => {
-                    return Err(failed(error));
+                    return Err(FunctionError::reported(error));
                 }
-                RuntimeRequest::InitError { error } => return Err(failed(error)),
+                RuntimeRequest::InitError { error } => return Err(FunctionError::reported(error)),
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
             }
         }

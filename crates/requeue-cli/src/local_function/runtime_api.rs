@@ -9,22 +9,18 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use requeue::embedded::loopback::{self, Bounds};
-use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::show;
-use crate::endpoint::header;
+use super::function_error::ReportedError;
 
 /// Most bytes of a response. Source: Lambda developer guide, "Lambda quotas".
 const MAX_RESPONSE: usize = 6 * 1024 * 1024;
 /// A runtime has one connection, and an extension in it another.
 const BOUNDS: Bounds = Bounds { body: MAX_RESPONSE, bodies: 4 * MAX_RESPONSE, connections: 16 };
-/// Most characters of an error in the output.
-const MAX_ERROR: usize = 400;
 /// Requests in the queue. A function waits for each response.
 const REQUESTS: usize = 16;
 
@@ -43,9 +39,9 @@ pub(super) enum RuntimeRequest {
     /// `POST /runtime/invocation/{id}/response`
     Response { id: String, body: Bytes },
     /// `POST /runtime/invocation/{id}/error`
-    Error { id: String, error: String },
+    Error { id: String, error: ReportedError },
     /// `POST /runtime/init/error`
-    InitError { error: String },
+    InitError { error: ReportedError },
 }
 
 /// An invocation, as the function receives it.
@@ -98,11 +94,11 @@ fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
             Some(RuntimeRequest::Response { id: (*id).to_owned(), body: body.clone() })
         }
         (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
-            let error = reported(headers, body);
+            let error = ReportedError::read(headers, body);
             Some(RuntimeRequest::Error { id: (*id).to_owned(), error })
         }
         (&Method::POST, ["2018-06-01", "runtime", "init", "error"]) => {
-            Some(RuntimeRequest::InitError { error: reported(headers, body) })
+            Some(RuntimeRequest::InitError { error: ReportedError::read(headers, body) })
         }
         _ => None,
     }
@@ -154,47 +150,4 @@ fn registered() -> io::Result<Response<Full<Bytes>>> {
 
 fn status(status: StatusCode, body: &'static str) -> io::Result<Response<Full<Bytes>>> {
     Response::builder().status(status).body(Full::from(body)).map_err(io::Error::other)
-}
-
-/// Type and message of a reported error, if it has them.
-fn reported(headers: &HeaderMap, body: &[u8]) -> String {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
-    struct ErrorRequest {
-        error_message: Option<String>,
-        error_type: Option<String>,
-    }
-    let error: ErrorRequest = serde_json::from_slice(body).unwrap_or_default();
-    let by_header = header(headers, "lambda-runtime-function-error-type").map(str::to_owned);
-    let parts: Vec<String> =
-        [error.error_type.or(by_header), error.error_message].into_iter().flatten().collect();
-    if parts.is_empty() {
-        "no reason given".to_owned()
-    } else {
-        show::one_line(&parts.join(": "), MAX_ERROR)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn an_error_is_read_as_far_as_it_says_something() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(reported(&headers, b""), "no reason given");
-        assert_eq!(reported(&headers, br#"{"errorMessage":"no disk"}"#), "no disk");
-        headers
-            .insert("lambda-runtime-function-error-type", HeaderValue::from_static("Runtime.Exit"));
-        assert_eq!(reported(&headers, b"{"), "Runtime.Exit");
-        let body = br#"{"errorMessage":"no disk","errorType":"Io","stackTrace":[]}"#;
-        assert_eq!(reported(&headers, body), "Io: no disk");
-        let body = br#"{"errorMessage":" no\ndisk ","errorType":"Io\r\n00:00:00 #1"}"#;
-        assert_eq!(reported(&headers, body), "Io 00:00:00 #1: no disk");
-        let body = format!(r#"{{"errorMessage":"{}"}}"#, "x".repeat(1_000));
-        headers.clear();
-        assert_eq!(reported(&headers, body.as_bytes()), "x".repeat(MAX_ERROR - 1) + "…");
-    }
 }

@@ -1,0 +1,109 @@
+//! `--target`: Requeue in this process, in front of a function that knows nothing of it.
+
+use std::io;
+use std::time::Duration;
+
+use requeue::embedded::InvocationResult;
+use requeue::queue::SqsQueue;
+use requeue::{
+    BatchProcessor, DeadLetterMode, LogLines, Mode, Observers, RecursiveLoop, Report, SqsEvent,
+    respond,
+};
+use requeue_lambda::Config;
+use tokio::time::Instant;
+
+use super::{Arguments, ServedSqs};
+use crate::local_function::{LocalFunction, LocalTarget, local_target};
+use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
+use crate::table::columns;
+use crate::{Error, output, terminal};
+
+/// Works on batches. Its clones are the same.
+#[derive(Clone)]
+pub(super) struct TargetProcessor {
+    processor: BatchProcessor<LocalTarget, SqsQueue>,
+    mode: Mode,
+    /// The time for a batch.
+    limit: Duration,
+    max_receives: u32,
+    events: Option<Events>,
+}
+
+impl TargetProcessor {
+    /// The settings come from the environment, with the defaults of the template.
+    pub(super) async fn new(
+        function: LocalFunction,
+        sqs: &ServedSqs,
+        arguments: &Arguments,
+        events: Option<Events>,
+    ) -> Result<Self, Error> {
+        requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(None));
+        let mut config = Config::load().await?;
+        let settings = &mut config.settings;
+        settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);
+        // The embedded SQS has no loop detection.
+        settings.recursive_loop = RecursiveLoop::Allow;
+        settings.observers = Observers::only(CircuitEvents(events.clone()));
+        let mode = config.settings.mode;
+        let most = arguments.maximum_concurrency;
+        let target = local_target(function, arguments.timeout, most, &mut config);
+        let queue = SqsQueue::new(&sqs.embedded.client());
+        Ok(Self {
+            processor: BatchProcessor::new(target, queue, config.settings),
+            mode,
+            limit: arguments.invocation_timeout(),
+            max_receives: arguments.max_receive_count.into(),
+            events,
+        })
+    }
+
+    /// One invocation. With the reason if it failed.
+    pub(super) async fn invoke(&self, event: &str) -> (InvocationResult, Option<String>) {
+        let deadline = Instant::now() + self.limit;
+        let invoked = async {
+            let records = serde_json::from_str::<SqsEvent>(event)?.into_records()?;
+            let report = self.processor.process(records, deadline).await;
+            self.show(&report);
+            Ok::<_, Error>(serde_json::to_vec(&respond(&report)?)?)
+        };
+        match invoked.await {
+            Ok(response) => (InvocationResult::Response(response), None),
+            Err(error) => (InvocationResult::FunctionError, Some(error.to_string())),
+        }
+    }
+
+    /// A line for each message, and its event for the page.
+    fn show(&self, report: &Report) {
+        let columns = columns(io::stdout()).unwrap_or(usize::MAX);
+        for outcome in &report.outcomes {
+            let Some(event) = LogLine::of(outcome).event(Some(self.max_receives)) else { continue };
+            if let Some(line) = message_line(&event, self.mode, columns) {
+                // A closed standard output does not stop Requeue.
+                let _ = output::write(&format!("{line}\n"));
+            }
+            if let Some(events) = &self.events {
+                events.publish(event);
+            }
+        }
+    }
+}
+
+/// Tells the page of calls and circuits, and the terminal of circuits and trouble.
+struct CircuitEvents(Option<Events>);
+
+impl requeue::Observer for CircuitEvents {
+    fn observe(&self, event: &requeue::Event<'_>) {
+        LogLines.observe(event);
+        let Some(events) = &self.0 else { return };
+        events.publish(match *event {
+            requeue::Event::Called { message_id, original_message_id, attempt, .. } => {
+                let id = message_id.unwrap_or_default();
+                let ids = Ids::new(id, original_message_id.unwrap_or(id));
+                Event { attempt: Some(attempt), ..Event::now(Kind::Called, ids) }
+            }
+            requeue::Event::CircuitOpened { .. } => Event::now(Kind::CircuitOpened, Ids::default()),
+            requeue::Event::CircuitClosed { .. } => Event::now(Kind::CircuitClosed, Ids::default()),
+            _ => return,
+        });
+    }
+}
