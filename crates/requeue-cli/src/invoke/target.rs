@@ -8,7 +8,8 @@ use requeue_lambda::Config;
 use super::Arguments;
 use crate::Error;
 use crate::local_function::{
-    Environments, LatestStart, Lines, ProcessGroups, Program, SHUTDOWN_GRACE, local_target,
+    FunctionProcesses, LatestStart, LineOutput, ProcessGroups, Program, SHUTDOWN_GRACE,
+    local_target,
 };
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
@@ -24,14 +25,14 @@ pub(super) async fn invoke(
     Stop::end_at_once_after(move || at_end.kill_all())?;
     // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`.
     let sqs_url = format!("http://127.0.0.1:{SQS_PORT}");
-    let program = Program::target(&arguments.command, sqs_url, Lines::Stderr)?;
+    let program = Program::target(&arguments.command, sqs_url, LineOutput::Stderr)?;
     let most = u16::try_from(config.settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
-    let (mut environments, function) =
-        Environments::new(program, groups.clone(), most, arguments.timeout, None);
+    let (mut processes, function) =
+        FunctionProcesses::new(program, groups.clone(), most, arguments.timeout, None);
     let mut starts = function.starts();
     let target = local_target(function, arguments.timeout, most, &mut config);
     let ended = tokio::select! {
-        error = environments.run() => Err(error),
+        error = processes.run() => Err(error),
         ended = async {
             // The first process may take its time, as when its command builds it.
             let _ = starts.wait_for(|latest| *latest != LatestStart::Pending).await;

@@ -15,33 +15,33 @@ use uuid::Uuid;
 
 use crate::table::counted;
 
+mod target;
+mod processes;
 mod environment;
-mod environments;
+mod program;
+mod process_group;
+mod runtime_api;
 mod function_error;
 mod output;
-mod process_group;
-mod program;
-mod runtime_api;
 mod show;
-mod target;
 
 pub(crate) use environment::SHUTDOWN_GRACE;
-use environments::PendingCall;
-pub(crate) use environments::{EndedCall, Environments, LatestStart};
 pub(crate) use process_group::ProcessGroups;
+use processes::PendingCall;
+pub(crate) use processes::{EndedCall, FunctionProcesses, LatestStart};
 pub(crate) use program::Program;
-pub(crate) use show::{Lines, one_line};
+pub(crate) use show::{LineOutput, one_line};
 pub(crate) use target::{BEYOND_TARGET, LocalTarget, local_target};
 
 /// The largest event. Source: Lambda developer guide, "Lambda quotas".
 const MAX_EVENT: usize = 6 * 1024 * 1024;
 
-/// A function whose [`Environments`] run. Its clones are the same function.
+/// A function whose [`FunctionProcesses`] run. Its clones are the same function.
 #[derive(Clone)]
 pub(crate) struct LocalFunction {
     calls: mpsc::Sender<PendingCall>,
     starts: watch::Receiver<LatestStart>,
-    lines: Lines,
+    lines: LineOutput,
     /// The number of the last call of Requeue.
     number: Arc<AtomicU64>,
 }
@@ -50,7 +50,7 @@ impl LocalFunction {
     fn new(
         calls: mpsc::Sender<PendingCall>,
         starts: watch::Receiver<LatestStart>,
-        lines: Lines,
+        lines: LineOutput,
     ) -> Self {
         Self { calls, starts, lines, number: Arc::default() }
     }

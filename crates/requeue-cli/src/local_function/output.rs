@@ -7,7 +7,7 @@ use requeue::printable;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use super::show::Lines;
+use super::show::LineOutput;
 use crate::observe::{Events, LogLine};
 
 /// The longest line; the rest follows as another line.
@@ -17,7 +17,7 @@ const MAX_LINE: u64 = 64 * 1024;
 #[derive(Clone)]
 pub(super) struct FunctionOutput {
     pub(super) environment: u64,
-    pub(super) lines: Lines,
+    pub(super) lines: LineOutput,
     /// The events of the page, which reads the log of the function.
     pub(super) events: Option<Events>,
     /// Whether the log is in JSON for the page alone.

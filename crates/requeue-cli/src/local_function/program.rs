@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::show::Lines;
+use super::show::LineOutput;
 use crate::Error;
 use crate::observe::Events;
 
@@ -47,7 +47,7 @@ pub(crate) struct Program {
     path: OsString,
     arguments: Vec<OsString>,
     name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ProgramKind,
     /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
     /// The endpoint of SQS for the function.
@@ -55,19 +55,19 @@ pub(crate) struct Program {
     /// The events of the page, if the page reads the log of the function.
     pub(crate) events: Option<Events>,
     /// The output for its lines.
-    pub(super) lines: Lines,
+    pub(super) lines: LineOutput,
 }
 
 /// The kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProgramKind {
     /// It has Requeue in it.
     Handler,
     /// Requeue invokes it.
     Target,
 }
 
-impl Kind {
+impl ProgramKind {
     /// What a program that asks for no invocation lacks.
     pub(super) fn what_it_must_be(self) -> &'static str {
         match self {
@@ -84,10 +84,10 @@ impl Program {
     pub(crate) fn target(
         command: &[OsString],
         sqs_url: String,
-        lines: Lines,
+        lines: LineOutput,
     ) -> Result<Self, Error> {
         let program = Self::handler(&[], command, sqs_url, None)?;
-        Ok(Self { kind: Kind::Target, lines, ..program })
+        Ok(Self { kind: ProgramKind::Target, lines, ..program })
     }
 
     /// A program with its arguments, or else a command that runs the function, such as `cargo run`.
@@ -107,7 +107,7 @@ impl Program {
             (name, path) = (function_name(&absolute), absolute.clone().into());
             file = Some(absolute);
         }
-        let (kind, lines) = (Kind::Handler, Lines::Stdout);
+        let (kind, lines) = (ProgramKind::Handler, LineOutput::Stdout);
         Ok(Self { path, arguments, name, kind, file, sqs_url, events, lines })
     }
 
@@ -132,12 +132,12 @@ impl Program {
             }
         }
         for (name, value) in UNLESS_SET {
-            if self.kind == Kind::Handler && !is_set(name) {
+            if self.kind == ProgramKind::Handler && !is_set(name) {
                 command.env(name, value);
             }
         }
         // As in Lambda, where it is the command of an image.
-        let handler = self.arguments.last().filter(|_| self.kind == Kind::Target);
+        let handler = self.arguments.last().filter(|_| self.kind == ProgramKind::Target);
         if let Some(handler) = handler.filter(|_| !is_set("_HANDLER")) {
             command.env("_HANDLER", handler);
         }

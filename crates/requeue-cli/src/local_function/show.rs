@@ -6,20 +6,20 @@ use std::process::ExitStatus;
 use requeue::{Clock, printable};
 
 use super::environment::INIT_TIMEOUT;
-use super::program::Kind;
+use super::program::ProgramKind;
 use crate::output;
 use crate::table::{clock_time, cut};
 
 /// The output for lines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lines {
+pub(crate) enum LineOutput {
     /// That of a command which only shows.
     Stdout,
     /// That of a command whose standard output is for programs.
     Stderr,
 }
 
-impl Lines {
+impl LineOutput {
     /// Bold on a terminal, to stand out from the function's lines.
     pub(crate) fn line(self, line: impl fmt::Display) {
         let text = format!("{} {line}", clock_time(Clock::system().now()));
@@ -39,7 +39,7 @@ pub(super) fn exited(status: ExitStatus) -> String {
     format!("function exited ({})", brief(status))
 }
 
-pub(super) fn exited_at_start(status: ExitStatus, kind: Kind) -> String {
+pub(super) fn exited_at_start(status: ExitStatus, kind: ProgramKind) -> String {
     if status.success() {
         return format!(
             "function exited (status 0) before it asked for an invocation: it must {}",
@@ -47,8 +47,8 @@ pub(super) fn exited_at_start(status: ExitStatus, kind: Kind) -> String {
         );
     }
     let remedy = match kind {
-        Kind::Handler => "",
-        Kind::Target => "; its output above says why",
+        ProgramKind::Handler => "",
+        ProgramKind::Target => "; its output above says why",
     };
     format!("function exited at its start ({}){remedy}", brief(status))
 }
@@ -69,7 +69,7 @@ pub(super) fn remedy(error_type: &str) -> Option<&'static str> {
 }
 
 /// Its command may still build the function, as `cargo run` does.
-pub(super) fn no_invocation_asked_for(lines: Lines, kind: Kind, is_command: bool) {
+pub(super) fn no_invocation_asked_for(lines: LineOutput, kind: ProgramKind, is_command: bool) {
     let secs = INIT_TIMEOUT.as_secs();
     let rule = if is_command { "if it is already built, it must" } else { "it must" };
     lines.line(format_args!(

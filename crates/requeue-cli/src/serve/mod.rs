@@ -23,7 +23,7 @@ use crate::dlq::sqs::Sqs;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::local_function::{
-    BEYOND_TARGET, Environments, Lines, ProcessGroups, Program, SHUTDOWN_GRACE,
+    BEYOND_TARGET, FunctionProcesses, LineOutput, ProcessGroups, Program, SHUTDOWN_GRACE,
 };
 use crate::observe::Events;
 use crate::output::outln;
@@ -176,8 +176,8 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let started =
         format!("function started; send it a message: {}", arguments.send_command(&sqs.server));
     let (most, timeout) = (arguments.maximum_concurrency, arguments.timeout);
-    let (mut environments, function) =
-        Environments::new(program, groups.clone(), most, timeout, Some(started));
+    let (mut processes, function) =
+        FunctionProcesses::new(program, groups.clone(), most, timeout, Some(started));
     let starts = function.starts();
     let function = if arguments.target {
         let of_page = events.clone();
@@ -203,7 +203,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let ended = tokio::select! {
         biased;
         ended = poller.run(&stop) => ended,
-        error = environments.run() => Err(error),
+        error = processes.run() => Err(error),
     };
     groups.end_all(SHUTDOWN_GRACE).await;
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
@@ -288,7 +288,7 @@ impl Arguments {
     /// The program of the function. The page reads the log of a handler.
     fn program(&self, sqs_url: String, events: Option<Events>) -> Result<Program, Error> {
         if self.target {
-            return Program::target(&self.command, sqs_url, Lines::Stdout);
+            return Program::target(&self.command, sqs_url, LineOutput::Stdout);
         }
         Program::handler(&self.function, &self.command, sqs_url, events)
     }

@@ -17,7 +17,7 @@ use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
 use super::{Arguments, ServedSqs, watched};
 use crate::Error;
-use crate::local_function::{LatestStart, Lines, LocalFunction, trace};
+use crate::local_function::{LatestStart, LineOutput, LocalFunction, trace};
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
 
@@ -116,7 +116,7 @@ impl Poller {
             tokio::select! {
                 biased;
                 () = stop.told() => {
-                    Lines::Stdout.line("ending the function");
+                    LineOutput::Stdout.line("ending the function");
                     return Ok(());
                 }
                 // Messages come before the end of the invocation that sent them.
@@ -170,7 +170,7 @@ impl Poller {
         if let Some(events) = &self.events {
             watched::acknowledged(events, ids, &batch.kept(&result), error);
         }
-        Lines::Stdout.line(FinishedBatch { number, messages, kept, sent, took, error });
+        LineOutput::Stdout.line(FinishedBatch { number, messages, kept, sent, took, error });
         Ok(())
     }
 }

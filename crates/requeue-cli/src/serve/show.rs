@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::DeadLetter;
 use requeue::embedded::MessageView;
 
-use crate::local_function::{Lines, one_line};
+use crate::local_function::{LineOutput, one_line};
 use crate::table::counted;
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
@@ -68,7 +68,7 @@ pub(super) fn dead_letter(message: &MessageView) {
         (None, _) => format!("after {}", counted(message.receive_count, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
-    Lines::Stdout.line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
+    LineOutput::Stdout.line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
 }
 
 #[cfg(test)]

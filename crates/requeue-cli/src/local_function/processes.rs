@@ -28,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The changing state; one task owns it.
-pub(crate) struct Environments {
+pub(crate) struct FunctionProcesses {
     program: Arc<Program>,
     groups: ProcessGroups,
     /// The most of them at once.
@@ -87,7 +87,7 @@ struct Turn {
     call: Option<(oneshot::Sender<EndedCall>, EndedCall)>,
 }
 
-impl Environments {
+impl FunctionProcesses {
     /// At most `most` environments. `started` is the line after a start. Without one, a start that
     /// failed is tried again only by a call.
     pub(crate) fn new(
@@ -101,7 +101,7 @@ impl Environments {
         let starts = watch::Sender::new(LatestStart::Pending);
         let program = Arc::new(program);
         let function = LocalFunction::new(sender, starts.subscribe(), program.lines);
-        let environments = Self {
+        let processes = Self {
             builds: program::builds(program.file.clone()),
             program,
             groups,
@@ -117,7 +117,7 @@ impl Environments {
             next_start: Instant::now(),
             number: 0,
         };
-        (environments, function)
+        (processes, function)
     }
 
     /// Runs until the first start fails: a program that cannot be started is a mistake in the command
