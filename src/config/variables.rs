@@ -18,7 +18,7 @@ const TEST_PREFIX: &str = "REQUEUE_TEST_";
 const MAX_SECONDS: f64 = 5_400.0;
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
-const HTTP_NAMES: [&str; 16] = [
+const HTTP_NAMES: [&str; 15] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "ALLOW_LINK_LOCAL",
@@ -34,7 +34,6 @@ const HTTP_NAMES: [&str; 16] = [
     "READ_TIMEOUT_SECONDS",
     "IDLE_TIMEOUT_SECONDS",
     "HTTP_VERSION",
-    "MESSAGES_PER_CALL",
 ];
 
 /// The names of the settings for delivery to a function, without prefix.

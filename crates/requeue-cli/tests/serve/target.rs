@@ -205,18 +205,13 @@ fn check_together(runtime: Runtime, is_fifo: bool) {
             let Some(ends) = ends else { continue };
             let name = format!("together-{runtime:?}-{handler}-{is_fifo}-{row}");
             let (outcomes, said) = outcomes(invoke(&name, &event(does, is_fifo), &command, &[]));
-            let is_one_call = said.contains(&format!(" call 1: {} messages, ", does.len()));
+            let one_call = format!(" call 1: {} messages, ", does.len());
+            assert!(said.contains(&one_call), "{name}:\n{said}");
             for (at, (does, end)) in does.iter().zip(ends).enumerate() {
-                let end = if is_one_call { *end } else { alone(does, has_powertools) };
-                assert_end(&outcomes[&format!("{does}-{at}")], end, is_fifo, &said);
+                assert_end(&outcomes[&format!("{does}-{at}")], *end, is_fifo, &said);
             }
         }
     }
-}
-
-fn alone(does: &str, has_powertools: bool) -> End {
-    let (_, plain, powertools) = ALONE.iter().find(|(row, ..)| *row == does).unwrap();
-    if has_powertools { powertools.unwrap() } else { *plain }
 }
 
 #[test]
