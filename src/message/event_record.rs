@@ -17,7 +17,7 @@ use crate::queue::{Attribute, AttributeValue};
 use crate::trace;
 
 /// The members of a JSON object, with their values as they came.
-type Members = BTreeMap<String, Box<RawValue>>;
+type RecordMembers = BTreeMap<String, Box<RawValue>>;
 
 /// A message attribute as events have it. Source: Lambda developer guide, "Using Lambda with Amazon
 /// SQS", the example of an event.
@@ -99,17 +99,17 @@ pub(super) fn write<T>(message: &Message<T>) -> String {
 }
 
 /// None of a text that is no object.
-fn members(json: &str) -> Members {
+fn members(json: &str) -> RecordMembers {
     serde_json::from_str(json).unwrap_or_default()
 }
 
-fn set(members: &mut Members, name: &str, value: impl Serialize) {
+fn set(members: &mut RecordMembers, name: &str, value: impl Serialize) {
     let value = to_raw_value(&value).expect("texts and maps of texts are JSON");
     members.insert(name.to_owned(), value);
 }
 
 /// Sets a member that is missing.
-fn add<V: Serialize>(members: &mut Members, name: &str, value: impl FnOnce() -> V) {
+fn add<V: Serialize>(members: &mut RecordMembers, name: &str, value: impl FnOnce() -> V) {
     if !members.contains_key(name) {
         set(members, name, value());
     }

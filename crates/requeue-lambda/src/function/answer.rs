@@ -18,9 +18,13 @@ pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure
     if failed.iter().any(|id| !ids.contains(id)) {
         return Bulk::Unclear(Failure::temporary("the function named an unknown message"));
     }
-    let result = |id| match failed.contains(id) {
-        true => Err(Failure::temporary("the function reported the message as failed")),
-        false => Ok(()),
+    let result = |id| {
+        let is_failed = failed.contains(id);
+        if is_failed {
+            Err(Failure::temporary("the function reported it as failed"))
+        } else {
+            Ok(())
+        }
     };
     ids.iter().map(result).collect()
 }
