@@ -115,6 +115,8 @@ enum ServiceState {
     Up,
     /// The service does not work, whatever the message.
     Down,
+    /// The service took no call, whatever the message.
+    Refused,
 }
 
 /// One failure: a class, perhaps a delay that the downstream service named, and a detail in few
@@ -139,7 +141,6 @@ pub struct Failure {
     postponed: bool,
     service: ServiceState,
     is_in_doubt: bool,
-    is_call_refused: bool,
     evidence: Evidence,
     detail: Detail,
 }
@@ -208,7 +209,6 @@ impl Failure {
             postponed: false,
             service: ServiceState::Unknown,
             is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
-            is_call_refused: false,
             evidence,
             detail,
         }
@@ -304,13 +304,13 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn call_refused(self) -> Self {
-        Self { is_call_refused: true, ..self }
+        Self { service: ServiceState::Refused, ..self }
     }
 
     /// Whether the downstream service [refused the call](Self::call_refused) before any work.
     #[must_use]
     pub fn is_call_refused(&self) -> bool {
-        self.is_call_refused
+        self.service == ServiceState::Refused
     }
 
     /// Notes doubt where there is some.

@@ -27,23 +27,24 @@ async fn main() -> Result<(), Error> {
     // Fetching logs the version of each stored text.
     requeue::init_logging_in_lambda();
     match start().await.inspect_err(|error| requeue::log_start_error(error))? {
-        (Target::Url(target), settings) => requeue::run_with(target, settings).await,
-        (Target::Function(target), settings) => requeue::run_with(bulk(target), settings).await,
+        (Target::Url(target), settings) => requeue::run_with(*target, settings).await,
+        (Target::Function(target), settings) => requeue::run_with(bulk(*target), settings).await,
     }
 }
 
 enum Target {
-    Url(HttpTarget),
-    Function(FunctionTarget<LambdaFunction>),
+    Url(Box<HttpTarget>),
+    Function(Box<FunctionTarget<LambdaFunction>>),
 }
 
 async fn start() -> Result<(Target, Settings), Error> {
     let mut config = Config::load().await?;
     config.warn_of_variables_without_effect();
     let target = if config.function.is_some() {
-        Target::Function(config.target_function().await?)
+        Target::Function(Box::new(config.target_function().await?))
     } else {
-        Target::Url(HttpTarget::new(config.required_target()?.clone(), config.http)?)
+        let url = config.required_target()?.clone();
+        Target::Url(Box::new(HttpTarget::new(url, config.http)?))
     };
     Ok((target, config.settings))
 }

@@ -205,8 +205,8 @@ fn a_refused_call_uses_no_retry_up_to_the_most_deferrals_whatever_the_age() {
         assert_eq!(decided(late), Disposition::DeadLetter(DeadLetterReason::TooOld));
     }
     // Each receive counts, so they become rarer.
-    let waits = [1, 1_000, 10_000].map(|age| {
+    let waits = [1, 10_000].map(|age| {
         delay_secs(decided(0, 2, Strategy::Visibility, received() + secs(age))).unwrap_or_default()
     });
-    assert!(waits[0] >= 7 && waits[0] < waits[1] && waits[1] < waits[2], "{waits:?}");
+    assert_eq!(waits, [90, 324]);
 }

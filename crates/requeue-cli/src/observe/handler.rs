@@ -52,7 +52,9 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
         let calls: Vec<Call> = messages.iter().map(begin).collect();
         match self.handler.handle(messages).await {
             Bulk::Done => {
-                calls.into_iter().for_each(|call| call.end(Ok(()), is_answer));
+                for call in calls {
+                    call.end(Ok(()), is_answer);
+                }
                 Bulk::Done
             }
             Bulk::Each(results) => {
@@ -65,7 +67,9 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
             }
             Bulk::Unclear(error) => {
                 let failure = error.into();
-                calls.into_iter().for_each(|call| call.end(Err(&failure), is_answer));
+                for call in calls {
+                    call.end(Err(&failure), is_answer);
+                }
                 Bulk::Unclear(failure)
             }
         }

@@ -21,7 +21,7 @@ pub(super) struct Target {
 
 enum TargetHandler {
     Url(Box<Observed<HttpTarget>>),
-    Function(InBulk<Observed<FunctionTarget<LambdaFunction>>>),
+    Function(Box<InBulk<Observed<FunctionTarget<LambdaFunction>>>>),
 }
 
 use TargetHandler::{Function, Url};
@@ -37,7 +37,7 @@ impl Target {
     pub(super) async fn function(config: &mut Config, observer: Observer) -> io::Result<Self> {
         let target = config.target_function().await?;
         let name = config.function.as_ref().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { handler: Function(bulk(Observed::new(target, observer))), name })
+        Ok(Self { handler: Function(Box::new(bulk(Observed::new(target, observer)))), name })
     }
 
     pub(super) fn is_function(&self) -> bool {
@@ -57,7 +57,7 @@ impl Handler for Target {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         match &self.handler {
             Url(target) => target.handle(message).await,
-            Function(target) => target.handle(message).await,
+            Function(target) => Box::pin(target.handle(message)).await,
         }
     }
 

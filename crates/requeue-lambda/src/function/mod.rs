@@ -167,7 +167,8 @@ impl<I: Invoke> BulkHandler for FunctionTarget<I> {
         let records: Vec<String> = messages.iter().map(Message::to_event_record).collect();
         let ids: Vec<&str> = messages.iter().map(Message::idempotency_key).collect();
         let is_limited = messages.iter().any(Message::is_rate_limited);
-        let (mut results, mut calls) = (Vec::with_capacity(ids.len()), vec![0..ids.len()]);
+        let all = 0..ids.len();
+        let (mut results, mut calls) = (Vec::with_capacity(ids.len()), vec![all]);
         while let Some(call) = calls.pop() {
             if is_limited && !results.is_empty() {
                 // A request has a reservation of the limit. The next attempt gets another one.

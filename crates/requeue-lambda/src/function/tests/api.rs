@@ -229,7 +229,7 @@ async fn a_gateways_error_is_none_of_the_api() {
     {
         let error = answered((status, &[], "<html>s3cret</html>")).await.expect_err("an error");
         assert_eq!(kind(&error), expected, "{status}");
-        assert_eq!(error.to_string().contains(&format!("HTTP {status}")), true, "{error}");
+        assert!(error.to_string().contains(&format!("HTTP {status}")), "{error}");
     }
 }
 
