@@ -501,6 +501,23 @@ async fn a_handler_is_a_bulk_handler_of_one_call_for_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_on_its_last_attempt_is_alone() {
+    let mut world = World::new();
+    world.settings.policy.max_retries = 1;
+    world.send("{}").await;
+    let failing = Script::failing_first(1, Failure::temporary("busy"));
+    world.invoke(&world.processor(failing)).await.unwrap();
+    sleep(secs(1_000)).await;
+    world.send_numbered(3).await;
+    let index = poisoned(r#"{"n":1}"#, Failure::temporary("down"));
+    world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    let mut sizes = index.sizes();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 3], "an unclear call would dead-letter it");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unclear_message_of_an_event_in_doubt_waits_by_its_visibility_until_it_is_alone() {
     let mut world = World::new();
     world.settings.policy.idempotency = Some(Idempotency::default());
