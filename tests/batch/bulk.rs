@@ -530,3 +530,19 @@ async fn an_unclear_message_of_an_event_in_doubt_waits_by_its_visibility_until_i
     assert_eq!(sizes, [2, 2, 1, 1], "each copy would share a call again");
     assert!(world.requests(SEND).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_begins_while_a_call_waits_for_others_holds_it() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.protect();
+    world.batch_size = 100;
+    world.send_numbered(20).await;
+    let pause = Failure::rate_limit("slowly").retry_after(secs(30));
+    let index = Index::new(move |_| End::After(secs(1), Bulk::Unclear(pause.clone())));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    let reasons = report.outcomes.iter().filter_map(|one| one.disposition.reason());
+    let paused = reasons.filter(|reason| *reason == "paused").count();
+    assert_eq!((index.sizes(), paused), (vec![10], 10));
+}
