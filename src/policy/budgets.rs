@@ -56,6 +56,17 @@ pub(crate) fn dead_lettered(
     left.is_zero().then_some(DeadLetterReason::TooOld)
 }
 
+/// Whether the gate calls no handler on the next receive of this copy, since it takes this one for the
+/// last.
+pub(crate) fn is_last_receive(
+    policy: &RetryPolicy,
+    usage: &Usage<'_>,
+    copy_first_received: Option<SystemTime>,
+) -> bool {
+    let next = Usage { receive_count: usage.receive_count.saturating_add(1), ..*usage };
+    dead_lettered(policy, &next, copy_first_received).is_some()
+}
+
 /// Whether the attempts that a table counted used all retries. The first receive counts as an
 /// attempt and may have been none, so one attempt at least was certainly made.
 pub(crate) fn has_no_attempt_left(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {

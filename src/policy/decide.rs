@@ -165,15 +165,11 @@ pub(crate) fn decide(
 /// done.
 pub(crate) fn unclear(
     policy: &RetryPolicy,
-    usage: &Usage<'_>,
     failure: Failure,
     now: SystemTime,
     sample: f64,
 ) -> (Failure, Disposition) {
     let failure = failure.of_any_message();
-    if usage.receives_are_retries && is_spent(policy, usage) {
-        return (failure, Disposition::DeadLetter(DeadLetterReason::RetriesExhausted));
-    }
     let class = policy.class(failure.class()).unwrap_or(&policy.temporary);
     let named = failure.delay().map(|named| spread_named(policy, named, sample));
     let wait = longer(&failure, named, 0, || class.delay(0, None, sample));

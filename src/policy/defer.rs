@@ -159,9 +159,11 @@ pub(crate) fn after_in_progress(
     rest: Duration,
     now: SystemTime,
 ) -> Disposition {
-    let later = |wait: Wait| match strategy {
-        Strategy::Visibility if wait.total() < rest => Wait::from(rest, now),
-        Strategy::Visibility | Strategy::Copy => wait,
+    // In a copy its receives begin anew, so an unclear message would never be alone.
+    let waits_in_place = strategy == Strategy::Visibility
+        || matches!(disposition, Disposition::Defer { reason: Deferral::Unclear, .. });
+    let later = |wait: Wait| {
+        if waits_in_place && wait.total() < rest { Wait::from(rest, now) } else { wait }
     };
     match disposition {
         Disposition::Requeue { wait, hidden_if_unsent } => {

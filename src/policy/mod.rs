@@ -18,7 +18,9 @@ mod backoff;
 mod tests;
 
 pub use backoff::Backoff;
-pub(crate) use budgets::{dead_lettered, has_no_attempt_left, is_spent, is_stuck, max_retries};
+pub(crate) use budgets::{
+    dead_lettered, has_no_attempt_left, is_last_receive, is_spent, is_stuck, max_retries,
+};
 pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unclear, unserved};
 pub use defer::CircuitBreaker;

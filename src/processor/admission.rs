@@ -100,7 +100,7 @@ impl<'a> Call<'a> {
             scope,
             strategy: delivery.strategy,
             may_be_deferred,
-            most: calls::most(delivery, most),
+            most: calls::most(&self.policy.policy, delivery, most),
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::{consume_budget, yield_now};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::admission::{Call, Taken};
@@ -230,18 +231,20 @@ async fn lead<T: Body>(
     let Try { taken, leading, calls, .. } = tried;
     let (Some(leads), Some(calls)) = (leading.as_mut(), calls) else { return Handled::Abandoned };
     slot.extend(attempts.deadlines.cutoff);
+    let joined = Instant::now();
     leads.gathered().await;
     let _running = calls.running().await;
-    let permit = match call.reserve(permit, taken).await {
+    let admitted = async {
+        let permit = call.renew_since(joined, permit, taken).await?;
+        let permit = call.reserve(permit, taken).await?;
+        call.pace().await?;
+        call.check_other(call.delivery)?;
+        Ok(permit)
+    };
+    let permit = match admitted.await {
         Ok(permit) => permit,
         Err(uncalled) => return Handled::Uncalled(uncalled),
     };
-    if let Err(uncalled) = call.pace().await {
-        return Handled::Uncalled(uncalled);
-    }
-    if let Err(uncalled) = call.check_other(call.delivery) {
-        return Handled::Uncalled(uncalled);
-    }
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
     }

@@ -18,6 +18,7 @@ use crate::disposition::Strategy;
 use crate::failure::Failure;
 use crate::gate::Scope;
 use crate::message::Message;
+use crate::policy::{self, RetryPolicy};
 use crate::queue::QueueArn;
 
 /// A call begins no later than this after its first message came.
@@ -26,8 +27,12 @@ const LONGEST_GATHERING: Duration = Duration::from_millis(100);
 const MOST_AGAIN: usize = 3;
 
 /// The most messages that share a call with a message. From its third receive on it is alone, so
-/// nobody else is hurt by one that ends every call.
-pub(super) fn most(delivery: &Delivery, most: usize) -> usize {
+/// nobody else is hurt by one that ends every call. On its last attempt it is alone too: after an
+/// unclear call, the gate would take it for dead-lettered.
+pub(super) fn most(policy: &RetryPolicy, delivery: &Delivery, most: usize) -> usize {
+    if policy::is_last_receive(policy, &delivery.usage(), delivery.copy_first_received) {
+        return 1;
+    }
     match delivery.receives_here() {
         0 | 1 => most,
         2 => most.min(MOST_AGAIN),

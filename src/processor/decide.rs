@@ -246,8 +246,7 @@ impl Attempts {
                 Decision { failure: Some(failure), ..decided(disposition) }
             }
             Handled::Unclear { failure, .. } => {
-                let (failure, disposition) =
-                    policy::unclear(policy, &delivery.usage(), failure, now, sample);
+                let (failure, disposition) = policy::unclear(policy, failure, now, sample);
                 Decision { failure: Some(failure), ..decided(disposition) }
             }
             Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),

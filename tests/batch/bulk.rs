@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use requeue::embedded::Fault;
-use requeue::policy::RateLimit;
+use requeue::policy::{Idempotency, RateLimit};
+use requeue::table::MemoryTable;
 use requeue::{
-    Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement, bulk, each,
+    Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement,
+    SharedTable, bulk, each,
 };
 use tokio::time::{Instant, sleep};
 
@@ -496,4 +498,51 @@ async fn a_handler_is_a_bulk_handler_of_one_call_for_each() {
     assert_eq!(report.elapsed, secs(1));
     let words: Vec<_> = report.outcomes.iter().map(|one| one.disposition.as_str()).collect();
     assert_eq!((words, script.calls().len()), (vec!["complete", "requeue", "complete"], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_on_its_last_attempt_is_alone() {
+    let mut world = World::new();
+    world.settings.policy.max_retries = 1;
+    world.send("{}").await;
+    let failing = Script::failing_first(1, Failure::temporary("busy"));
+    world.invoke(&world.processor(failing)).await.unwrap();
+    sleep(secs(1_000)).await;
+    world.send_numbered(3).await;
+    let index = poisoned(r#"{"n":1}"#, Failure::temporary("down"));
+    world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
+    let mut sizes = index.sizes();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 3], "an unclear call would dead-letter it");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unclear_message_of_an_event_in_doubt_waits_by_its_visibility_until_it_is_alone() {
+    let mut world = World::new();
+    world.settings.policy.idempotency = Some(Idempotency::default());
+    world.settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
+    world.settings.policy.max_retries = 0;
+    world.send_numbered(2).await;
+    let index = Index::new(|_| End::Panic);
+    world.run(&world.processor(bulk(index.clone()))).await;
+    let sizes = index.sizes();
+    assert_eq!(sizes, [2, 2, 1, 1], "each copy would share a call again");
+    assert!(world.requests(SEND).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_begins_while_a_call_waits_for_others_holds_it() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.protect();
+    world.batch_size = 100;
+    world.send_numbered(20).await;
+    let pause = Failure::rate_limit("slowly").retry_after(secs(30));
+    let index = Index::new(move |_| End::After(secs(1), Bulk::Unclear(pause.clone())));
+    let event = world.receive().await;
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    let reasons = report.outcomes.iter().filter_map(|one| one.disposition.reason());
+    let paused = reasons.filter(|reason| *reason == "paused").count();
+    assert_eq!((index.sizes(), paused), (vec![10], 10));
 }

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_sqs::types::MessageAttributeValue;
+use futures_util::future::join_all;
 use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::queue::{Attribute, AttributeValue, QueueArn};
-use requeue::{DeadLetterMode, Failure, InvocationError, Strategy};
+use requeue::{
+    Bulk, BulkHandler, DeadLetterMode, Failure, Handler, InvocationError, Message, Strategy, bulk,
+};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -145,6 +148,22 @@ fn nameless() -> Scenario {
             (0 | 2, 1) => Act::Fail(Failure::temporary("no")),
             _ => Act::Done,
         })
+    }
+}
+
+fn unclear() -> Scenario {
+    mixed()
+}
+
+/// The script as a handler of whole calls: if one message fails, nobody knows which.
+struct Whole(Script);
+
+impl BulkHandler for Whole {
+    type Error = Failure;
+
+    async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
+        let results = join_all(messages.into_iter().map(|message| self.0.handle(message))).await;
+        results.into_iter().collect::<Result<(), _>>().into()
     }
 }
 
@@ -315,8 +334,13 @@ impl Run {
     }
 
     /// Some invocations in trouble, and then as many as it takes without.
-    async fn finish(&mut self, scenario: &Scenario, mut is_first: bool) {
-        let processor = self.world.processor(self.script.clone());
+    async fn finish<H: Handler>(
+        &mut self,
+        scenario: &Scenario,
+        handler: fn(Script) -> H,
+        mut is_first: bool,
+    ) {
+        let processor = self.world.processor(handler(self.script.clone()));
         let _listening = self.log.listen();
         for _ in 0..TROUBLED {
             if !self.world.sleep_until_due().await {
@@ -356,7 +380,7 @@ impl Run {
 }
 
 /// Every fault at each of the first requests, once and from then on.
-async fn survives(scenario: &Scenario) {
+async fn survives<H: Handler>(scenario: &Scenario, handler: fn(Script) -> H) {
     for fault in faults() {
         for &(at, is_lasting) in scenario.strikes {
             let mut run = Run::new(scenario).await;
@@ -365,13 +389,13 @@ async fn survives(scenario: &Scenario) {
                 let strikes = number == at || (is_lasting && number > at);
                 if strikes { fault.clone() } else { Fault::None }
             });
-            run.finish(scenario, true).await;
+            run.finish(scenario, handler, true).await;
         }
     }
 }
 
 /// The function dies at each of its first requests: before it is carried out, or after it was.
-async fn survives_death(scenario: &Scenario) {
+async fn survives_death<H: Handler>(scenario: &Scenario, handler: fn(Script) -> H) {
     for at in 1..=6 {
         for is_carried_out in [false, true] {
             let mut run = Run::new(scenario).await;
@@ -384,7 +408,7 @@ async fn survives_death(scenario: &Scenario) {
                 bell.notify_one();
                 if is_carried_out { Fault::RespondAfter(secs(1)) } else { Fault::Hang }
             });
-            let processor = run.world.processor(run.script.clone());
+            let processor = run.world.processor(handler(run.script.clone()));
             let event = run.event(scenario.nameless).await;
             run.remember(&event);
             let died = async {
@@ -399,25 +423,26 @@ async fn survives_death(scenario: &Scenario) {
             drop(listening);
             run.ledger.check(run.world.clock.now());
             run.faults(|_| Fault::None);
-            run.finish(scenario, false).await;
+            run.finish(scenario, handler, false).await;
         }
     }
 }
 
 macro_rules! scenarios {
-    ($($name:ident)*) => {$(
+    ($handler:expr; $($name:ident)*) => {$(
         mod $name {
             #[tokio::test(start_paused = true)]
             async fn survives_every_fault_at_every_request() {
-                super::survives(&super::$name()).await;
+                super::survives(&super::$name(), $handler).await;
             }
 
             #[tokio::test(start_paused = true)]
             async fn survives_the_death_of_the_function_at_every_request() {
-                super::survives_death(&super::$name()).await;
+                super::survives_death(&super::$name(), $handler).await;
             }
         }
     )*};
 }
 
-scenarios!(all_fail mixed large fifo dead_lettered fifo_dead_lettered in_place never_started nameless);
+scenarios!(|script| script; all_fail mixed large fifo dead_lettered fifo_dead_lettered in_place never_started nameless);
+scenarios!(|script| super::bulk(super::Whole(script)); unclear);

@@ -33,6 +33,22 @@ pub enum Ended {
     Cut,
 }
 
+/// The place of a message in its call.
+#[derive(Clone, Copy)]
+pub struct InCall {
+    pub number: usize,
+    pub messages: usize,
+}
+
+impl InCall {
+    pub const ALONE: Self = Self { number: 0, messages: 1 };
+
+    /// Each call counts by its first message.
+    pub fn is_first(self) -> bool {
+        self.number == 0
+    }
+}
+
 /// One message in one invocation.
 #[derive(Clone)]
 pub struct Member {
@@ -50,9 +66,13 @@ pub struct Member {
     /// knows when it arrived.
     pub may_wait_more: bool,
     pub is_called: bool,
+    pub in_call: InCall,
+    /// Whether its call failed as a whole, and had other messages too.
+    pub is_unclear: bool,
     /// Retries that the handler was told of.
     pub told: u64,
     pub ended: Option<Ended>,
+    ended_at: Option<Instant>,
     /// Whether its call ended because it took too long, which is a failure.
     pub is_timed_out: bool,
     /// Of its failure, if they are known.
@@ -62,9 +82,11 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether its failure speaks of the service, and not of the message.
+    /// Whether its failure speaks of the service, and not of the message. A call that failed as a
+    /// whole counts once.
     pub fn speaks_of_service(&self) -> bool {
         match self.ended {
+            _ if self.is_unclear && !self.in_call.is_first() => false,
             Some(Ended::Failed(FailureClass::Temporary, _)) => {
                 self.words.as_deref().is_some_and(|words| words.starts_with("status 503"))
             }
@@ -94,6 +116,7 @@ pub struct Invocation {
     pub settled: BTreeSet<String>,
     /// How many invocations in a row led to it.
     pub row: u32,
+    /// Calls that run.
     pub running: usize,
 }
 
@@ -130,6 +153,8 @@ pub struct Track {
     pub postponed: usize,
     /// Copies without a retry, since its service served nobody.
     pub unserved: usize,
+    /// Calls that failed as a whole, and had other messages too.
+    pub unclear: usize,
     pub most_receives: u64,
     /// Whether anything but the handler went wrong with it, so that it may have been received in
     /// vain or be there twice.
@@ -234,6 +259,7 @@ impl Book {
             calls_when_dead: 0,
             calls_of: BTreeMap::new(),
             unserved: 0,
+            unclear: 0,
             calls_renewed: 0,
             postponed: 0,
             most_receives: 0,
@@ -348,8 +374,11 @@ impl Book {
             waits,
             may_wait_more,
             is_called: false,
+            in_call: InCall::ALONE,
+            is_unclear: false,
             told: 0,
             ended: None,
+            ended_at: None,
             is_timed_out: false,
             spoke_of_service: 0,
             words: None,
@@ -397,11 +426,13 @@ impl Book {
             let key = (invocation.environment, invocation.is_on_dead, message.clone());
             let may_be_final = |ended| matches!(ended, Ended::Failed(..) | Ended::Postponed(_));
             let has_failed = member.is_timed_out || member.ended.is_some_and(may_be_final);
+            let has_failed = has_failed && !member.is_unclear;
             if has_failed && !invocation.settled.contains(message) {
                 self.left.insert(key.clone());
             }
             // What went wrong may have changed its end.
             let is_final = match member.ended {
+                _ if member.is_unclear => false,
                 Some(Ended::Final) => true,
                 Some(Ended::Failed(..)) => {
                     member.told >= u64::from(member.asked.retries(&world.plan))
@@ -465,6 +496,7 @@ impl Book {
         environment: usize,
         message: &Message,
         ended: Ended,
+        is_unclear: bool,
         words: Option<String>,
     ) -> Option<usize> {
         let mut spoke = self.spoke_of_service.get(&environment).copied().unwrap_or(0);
@@ -473,23 +505,34 @@ impl Book {
             message,
             |member| member.is_called && member.ended.is_none(),
             |invocation, id| {
-                invocation.running -= 1;
                 let member = invocation.members.get_mut(id).expect("it is there");
+                invocation.running -= usize::from(member.in_call.is_first());
                 (member.ended, member.words) = (Some(ended), words);
+                member.is_unclear = is_unclear;
                 member.is_timed_out = ended == Ended::Cut && message.time_left().is_zero();
                 spoke += u64::from(member.speaks_of_service());
                 member.spoke_of_service = spoke;
+                member.ended_at = Some(Instant::now());
+                // The messages of calls that end together are heard in any order.
+                let at = member.ended_at;
+                let together = invocation.members.values_mut();
+                let together = together.filter(|member| member.in_call.messages > 1);
+                for member in together.filter(|member| member.ended_at == at) {
+                    member.spoke_of_service = spoke;
+                }
             },
         )?;
         self.spoke_of_service.insert(environment, spoke);
         self.invoked_by_last_call = self.invoked;
-        self.history.note(Some(n), format!("call ends: {ended:?}"));
+        let unclear = if is_unclear { ", and nobody knows for which message" } else { "" };
+        self.history.note(Some(n), format!("call ends: {ended:?}{unclear}"));
         if ended == Ended::Done {
             self.remains_to_delete(id, n, true);
         }
         let track = &mut self.tracks[n];
         track.is_done |= ended == Ended::Done;
-        track.postponed += usize::from(matches!(ended, Ended::Postponed(_)));
+        track.unclear += usize::from(is_unclear);
+        track.postponed += usize::from(matches!(ended, Ended::Postponed(_)) && !is_unclear);
         Some(n)
     }
 

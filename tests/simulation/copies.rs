@@ -142,6 +142,7 @@ fn check_of(
     })?;
     let member = &afresh(plan, members, member, now)?;
     history(members, member)?;
+    expect(!member.is_unclear, || "a copy, though nobody knows whether it is done".to_owned())?;
     if members.is_dead_lettered() {
         let count = members.count;
         letters::check(world, invocation, members, member, is_dead.then_some(home), now)?;

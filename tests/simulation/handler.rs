@@ -7,7 +7,7 @@ use std::time::Duration;
 use requeue::{Failure, FailureClass, Handler, Message, Scope};
 use tokio::time::sleep;
 
-use crate::book::Ended;
+use crate::book::{Ended, InCall};
 use crate::plan::{secs, steps};
 use crate::producer;
 use crate::stalled;
@@ -20,7 +20,7 @@ pub struct Script {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+pub enum Act {
     Done,
     Fail(FailureClass, Option<Duration>),
     Postpone(Duration),
@@ -48,6 +48,31 @@ impl Act {
         }
     }
 
+    /// Its failure, and its words as others are to see them, if there are any.
+    pub fn failure(
+        self,
+        world: &World,
+        n: usize,
+        call: usize,
+    ) -> Option<(Failure, Option<String>)> {
+        let (words, scrubbed) = words(world, n, call);
+        let failure = match self {
+            Self::Done | Self::Panic | Self::Hang => return None,
+            Self::Postpone(delay) => return Some((Failure::postpone(delay), None)),
+            Self::Doubt => Failure::temporary(words).in_doubt(),
+            Self::Fail(class, named) => {
+                let failure = match class {
+                    FailureClass::RateLimit => Failure::rate_limit(words),
+                    FailureClass::Quota => Failure::quota(words),
+                    FailureClass::Temporary => Failure::temporary(words),
+                    FailureClass::NonRetryable => Failure::non_retryable(words),
+                };
+                named.into_iter().fold(failure, Failure::retry_after)
+            }
+        };
+        Some((failure, Some(scrubbed)))
+    }
+
     /// How the call ends by it.
     fn end(self) -> Ended {
         match self {
@@ -63,6 +88,16 @@ impl Act {
     /// Whether what it began may go on.
     fn goes_on(self) -> bool {
         matches!(self, Self::Doubt | Self::Panic | Self::Hang)
+    }
+
+    /// Returns only if the call has a result.
+    pub async fn halt(self) {
+        match self {
+            // Unlike `panic!`, prints nothing.
+            Self::Panic => resume_unwind(Box::new("as scripted")),
+            Self::Hang => std::future::pending().await,
+            Self::Done | Self::Fail(..) | Self::Postpone(_) | Self::Doubt => {}
+        }
     }
 }
 
@@ -80,7 +115,7 @@ fn words(world: &World, n: usize, call: usize) -> (String, String) {
 
 /// What happens on the so-many-th call for a message, after how long, and whether it comes in a
 /// response of which the body never ends.
-fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
+pub fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
     let voice = if world.plan.in_chorus { 0 } else { n };
     let dice = Dice::of(world.seed, 1_000_000 + (voice * 10_000 + call) as u64);
     let time = if dice.happens(400) {
@@ -112,7 +147,7 @@ impl Handler for Script {
 
     fn scope(&self, message: &Message) -> Scope {
         let plan = &self.world.plan;
-        if plan.processes().is_some_and(|processes| processes.has_one_scope) {
+        if plan.has_one_scope() {
             return Scope::default();
         }
         let scope = producer::number(message.body()).map(|n| plan.scope(n).to_string());
@@ -120,19 +155,8 @@ impl Handler for Script {
     }
 
     async fn handle(&self, message: Message) -> Result<(), Failure> {
-        let mut call = Call {
-            world: Arc::clone(&self.world),
-            environment: self.environment,
-            message,
-            ended: Ended::Cut,
-            goes_on: true,
-            words: None,
-        };
-        let Some((n, count)) =
-            self.world.book().called(&self.world, self.environment, &call.message)
-        else {
-            return Ok(());
-        };
+        let (mut call, begun) = Call::begin(self, message, InCall::ALONE);
+        let Some((n, count)) = begun else { return Ok(()) };
         let (time, act, stalls) = act(&self.world, n, count);
         sleep(time).await;
         if let Some((status, named)) =
@@ -140,48 +164,66 @@ impl Handler for Script {
         {
             // The head is there now, and decides also if the call is cut short while the body is
             // waited for.
-            (call.ended, call.goes_on) = (act.end(), act.goes_on());
+            call.ends(act);
             let delivered = stalled::deliver(status, named).await;
             call.words = delivered.as_ref().err().map(|failure| failure.detail().to_owned());
             return delivered;
         }
-        (call.ended, call.goes_on) = (act.end(), act.goes_on());
-        match act {
-            Act::Done => Ok(()),
-            Act::Fail(class, named) => {
-                let (words, scrubbed) = words(&self.world, n, count);
-                call.words = Some(scrubbed);
-                let failure = match class {
-                    FailureClass::RateLimit => Failure::rate_limit(words),
-                    FailureClass::Quota => Failure::quota(words),
-                    FailureClass::Temporary => Failure::temporary(words),
-                    FailureClass::NonRetryable => Failure::non_retryable(words),
-                };
-                Err(named.into_iter().fold(failure, Failure::retry_after))
-            }
-            Act::Postpone(delay) => Err(Failure::postpone(delay)),
-            Act::Doubt => {
-                let (words, scrubbed) = words(&self.world, n, count);
-                call.words = Some(scrubbed);
-                Err(Failure::temporary(words).in_doubt())
-            }
-            // Unlike `panic!`, prints nothing.
-            Act::Panic => resume_unwind(Box::new("as scripted")),
-            Act::Hang => std::future::pending().await,
-        }
+        call.ends(act);
+        act.halt().await;
+        let Some((failure, words)) = act.failure(&self.world, n, count) else { return Ok(()) };
+        call.words = words;
+        Err(failure)
     }
 }
 
-/// Notes how a call ends, be it that it is cut short.
-struct Call {
+/// Notes how a call ends for one of its messages, be it that it is cut short.
+pub struct Call {
     world: Arc<World>,
     environment: usize,
     message: Message,
+    in_call: InCall,
     ended: Ended,
+    /// Whether the call fails as a whole, and has other messages too.
+    is_unclear: bool,
     /// Whether what it began may go on.
     goes_on: bool,
     /// Those of its failure, as others are to see them.
-    words: Option<String>,
+    pub words: Option<String>,
+}
+
+impl Call {
+    /// Also returns by which message it is, and for the how many-th time.
+    pub fn begin(
+        script: &Script,
+        message: Message,
+        in_call: InCall,
+    ) -> (Self, Option<(usize, usize)>) {
+        let Script { world, environment } = script;
+        let begun = world.book().called(world, *environment, &message, in_call);
+        let call = Self {
+            world: Arc::clone(world),
+            environment: *environment,
+            message,
+            in_call,
+            ended: Ended::Cut,
+            is_unclear: in_call.messages > 1,
+            goes_on: true,
+            words: None,
+        };
+        (call, begun)
+    }
+
+    /// Its message has this result.
+    pub fn ends(&mut self, act: Act) {
+        (self.ended, self.goes_on, self.is_unclear) = (act.end(), act.goes_on(), false);
+    }
+
+    /// The whole call has this result.
+    pub fn ends_for_all(&mut self, act: Act) {
+        self.ends(act);
+        self.is_unclear = self.in_call.messages > 1 && self.ended != Ended::Done;
+    }
 }
 
 impl Drop for Call {
@@ -190,7 +232,10 @@ impl Drop for Call {
         let mut book = self.world.book();
         book.leaves(&self.world, self.environment, &self.message, self.goes_on);
         book.ends_probe(self.environment, &self.message);
-        if let Some(n) = book.ended(self.environment, &self.message, self.ended, words) {
+        let ended = book.ended(self.environment, &self.message, self.ended, self.is_unclear, words);
+        // A call counts once.
+        let is_heard = !self.is_unclear || self.in_call.is_first();
+        if let Some(n) = ended.filter(|_| is_heard) {
             book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);
         }
     }

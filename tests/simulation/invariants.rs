@@ -10,7 +10,8 @@ use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, Mode, SqsBatchResponse};
 use tokio::time::Instant;
 
-use crate::book::{Book, HANDLE, Invocation, Member, Track};
+use crate::book::{Book, HANDLE, InCall, Invocation, Member, Track};
+use crate::bulk;
 use crate::copies;
 use crate::letters;
 use crate::plan::{DeadLetters, secs};
@@ -34,14 +35,16 @@ impl Book {
         world: &World,
         environment: usize,
         message: &Message,
+        in_call: InCall,
     ) -> Option<(usize, usize)> {
         let found = self.find(
             environment,
             message,
             |member| !member.is_called,
             |invocation, id| {
-                invocation.running += 1;
+                invocation.running += usize::from(in_call.is_first());
                 let member = invocation.members.get_mut(id).expect("it is there");
+                member.in_call = in_call;
                 (member.is_called, member.told) = (true, message.retry_count().into());
             },
         );
@@ -52,11 +55,16 @@ impl Book {
             );
             return None;
         };
-        self.history.note(Some(n), format!("called by {id}, attempt {}", message.attempt()));
+        let others = in_call.messages - 1;
+        let with = if others > 0 { format!(", with {others} others") } else { String::new() };
+        self.history.note(Some(n), format!("called by {id}, attempt {}{with}", message.attempt()));
         if let Err(what) = self.check_call(world, message, n, id) {
             self.history.violate(Some(n), what);
         }
         let member = self.invocations[&id].members[message.id().unwrap_or_default()].clone();
+        if let Err(what) = bulk::check_company(&world.plan, message, &member) {
+            self.history.violate(Some(n), what);
+        }
         if let Err(what) = self.check_attempt(world, message, environment, &member) {
             self.history.violate(Some(n), what);
         }
@@ -72,7 +80,9 @@ impl Book {
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }
-        if let Err(what) = self.check_rate(world, environment, n) {
+        if in_call.is_first()
+            && let Err(what) = self.check_rate(world, environment, n)
+        {
             self.history.violate(Some(n), what);
         }
         let track = &mut self.tracks[n];
@@ -520,7 +530,7 @@ impl Book {
             let receives = plan.max_receive_count.max(plan.dead_receives.unwrap_or(0));
             let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(asked.retries(plan)).expect("small");
-            let copies = retries + 1 + track.postponed + track.unserved;
+            let copies = retries + 1 + track.postponed + track.unserved + track.unclear;
             // Where nobody notes in the message that it was dead-lettered, another environment may
             // handle it again on each receive, or defer it by a copy with receives of its own.
             let is_noted =

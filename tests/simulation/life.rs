@@ -166,7 +166,7 @@ impl Book {
         let is_cut_off = life
             .ending
             .is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
-        let is_paused = processes.has_one_scope && world.plan.mode == Mode::Requeue;
+        let is_paused = world.plan.has_one_scope() && world.plan.mode == Mode::Requeue;
         if is_paused && life.ending.is_none() {
             // Who panics or runs out of time says nothing, and a forger has the id of another
             // message.

@@ -18,6 +18,7 @@
 
 mod asked;
 mod book;
+mod bulk;
 mod copies;
 mod counted;
 mod faults;

@@ -58,6 +58,14 @@ pub struct Processes {
     pub has_one_scope: bool,
 }
 
+/// The calls of a bulk handler.
+#[derive(Clone, Debug)]
+pub struct PerCall {
+    pub most: usize,
+    /// Whether all messages call the same, so that more of them share a call.
+    pub has_one_scope: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub is_fifo: bool,
@@ -86,6 +94,8 @@ pub struct Plan {
     /// Whether the handler does the same with all messages, so that they stay together and requests
     /// are full.
     pub in_chorus: bool,
+    /// Of a bulk handler.
+    pub per_call: Option<PerCall>,
     pub trouble: Trouble,
     /// How often, in a thousand, a request to the table of the rate limits goes wrong; `None` without
     /// a table.
@@ -100,8 +110,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The rate limit has dice of its own.
-    pub fn new(dice: &Dice, of_limit: &Dice) -> Self {
+    /// The rate limit has dice of its own, and so has the bulk handler.
+    pub fn new(dice: &Dice, of_limit: &Dice, of_bulk: &Dice) -> Self {
         let is_fifo = dice.happens(200);
         let mut policy = policy(dice);
         policy.limit = rate_limit(of_limit);
@@ -160,6 +170,10 @@ impl Plan {
             clocks: clocks(dice, if dead_receives.is_some() { 2 } else { 1 }),
             concurrency: dice.pick(&[1, 1, 2]),
             in_chorus,
+            per_call: of_bulk.happens(250).then(|| PerCall {
+                most: of_bulk.roll(1, 10),
+                has_one_scope: of_bulk.happens(700),
+            }),
             trouble: Trouble {
                 of_requests: dice.pick(&[0, 50, 300, 600]),
                 deaths: dice.pick(&[0, 0, 20, 100]),
@@ -180,6 +194,9 @@ impl Plan {
             host: Host::Mapping,
         };
         let plan = if dice.happens(200) { plan.of_workers(dice) } else { plan };
+        // So that calls are full.
+        let is_crowded = plan.per_call.is_some() && of_bulk.happens(700);
+        let plan = if is_crowded { plan.of_many(of_bulk) } else { plan };
         // SQS moves messages by their receives long after their attempts.
         let max_receive_count = if plan.counts_attempts() && of_limit.happens(700) {
             plan.max_receive_count.max(100)
@@ -187,6 +204,12 @@ impl Plan {
             plan.max_receive_count
         };
         Self { max_receive_count, ..plan }
+    }
+
+    /// The same with many messages at once.
+    fn of_many(self, dice: &Dice) -> Self {
+        let (messages, batch_size) = (dice.roll(5, 20), dice.pick(&[10, 25]));
+        Self { messages, batch_size, sending: Duration::ZERO, ..self }
     }
 
     /// The same without what only Lambda does: it cuts loops, ends invocations, refuses some, and
@@ -222,10 +245,13 @@ impl Plan {
 
     /// The scope of a message, where they are not all of one.
     pub fn scope(&self, n: usize) -> usize {
-        match self.processes() {
-            Some(processes) if processes.has_one_scope => 0,
-            _ => n % 2,
-        }
+        if self.has_one_scope() { 0 } else { n % 2 }
+    }
+
+    /// Whether all messages call the same.
+    pub fn has_one_scope(&self) -> bool {
+        self.processes().is_some_and(|processes| processes.has_one_scope)
+            || self.per_call.as_ref().is_some_and(|calls| calls.has_one_scope)
     }
 
     /// How many batches of a worker may be in work.

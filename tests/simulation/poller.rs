@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Batch, EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::queue::{Queue, QueueArn};
-use requeue::{BatchProcessor, Clock, InvocationError, SqsBatchResponse, SqsEvent};
+use requeue::{BatchProcessor, Clock, Handler, InvocationError, SqsBatchResponse, SqsEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -22,15 +22,16 @@ use requeue_testkit::dice::Dice;
 /// Lambda refuses to invoke a function after so many of its own messages in a row.
 const LONGEST_ROW: u32 = 16;
 
-type Processor<Q> = BatchProcessor<Script, Witness<Q>>;
+type Processor<Q, H> = BatchProcessor<H, Witness<Q>>;
 
 /// One execution environment. When it dies the next one takes its place.
-struct Environment<Q> {
+struct Environment<Q, H> {
     world: Arc<World>,
     number: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
     dice: Dice,
-    alive: Mutex<(CancellationToken, Processor<Q>, Clock)>,
+    alive: Mutex<(CancellationToken, Processor<Q, H>, Clock)>,
 }
 
 /// How an invocation ended.
@@ -41,24 +42,26 @@ enum End {
 }
 
 /// The actors of an execution environment: one for each batch that it may work on at once.
-pub fn environment<Q: Queue>(
+pub fn environment<Q: Queue, H: Handler>(
     world: &Arc<World>,
     number: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
 ) -> Vec<JoinHandle<()>> {
     let dice = Dice::of(world.seed, 100 + number as u64);
-    let alive = Mutex::new(begin(world, number, connect, &dice));
+    let alive = Mutex::new(begin(world, number, connect, handler, &dice));
     let environment =
-        Arc::new(Environment { world: Arc::clone(world), number, connect, dice, alive });
+        Arc::new(Environment { world: Arc::clone(world), number, connect, handler, dice, alive });
     (0..world.plan.concurrency).map(|_| tokio::spawn(poll(Arc::clone(&environment)))).collect()
 }
 
-fn begin<Q: Queue>(
+fn begin<Q: Queue, H: Handler>(
     world: &Arc<World>,
     environment: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
     dice: &Dice,
-) -> (CancellationToken, Processor<Q>, Clock) {
+) -> (CancellationToken, Processor<Q, H>, Clock) {
     let (clock, settings) = world.settings(environment, dice);
     world.book().born(environment);
     let witness = Witness {
@@ -69,10 +72,10 @@ fn begin<Q: Queue>(
         dice: dice.clone(),
     };
     let script = Script { world: Arc::clone(world), environment };
-    (world.life(environment), BatchProcessor::new(script, witness, settings), clock)
+    (world.life(environment), BatchProcessor::new(handler(script), witness, settings), clock)
 }
 
-async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
+async fn poll<Q: Queue, H: Handler>(environment: Arc<Environment<Q, H>>) {
     let world = &environment.world;
     while !world.is_over() {
         let news = world.news.notified();
@@ -91,7 +94,7 @@ async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
     world.news.notify_waiters();
 }
 
-impl<Q: Queue> Environment<Q> {
+impl<Q: Queue, H: Handler> Environment<Q, H> {
     fn queue(&self) -> &QueueArn {
         self.world.queues(self.number).0
     }
@@ -221,7 +224,7 @@ impl<Q: Queue> Environment<Q> {
         let (life, processor, clock) = {
             let mut alive = self.alive.lock().expect("no panic while it is held");
             if alive.0.is_cancelled() {
-                *alive = begin(&self.world, self.number, self.connect, &self.dice);
+                *alive = begin(&self.world, self.number, self.connect, self.handler, &self.dice);
             }
             alive.clone()
         };

@@ -41,6 +41,10 @@ impl Book {
         message: &Message,
         member: &Member,
     ) -> Result<(), String> {
+        // Of a rate limit, the first message of a call asks for all.
+        if !member.in_call.is_first() {
+            return Ok(());
+        }
         let maker = self.tracks[member.n].product.maker;
         let scope = world.plan.scope(member.n);
         let now = world.clock.now();
@@ -142,8 +146,7 @@ impl World {
     }
 
     fn number_of_hold(&self, scope: usize, name: &'static str) -> u64 {
-        let has_one = self.plan.processes().is_some_and(|processes| processes.has_one_scope);
-        let hash = (!has_one).then(|| Sha256::digest(scope.to_string()));
+        let hash = (!self.plan.has_one_scope()).then(|| Sha256::digest(scope.to_string()));
         let scope = hash.as_ref().map_or(&[][..], |hash| hash.as_slice());
         let table = self.table.as_ref().expect("there is one");
         table.number(&Key::of([&b""[..], b"scope", b"", scope]), name)

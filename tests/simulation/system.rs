@@ -9,13 +9,15 @@ use std::time::{Duration, SystemTime};
 use requeue::embedded::{EmbeddedSqs, Fault, MessageState, MessageView};
 use requeue::queue::{Queue, QueueArn, Source};
 use requeue::table::Table;
-use requeue::{Clock, DeadLetterMode, Settings, SharedTable};
+use requeue::{Clock, DeadLetterMode, Handler, Settings, SharedTable, bulk};
 use requeue_testkit::log::{self, Log};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::Book;
+use crate::handler::Script;
 use crate::history::{Event, History};
 use crate::plan::{DeadLetters, Host, Plan, secs};
 use crate::table::FaultyStore;
@@ -315,7 +317,8 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         .expect("a runtime");
     log::install();
     runtime.block_on(async {
-        let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1), &Dice::of(seed, 4))));
+        let plan = Plan::new(&Dice::of(seed, 1), &Dice::of(seed, 4), &Dice::of(seed, 6));
+        let world = Arc::new(World::new(seed, plan));
         let _listening = world.log.listen();
         let (dice, plan, aside) =
             (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
@@ -336,12 +339,10 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
             tokio::spawn(producer::operate(Arc::clone(&world))),
         ];
         for environment in 0..world.plan.clocks.len() {
-            match &world.plan.host {
-                Host::Mapping => actors.extend(poller::environment(&world, environment, connect)),
-                Host::Worker(processes) => {
-                    actors.push(worker::environment(&world, environment, connect, processes));
-                }
-            }
+            actors.extend(match world.plan.per_call {
+                None => start(&world, environment, connect, |script| script),
+                Some(_) => start(&world, environment, connect, bulk),
+            });
         }
         for actor in actors {
             if let Err(panic) = actor.await {
@@ -354,4 +355,19 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
             (std::mem::take(&mut book.history.events), book.history.violation.take());
         Ended { events, violation, plan: format!("{:?}", world.plan) }
     })
+}
+
+/// The actors of an execution environment.
+fn start<Q: Queue + Source, H: Handler>(
+    world: &Arc<World>,
+    environment: usize,
+    connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
+) -> Vec<JoinHandle<()>> {
+    match &world.plan.host {
+        Host::Mapping => poller::environment(world, environment, connect, handler),
+        Host::Worker(processes) => {
+            vec![worker::environment(world, environment, connect, handler, processes)]
+        }
+    }
 }

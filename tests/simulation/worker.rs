@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use requeue::embedded::EmbeddedSqs;
 use requeue::queue::{Queue, Source};
-use requeue::{Worker, WorkerSettings};
+use requeue::{Handler, Worker, WorkerSettings};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -24,25 +24,27 @@ const LOOK: Duration = Duration::from_millis(30_003);
 /// No process is needed as long as nothing can be received for more than this.
 const IDLE: Duration = secs(120);
 
-pub fn environment<Q: Queue + Source>(
+pub fn environment<Q: Queue + Source, H: Handler>(
     world: &Arc<World>,
     number: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
     processes: &Processes,
 ) -> JoinHandle<()> {
-    tokio::spawn(live(Arc::clone(world), number, connect, processes.clone()))
+    tokio::spawn(live(Arc::clone(world), number, connect, handler, processes.clone()))
 }
 
-async fn live<Q: Queue + Source>(
+async fn live<Q: Queue + Source, H: Handler>(
     world: Arc<World>,
     number: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
     processes: Processes,
 ) {
     let dice = Dice::of(world.seed, 100 + number as u64);
     while !world.is_over() {
         let killed = world.life(number);
-        let worker = start(&world, number, connect, &dice, &processes).await;
+        let worker = start(&world, number, connect, handler, &dice, &processes).await;
         let time = |permille| (!world.is_calm() && dice.happens(permille)).then(|| moment(&dice));
         let (end, death) = (time(processes.ends), time(2 * world.plan.trouble.deaths));
         let has_ended = tokio::select! {
@@ -75,13 +77,14 @@ fn moment(dice: &Dice) -> Duration {
     steps(dice.pick(&[dice.roll(0, 300), dice.roll(0, 20_000)])) + Duration::from_millis(3)
 }
 
-async fn start<Q: Queue + Source>(
+async fn start<Q: Queue + Source, H: Handler>(
     world: &Arc<World>,
     number: usize,
     connect: fn(&EmbeddedSqs) -> Q,
+    handler: fn(Script) -> H,
     dice: &Dice,
     processes: &Processes,
-) -> Worker<Script, Witness<Q>> {
+) -> Worker<H, Witness<Q>> {
     let (clock, settings) = world.settings(number, dice);
     world.book().born(number);
     world.book().lives.insert(number, Life::new());
@@ -97,7 +100,9 @@ async fn start<Q: Queue + Source>(
     worker.receivers = Some(world.plan.concurrency);
     worker.shutdown_timeout = processes.shutdown_timeout;
     let queue = world.queues(number).0;
-    Worker::start(script, witness, queue, settings, worker).await.expect("all is as it should be")
+    Worker::start(handler(script), witness, queue, settings, worker)
+        .await
+        .expect("all is as it should be")
 }
 
 /// When its time has come, or there is nothing to do for a while.

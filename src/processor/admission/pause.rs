@@ -6,11 +6,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::Call;
+use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
-use crate::gate::NotPermitted;
+use crate::gate::{NotPermitted, Permit};
 use crate::limit::{Admission, Ask, Place};
 use crate::policy;
+use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
 /// The most messages of a batch.
@@ -60,6 +61,38 @@ impl Call<'_> {
         slot.wait(shared.reservation_timeout() + recovery.limit.max_reservation);
         let others = self.others();
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
+    }
+
+    /// The permission to call after a wait: a pause may have begun meanwhile, or the circuit may have
+    /// opened.
+    pub(super) async fn renew(
+        &self,
+        permit: Permit,
+        taken: &mut Taken,
+    ) -> Result<Permit, Uncalled> {
+        if !self.may_be_deferred {
+            return Ok(permit);
+        }
+        if let Some(pauses) = &self.policy.pauses
+            && !taken.is_probe()
+        {
+            taken.ticket = Some(self.ask_pauses(pauses).await?);
+        }
+        if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
+    }
+
+    /// The same for a call that waited for others since `joined`.
+    pub(in crate::processor) async fn renew_since(
+        &self,
+        joined: Instant,
+        permit: Permit,
+        taken: &mut Taken,
+    ) -> Result<Permit, Uncalled> {
+        if joined.elapsed().is_zero() || self.attempts.inner.mode == Mode::Report {
+            return Ok(permit);
+        }
+        self.keep_lock(&mut taken.ticket, Instant::now()).await?;
+        self.renew(permit, taken).await
     }
 
     /// Keeps the lock of a message that probes until the end of its call, which begins only at

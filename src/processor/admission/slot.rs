@@ -26,16 +26,7 @@ impl Call<'_> {
     ) -> Result<Permit, Uncalled> {
         let Some(limit) = self.limit else { return Ok(permit) };
         let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
-        // A pause may have begun meanwhile, or the circuit may have opened.
-        if !(has_waited && self.may_be_deferred) {
-            return Ok(permit);
-        }
-        if let Some(pauses) = &self.policy.pauses
-            && !taken.is_probe()
-        {
-            taken.ticket = Some(self.ask_pauses(pauses).await?);
-        }
-        if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
+        if has_waited { self.renew(permit, taken).await } else { Ok(permit) }
     }
 
     /// Waits for a slot of the rate limit. Returns whether that took time.
