@@ -5,9 +5,9 @@
 //! rate limit, and runs the handler. The others wait for its word, and have no time limit of their
 //! own.
 
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use std::{iter, mem};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
@@ -177,6 +177,7 @@ impl<T> SharedCalls<T> {
                 calls: Arc::clone(self),
                 begin,
                 began: None,
+                place: 0,
                 verdicts: Vec::new(),
                 is_over: false,
             })
@@ -202,6 +203,8 @@ pub(super) struct Leading<T> {
     calls: Arc<SharedCalls<T>>,
     begin: Arc<Notify>,
     began: Option<Instant>,
+    /// The leader's place among the messages of the call.
+    place: usize,
     /// Of the other messages, once none can join any more.
     verdicts: Vec<oneshot::Sender<Verdict>>,
     is_over: bool,
@@ -220,20 +223,31 @@ impl<T> Leading<T> {
         now: Instant,
         check: impl Fn(&Delivery) -> Result<(), Uncalled>,
     ) -> Vec<CallMember<T>> {
-        let mut members = self.close();
-        let mut refused = Vec::new();
-        for at in (1..members.len()).rev() {
-            if let Err(uncalled) = check(&members[at].delivery) {
-                members.remove(at);
-                refused.push((self.verdicts.remove(at - 1), uncalled));
+        let members = self.close();
+        let verdicts = mem::take(&mut self.verdicts).into_iter().map(Some);
+        let mut all: Vec<_> = members.into_iter().zip(iter::once(None).chain(verdicts)).collect();
+        // As the batch has them.
+        all.sort_unstable_by_key(|(member, _)| member.delivery.position);
+        let mut called = Vec::with_capacity(all.len());
+        for (member, verdict) in all {
+            match (verdict, check(&member.delivery)) {
+                (None, _) => {
+                    self.place = called.len();
+                    called.push(member);
+                }
+                (Some(verdict), Ok(())) => {
+                    self.verdicts.push(verdict);
+                    called.push(member);
+                }
+                (Some(verdict), Err(uncalled)) => {
+                    self.calls.end(1);
+                    let handled = Handled::Uncalled(uncalled);
+                    let _ = verdict.send(Verdict { handled, began: None });
+                }
             }
         }
-        self.calls.end(refused.len());
-        for (verdict, uncalled) in refused {
-            let _ = verdict.send(Verdict { handled: Handled::Uncalled(uncalled), began: None });
-        }
         self.began = Some(now);
-        members
+        called
     }
 
     fn close(&mut self) -> Vec<CallMember<T>> {
@@ -246,10 +260,12 @@ impl<T> Leading<T> {
 
     /// Tells each of the other messages its own end, and returns the leader's.
     pub(super) fn tell_each(mut self, results: Vec<Result<(), Failure>>) -> Handled {
-        let mut ends = results
+        let mut ends: Vec<_> = results
             .into_iter()
-            .map(|result| result.map_or_else(Handled::Failed, |()| Handled::Done));
-        let own = ends.next().unwrap_or(Handled::Abandoned);
+            .map(|result| result.map_or_else(Handled::Failed, |()| Handled::Done))
+            .collect();
+        // There is a result for each.
+        let own = ends.remove(self.place);
         self.end(ends);
         own
     }

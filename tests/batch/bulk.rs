@@ -285,6 +285,7 @@ async fn a_call_has_one_message_of_each_fifo_group_and_keeps_the_order() {
     });
     let invocation = world.invoke(&world.processor(bulk(index.clone()))).await.unwrap();
     let calls: Vec<_> = index.calls().into_iter().map(|call| call.bodies).collect();
+    // In the order of the batch.
     assert_eq!(calls, [vec!["a1", "b1", "c1"], vec!["a2"], vec!["a3"]]);
     assert_eq!(invocation.failed().len(), 2, "b1, and b2 behind it");
     assert_eq!(invocation.elapsed, secs(3), "nobody waits for groups that have ended");

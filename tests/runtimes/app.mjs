@@ -35,7 +35,7 @@ function act(record) {
   console.log("gets", record.messageId, body.do, count);
   switch (body.do) {
     case "throw":
-      throw new BankClosed("back at nine");
+      throw new BankClosed("back-at-nine");
     case "throttle":
       throw new ThrottlingException("slow down");
     case "hang":
@@ -57,7 +57,7 @@ export async function plain(event) {
     const { do: what } = JSON.parse(record.body);
     if (what in RESPONSES) return RESPONSES[what];
     if (what === "classified") {
-      const item = { class: "RATE_LIMIT", delaySeconds: 7, reason: "back at nine" };
+      const item = { class: "RATE_LIMIT", delaySeconds: 7, reason: "back-at-nine" };
       batchItemFailures.push({ itemIdentifier: record.messageId, ...item });
     } else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
   }
@@ -65,7 +65,7 @@ export async function plain(event) {
 }
 
 function handle(record) {
-  if (!act(record)) throw new BankClosed("back at nine");
+  if (!act(record)) throw new BankClosed("back-at-nine");
 }
 
 export async function powertools(event, context) {

@@ -40,7 +40,7 @@ def act(record, context):
     do, count = body["do"], int(record["attributes"]["ApproximateReceiveCount"])
     print("gets", record["messageId"], do, count)
     if do == "throw":
-        raise BankClosed("back at nine")
+        raise BankClosed("back-at-nine")
     if do == "throttle":
         raise ThrottlingException("slow down")
     if do == "hang":
@@ -61,7 +61,7 @@ def plain(event, context):
         if do in RESPONSES:
             return RESPONSES[do]
         if do == "classified":
-            item = {"class": "RATE_LIMIT", "delaySeconds": 7, "reason": "back at nine"}
+            item = {"class": "RATE_LIMIT", "delaySeconds": 7, "reason": "back-at-nine"}
             failures.append({"itemIdentifier": record["messageId"], **item})
         elif not act(record, context):
             failures.append({"itemIdentifier": record["messageId"]})
@@ -70,7 +70,7 @@ def plain(event, context):
 
 def handle(record):
     if not act(record.raw_event, None):
-        raise BankClosed("back at nine")
+        raise BankClosed("back-at-nine")
 
 
 def powertools(event, context):

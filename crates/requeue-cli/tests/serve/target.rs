@@ -72,7 +72,7 @@ const ALONE: [(&str, End, Option<End>); 16] = [
     ("text", Done, None),
     ("ok", Done, Some(Done)),
     ("fail", NAMED, Some(NAMED)),
-    ("classified", Failed("rate-limit", "back at nine"), None),
+    ("classified", Failed("rate-limit", "back-at-nine"), None),
     ("unknown", NAMED, None),
     ("no-id", NAMED, None),
     ("empty-id", NAMED, None),
