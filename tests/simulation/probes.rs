@@ -2,8 +2,8 @@
 //! store.
 //!
 //! A call is a probe if it begins in a pause that its environment must know. Messages that no pause may
-//! hold are none. Two may probe at once if the lock of the first has ended, or if a request to the
-//! store met a fault since a moment before the pause began.
+//! hold are none. Two may probe at once if the lock of the first has ended, if each has a pause of its
+//! own, or if a request to the store met a fault since a moment before the pause began.
 
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +30,8 @@ pub struct Probe {
     message: String,
     receives: u32,
     lock_end: SystemTime,
+    /// When the pause began. A call despite the pause may end it, and begin another one.
+    pause: Option<SystemTime>,
 }
 
 impl Book {
@@ -56,13 +58,16 @@ impl Book {
         }
         let skew = world.plan.clock_error();
         let lock_end = world.hold(scope, "probeUntil");
+        let pause = world.pause_began(scope);
         let running = self.probes.entry(scope).or_default();
-        let is_alone = running.iter().all(|other| other.lock_end + skew <= now);
+        let is_alone =
+            running.iter().all(|other| other.lock_end + skew <= now || other.pause != pause);
         running.push(Probe {
             environment,
             message: message.id().unwrap_or_default().to_owned(),
             receives: message.receive_count(),
             lock_end,
+            pause,
         });
         self.history.note(Some(member.n), "probes");
         if !is_alone {
@@ -139,6 +144,11 @@ impl World {
         is_paused
             && age > self.plan.knowledge() + error
             && table.calm_for().is_none_or(|calm| calm > age + error + REST)
+    }
+
+    fn pause_began(&self, scope: usize) -> Option<SystemTime> {
+        let length = self.hold(scope, "holdLength").duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        self.hold(scope, "heldUntil").checked_sub(length)
     }
 
     fn hold(&self, scope: usize, name: &'static str) -> SystemTime {
