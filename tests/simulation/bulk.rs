@@ -89,11 +89,15 @@ impl BulkHandler for Script {
             End::Each { missing, surplus } => (missing, surplus),
             End::Whole(act) => {
                 let (n, count, _) = acts[0];
-                calls.iter_mut().for_each(|call| call.ends_for_all(act));
+                for call in &mut calls {
+                    call.ends_for_all(act);
+                }
                 act.halt().await;
                 let failure = act.failure(world, n, count);
                 let Some((failure, words)) = failure else { return Bulk::Done };
-                calls.iter_mut().for_each(|call| call.words.clone_from(&words));
+                for call in &mut calls {
+                    call.words.clone_from(&words);
+                }
                 return Bulk::Unclear(failure);
             }
         };

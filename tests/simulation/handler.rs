@@ -182,7 +182,7 @@ pub struct Call {
     world: Arc<World>,
     environment: usize,
     message: Message,
-    in_call: InCall,
+    place: InCall,
     ended: Ended,
     /// Whether the call fails as a whole, and has other messages too.
     is_unclear: bool,
@@ -197,17 +197,17 @@ impl Call {
     pub fn begin(
         script: &Script,
         message: Message,
-        in_call: InCall,
+        place: InCall,
     ) -> (Self, Option<(usize, usize)>) {
         let Script { world, environment } = script;
-        let begun = world.book().called(world, *environment, &message, in_call);
+        let begun = world.book().called(world, *environment, &message, place);
         let call = Self {
             world: Arc::clone(world),
             environment: *environment,
             message,
-            in_call,
+            place,
             ended: Ended::Cut,
-            is_unclear: in_call.messages > 1,
+            is_unclear: place.messages > 1,
             goes_on: true,
             words: None,
         };
@@ -222,7 +222,7 @@ impl Call {
     /// The whole call has this result.
     pub fn ends_for_all(&mut self, act: Act) {
         self.ends(act);
-        self.is_unclear = self.in_call.messages > 1 && self.ended != Ended::Done;
+        self.is_unclear = self.place.messages > 1 && self.ended != Ended::Done;
     }
 }
 
@@ -234,7 +234,7 @@ impl Drop for Call {
         book.ends_probe(self.environment, &self.message);
         let ended = book.ended(self.environment, &self.message, self.ended, self.is_unclear, words);
         // A call counts once.
-        let is_heard = !self.is_unclear || self.in_call.is_first();
+        let is_heard = !self.is_unclear || self.place.is_first();
         if let Some(n) = ended.filter(|_| is_heard) {
             book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);
         }

@@ -15,6 +15,7 @@
 //! run goes on, and names the seeds of all such histories.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::struct_excessive_bools, reason = "facts of a message, seen from outside")]
 
 mod asked;
 mod book;
