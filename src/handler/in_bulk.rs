@@ -87,7 +87,8 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
     }
 }
 
-/// How a call for several messages ended.
+/// How a call for several messages ended. Handlers write it as a literal, so a fourth variant would
+/// be a new major version.
 ///
 /// A list of results converts, and collects, into [`Bulk::Each`]. One result for all converts too:
 /// `Ok` says that all are done, and `Err` is unclear.
