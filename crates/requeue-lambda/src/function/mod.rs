@@ -27,7 +27,8 @@ pub(crate) use lambda::LONGEST_CALL;
 pub use lambda::LambdaFunction;
 pub use name::{FunctionName, InvalidFunctionName};
 
-/// What a function answered.
+/// What a function answered. An invoker writes it as a literal, so a third field would be a new major
+/// version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invoked {
     /// The answer, or the beginning of a long one.
