@@ -1,16 +1,18 @@
-//! The ready Lambda: sends each SQS message to `REQUEUE_TARGET_URL` and settles it by the response.
+//! The ready Lambda: sends each SQS message to `REQUEUE_TARGET_URL`, or invokes
+//! `REQUEUE_TARGET_FUNCTION` with several, and settles each by the response.
 
 use std::io::Write;
 
-use requeue::{Error, Settings};
-use requeue_lambda::{Config, HttpTarget};
+use requeue::{Error, Settings, bulk};
+use requeue_lambda::{Config, FunctionTarget, HttpTarget, LambdaFunction};
 
 const VERSION: &str = concat!("requeue-lambda ", env!("CARGO_PKG_VERSION"));
 const HELP: &str = "
 
-The ready Lambda of Requeue posts each SQS message to REQUEUE_TARGET_URL, and settles it by the
-response. It runs in AWS Lambda on the runtime provided.al2023, as the file `bootstrap`. It takes no
-options: environment variables that begin with REQUEUE_ are its settings.
+The ready Lambda of Requeue posts each SQS message to REQUEUE_TARGET_URL, or invokes the function
+REQUEUE_TARGET_FUNCTION with several, and settles each by the response. It runs in AWS Lambda on the
+runtime provided.al2023, as the file `bootstrap`. It takes no options: environment variables that
+begin with REQUEUE_ are its settings.
 
 Deploy it:            sam build && sam deploy --guided, with the template of `requeue new --http`
 Run it on a laptop:   requeue serve --function PATH
@@ -24,13 +26,26 @@ async fn main() -> Result<(), Error> {
     }
     // Fetching logs the version of each stored text.
     requeue::init_logging_in_lambda();
-    let (target, settings) = start().await.inspect_err(|error| requeue::log_start_error(error))?;
-    requeue::run_with(target, settings).await
+    match start().await.inspect_err(|error| requeue::log_start_error(error))? {
+        (Target::Url(target), settings) => requeue::run_with(*target, settings).await,
+        (Target::Function(target), settings) => requeue::run_with(bulk(*target), settings).await,
+    }
 }
 
-async fn start() -> Result<(HttpTarget, Settings), Error> {
-    let config = Config::load().await?;
-    let target = HttpTarget::new(config.required_target()?.clone(), config.http)?;
+enum Target {
+    Url(Box<HttpTarget>),
+    Function(Box<FunctionTarget<LambdaFunction>>),
+}
+
+async fn start() -> Result<(Target, Settings), Error> {
+    let mut config = Config::load().await?;
+    config.warn_of_variables_without_effect();
+    let target = if config.function.is_some() {
+        Target::Function(Box::new(config.target_function().await?))
+    } else {
+        let url = config.required_target()?.clone();
+        Target::Url(Box::new(HttpTarget::new(url, config.http)?))
+    };
     Ok((target, config.settings))
 }
 
