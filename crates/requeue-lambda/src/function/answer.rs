@@ -4,6 +4,7 @@
 //! a reason, except a text that looks like the name of an error.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Once;
 use std::time::Duration;
 
 use requeue::classify::{Exception, class_named, presentable};
@@ -71,10 +72,12 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
     let no_json = |_| "the response is no JSON";
     if payload.trim_ascii_start().first() != Some(&b'{') {
         let _: &RawValue = serde_json::from_slice(payload).map_err(no_json)?;
+        warn_of_unread_items(payload);
         return Ok(Vec::new());
     }
     let members: BTreeMap<String, &RawValue> = serde_json::from_slice(payload).map_err(no_json)?;
     let Some(list) = members.get("batchItemFailures").map(|list| list.get()) else {
+        warn_of_unread_items(payload);
         return Ok(Vec::new());
     };
     if list.len() > MAX_LIST.max(records * BYTES_OF_RECORD) {
@@ -84,6 +87,24 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
     let list: Option<Vec<Value>> =
         serde_json::from_str(list).map_err(|_| "batchItemFailures is no list")?;
     Ok(list.unwrap_or_default())
+}
+
+/// Warns once of a response that seems to name failed records, but not as Lambda reads them.
+fn warn_of_unread_items(payload: &[u8]) {
+    static WARNED: Once = Once::new();
+    if has_identifiers(payload) {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                "the response of the function has item identifiers but no list batchItemFailures: all \
+                 its messages count as done, as with an event source mapping"
+            );
+        });
+    }
+}
+
+fn has_identifiers(payload: &[u8]) -> bool {
+    const NAME: &[u8] = b"itemIdentifier";
+    payload.windows(NAME.len()).any(|part| part.eq_ignore_ascii_case(NAME))
 }
 
 /// The failure of an item: by its `class`, else by the rules in force, its `errorType`, its

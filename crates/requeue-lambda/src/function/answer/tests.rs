@@ -331,3 +331,16 @@ fn a_deep_or_cyclic_looking_error_is_survived() {
     assert_eq!(told(&deep, true, &["a"]), "temporary");
     assert_eq!(told(&"[".repeat(100_000), false, &TWO), "unclear: temporary");
 }
+
+#[test]
+fn a_list_in_a_form_that_nobody_reads_is_seen() {
+    for (response, expected) in [
+        (r#""{\"batchItemFailures\":[{\"itemIdentifier\":\"a\"}]}""#, true),
+        (r#"[{"itemIdentifier": "a"}]"#, true),
+        (r#"{"batch_item_failures": [{"ItemIdentifier": "a"}]}"#, true),
+        (r#"{"ids": ["a"]}"#, false),
+    ] {
+        assert_eq!(told(response, false, &["a"]), "done");
+        assert_eq!(has_identifiers(response.as_bytes()), expected, "{response}");
+    }
+}
