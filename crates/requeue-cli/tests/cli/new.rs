@@ -292,14 +292,14 @@ fn the_page_shows_what_the_command_prints_and_what_the_example_tests() {
     let directory = fresh("orders");
     let said = requeue(&["new", &directory]).succeeded().replace(&directory, "orders");
     assert!(page.contains(&format!("```text\n{said}```")), "{said}");
-    let files = ["src/lib.rs", "tests/life.rs"]
-        .map(|path| text(repository("examples/own-handler").join(path)));
+    let files = ["own-handler/src/lib.rs", "own-handler/tests/life.rs", "bulk.rs"]
+        .map(|path| text(repository("examples").join(path)));
     let blocks: Vec<&str> = page
         .split("```rust,ignore\n")
         .skip(1)
         .filter_map(|rest| rest.split("```").next())
         .collect();
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     for shown in blocks {
         assert!(files.iter().any(|file| file.contains(shown)), "{shown}");
     }
