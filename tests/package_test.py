@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # In kilobytes: a quarter more than the size today.
-SIZES = {"requeue": 345, "requeue-aws": 25, "requeue-cli": 500, "requeue-embedded": 85, "requeue-lambda": 100, "requeue-sqs": 30}
+SIZES = {"requeue": 435, "requeue-aws": 25, "requeue-cli": 540, "requeue-embedded": 85, "requeue-lambda": 130, "requeue-sqs": 30}
 FILES = re.compile(r"(Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json|README\.md|CHANGELOG\.md|LICENSE-(APACHE|MIT)|src/.*\.rs|src/ui/assets/[^/]*|templates/[^/]*)")
 
 
