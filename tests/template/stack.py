@@ -115,6 +115,13 @@ def reading(template, **given):
                 parameters[name] = text
     assert not given, f"no parameters of the template: {given}"
 
+    # A text with a pseudo parameter, such as the account, is known only at the deployment.
+    def text_of(text):
+        return {"Fn::Sub": text} if "${" in text else text
+
+    def raw(text):
+        return text["Fn::Sub"] if isinstance(text, dict) else text
+
     def value(node):
         match node:
             case {"Ref": "AWS::NoValue"}:
@@ -136,12 +143,11 @@ def reading(template, **given):
             case {"Fn::Contains": [texts, text]}:
                 return str(value(text)) in texts
             case {"Fn::Sub": str(text)}:
-                text = re.sub(r"\$\{(\w+)\}", lambda name: str(parameters.get(name[1], name[0])), text)
-                return {"Fn::Sub": text} if "${" in text else text
+                return text_of(re.sub(r"\$\{(\w+)\}", lambda name: str(parameters.get(name[1], name[0])), text))
             case {"Fn::Join": [separator, texts]}:
-                return separator.join(value(texts))
+                return text_of(separator.join(map(raw, value(texts))))
             case {"Fn::Split": [separator, text]}:
-                return value(text).split(separator)
+                return [text_of(part) for part in raw(value(text)).split(separator)]
             case {"Fn::Select": [place, list() | {"Fn::Split": _} as items]}:
                 return value(items)[place]
             case {"Fn::FindInMap": [name, key, member]}:
