@@ -2,12 +2,11 @@
 //! came, and takes the message's own fields where there is none.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use md5::{Digest, Md5};
+use requeue_sqs::digest;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -83,7 +82,7 @@ pub(super) fn write<T>(message: &Message<T>) -> String {
     let handle = delivery.receipt_handles.first();
     set(&mut record, "receiptHandle", handle.map(String::as_str).unwrap_or_default());
     add(&mut record, "body", || delivery.payload());
-    add(&mut record, "md5OfBody", || digest(delivery.payload()));
+    add(&mut record, "md5OfBody", || digest::of_body(delivery.payload()));
     add(&mut record, "messageAttributes", || {
         let attributes = message.attributes().iter();
         attributes
@@ -117,13 +116,6 @@ fn add<V: Serialize>(members: &mut RecordMembers, name: &str, value: impl FnOnce
 
 fn millis(time: SystemTime) -> String {
     epoch_millis(time).to_string()
-}
-
-fn digest(body: &str) -> String {
-    Md5::digest(body).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

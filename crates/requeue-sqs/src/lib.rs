@@ -13,6 +13,8 @@ mod url;
 mod attribute;
 mod limits;
 mod clock;
+#[doc(hidden)]
+pub mod digest;
 pub mod printable;
 
 pub use arn::{InvalidQueueArn, QueueArn};

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
+use requeue_sqs::digest::hex;
+pub(crate) use requeue_sqs::digest::of_body;
 use requeue_sqs::{Attribute, AttributeValue};
-
-/// `MD5OfMessageBody`.
-pub(crate) fn of_body(body: &str) -> String {
-    hex(&Md5::digest(body.as_bytes()))
-}
 
 /// `MD5OfMessageAttributes`; `None` if there are no attributes.
 ///
@@ -50,12 +47,4 @@ fn part(digest: &mut Md5, bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).expect("a message is smaller than 4 GiB");
     digest.update(length.to_be_bytes());
     digest.update(bytes);
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
