@@ -19,6 +19,8 @@ mod http;
 mod secrets;
 
 pub use config::Config;
+#[doc(hidden)]
+pub use function::MAX_EVENT;
 pub use function::{
     FunctionName, FunctionSettings, FunctionTarget, InvalidFunctionName, Invoke, InvokeError,
     Invoked, LambdaFunction,

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use requeue::Clock;
-use requeue_lambda::{Invoke, InvokeError, Invoked};
+use requeue_lambda::{Invoke, InvokeError, Invoked, MAX_EVENT};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,9 +32,6 @@ pub(crate) use processes::{EndedCall, FunctionProcesses, LatestStart};
 pub(crate) use program::Program;
 pub(crate) use show::{LineOutput, one_line};
 pub(crate) use target::{BEYOND_TARGET, LocalTarget, local_target};
-
-/// The largest event. Source: Lambda developer guide, "Lambda quotas".
-const MAX_EVENT: usize = 6 * 1024 * 1024;
 
 /// A function whose [`FunctionProcesses`] run. Its clones are the same function.
 #[derive(Clone)]

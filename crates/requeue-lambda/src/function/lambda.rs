@@ -23,7 +23,7 @@ use super::connection::http_clients;
 use super::{FunctionName, Invoke, InvokeError, Invoked};
 
 /// The longest event. Source: Lambda quotas, "Invocation payload".
-const MAX_EVENT: usize = 6 * 1024 * 1024;
+pub const MAX_EVENT: usize = 6 * 1024 * 1024;
 /// The longest run of a function. Source: Lambda quotas.
 const LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The longest start before a run, and the time on the way. Source: Lambda developer guide,

@@ -24,10 +24,10 @@ mod name;
 
 pub use error::InvokeError;
 pub(crate) use lambda::LONGEST_CALL;
-pub use lambda::LambdaFunction;
+pub use lambda::{LambdaFunction, MAX_EVENT};
 pub use name::{FunctionName, InvalidFunctionName};
 
-/// What a function answered. An invoker writes it as a literal, so a third field would be a new major
+/// The answer of a function. An invoker writes it as a literal, so a third field would be a new major
 /// version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invoked {
