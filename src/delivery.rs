@@ -376,10 +376,9 @@ impl Delivery {
         let _ = self.counted.set(before);
     }
 
-    /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
-    /// count instead.
+    /// How often it was deferred.
     pub(crate) fn deferrals(&self) -> u32 {
-        self.state.deferrals.max(self.receives() - 1)
+        self.usage().deferrals()
     }
 
     pub(crate) fn usage(&self) -> Usage<'_> {

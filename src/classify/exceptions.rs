@@ -130,7 +130,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
 
 const TLS: [&str; 5] = ["certificate", "remote certificate", "ssl", "tls", "handshake"];
 
-/// What parsers say of a response that is an error page, or empty. A message of the queue is neither.
+/// Words of parsers about a response that is an error page, or empty. A message of the queue is neither.
 const NO_JSON: [&str; 8] = [
     "html",
     "doctype",

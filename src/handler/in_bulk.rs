@@ -133,7 +133,7 @@ impl<E> From<Result<(), E>> for Bulk<E> {
     }
 }
 
-/// What a function may return that is a [`BulkHandler`].
+/// The result of a function that is a [`BulkHandler`].
 pub trait IntoBulk {
     /// The error of a message.
     type Error: Into<Failure>;

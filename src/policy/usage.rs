@@ -70,7 +70,7 @@ impl Usage<'_> {
 
     /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
     /// count instead.
-    pub(super) fn deferrals(&self) -> u32 {
+    pub(crate) fn deferrals(&self) -> u32 {
         self.state.deferrals.max(self.receive_count.saturating_sub(1))
     }
 

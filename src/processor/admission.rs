@@ -75,8 +75,9 @@ impl<'a> Call<'a> {
     ) -> Self {
         let attempts = slot.attempts();
         let policy = attempts.inner.policy(delivery);
-        let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
-        let may_be_deferred = policy::may_be_deferred(&policy.policy, &usage, deferrals, turn.at);
+        let usage = delivery.usage();
+        let may_be_deferred =
+            policy::may_be_deferred(&policy.policy, &usage, usage.deferrals(), turn.at);
         let caller = Caller::of(delivery);
         Self {
             attempts,
@@ -104,7 +105,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// All steps, without those of a shared call. `taken` has what is to be given back after the call, or without one.
+    /// All steps; the leader of a shared call makes those of the rate limit. `taken` has what is to be
+    /// given back after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
         let QueuePolicy { protection, pauses, events, .. } = self.policy;
         let Self { attempts, scope, caller, .. } = *self;

@@ -171,29 +171,7 @@ async fn call<H: Handler<T>, T: Body>(
         Err(uncalled) => return Handled::Uncalled(uncalled),
     };
     if let Some((bulk, calls)) = bulk {
-        let key = call.key(bulk.messages_per_call());
-        tried.is_coming = false;
-        return match calls.join(key, CallMember { message, delivery: Arc::clone(delivery) }) {
-            Joined::Follows(verdict) => {
-                slot.follow(permit);
-                let counted = tried.taken.attempt.take();
-                let Ok(Verdict { handled, began }) = verdict.await else {
-                    return Handled::Abandoned;
-                };
-                match began {
-                    Some(began) => {
-                        tried.joined = true;
-                        slot.begin_at(began);
-                    }
-                    None => tried.taken.attempt = counted,
-                }
-                handled
-            }
-            Joined::Leads(leading) => {
-                tried.leading = Some(leading);
-                lead(bulk, &call, permit, tried).await
-            }
-        };
+        return share(bulk, calls, &call, message, permit, tried).await;
     }
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
@@ -220,16 +198,48 @@ async fn call<H: Handler<T>, T: Body>(
     }
 }
 
+/// Joins a call of several messages, and leads it if no other message does.
+async fn share<T: Body>(
+    bulk: &dyn DynBulk<T>,
+    calls: &Arc<SharedCalls<T>>,
+    call: &Call<'_>,
+    message: Message<T>,
+    permit: Permit,
+    tried: &mut Try<'_, T>,
+) -> Handled {
+    tried.is_coming = false;
+    let member = CallMember { message, delivery: Arc::clone(call.delivery) };
+    let verdict = match calls.join(call.key(bulk.messages_per_call()), member) {
+        Joined::Leads(leading) => {
+            tried.leading = Some(leading);
+            return lead(bulk, calls, call, permit, tried).await;
+        }
+        Joined::Follows(verdict) => verdict,
+    };
+    call.slot.follow(permit);
+    let counted = tried.taken.attempt.take();
+    let Ok(Verdict { handled, began }) = verdict.await else { return Handled::Abandoned };
+    match began {
+        Some(began) => {
+            tried.joined = true;
+            call.slot.begin_at(began);
+        }
+        None => tried.taken.attempt = counted,
+    }
+    handled
+}
+
 /// Makes the call of several messages, as soon as it may begin.
 async fn lead<T: Body>(
     bulk: &dyn DynBulk<T>,
+    calls: &SharedCalls<T>,
     call: &Call<'_>,
     permit: Permit,
     tried: &mut Try<'_, T>,
 ) -> Handled {
     let Call { attempts, slot, limit, .. } = *call;
-    let Try { taken, leading, calls, .. } = tried;
-    let (Some(leads), Some(calls)) = (leading.as_mut(), calls) else { return Handled::Abandoned };
+    let Try { taken, leading, .. } = tried;
+    let Some(leads) = leading.as_mut() else { return Handled::Abandoned };
     slot.extend(attempts.deadlines.cutoff);
     let joined = Instant::now();
     leads.gathered().await;

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What handles the messages, instead of a handler in Rust.
+/// The target of the messages, instead of a handler in Rust.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]

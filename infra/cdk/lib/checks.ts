@@ -82,7 +82,7 @@ const OF_THE_READY_LAMBDA = [
   'logKmsKey',
 ] as const satisfies readonly (keyof RetryQueueProps)[];
 
-/** What handles the messages. */
+/** The target of the messages. */
 const TARGETS = ['targetUrl', 'targetFunction', 'handler'] as const;
 
 /** The problems with the choice between the ready Lambda and a user's function. */

@@ -122,8 +122,8 @@ impl Call<'_> {
         let Self { attempts, delivery, turn, scope, limit, .. } = *self;
         let QueuePolicy { policy, slots, .. } = self.policy;
         let deferred = |rest, now, sample| {
-            let (usage, deferrals) = (delivery.usage(), delivery.deferrals());
-            policy::pause(policy, &usage, paused.why, rest, deferrals, now, sample)
+            let usage = delivery.usage();
+            policy::pause(policy, &usage, paused.why, rest, usage.deferrals(), now, sample)
         };
         let alone = || Uncalled::from(deferred(paused.rest, attempts.now(), turn.sample));
         let (Slots::Shared(shared), Some(limit), Strategy::Copy) =

@@ -215,7 +215,7 @@ impl FunctionProcesses {
             Some(Err(StartError::Failed(error))) if turn.build == self.build => {
                 self.fail(&error.why);
             }
-            // What an earlier build did, or a new build ended, is no failure of the function.
+            // The failure of an earlier build, or of a start that a new build ended, is none of the function.
             None | Some(_) => {}
         }
         match turn.environment {

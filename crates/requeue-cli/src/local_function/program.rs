@@ -68,7 +68,7 @@ pub(super) enum ProgramKind {
 }
 
 impl ProgramKind {
-    /// What a program that asks for no invocation lacks.
+    /// The rule that a program breaks if it asks for no invocation.
     pub(super) fn what_it_must_be(self) -> &'static str {
         match self {
             Self::Handler => "call requeue::run or lambda_runtime::run",

@@ -1,4 +1,4 @@
-//! What a function's answer means for each message of its call. Pure.
+//! The meaning of a function's answer for each message of its call. Pure.
 //!
 //! Only the list of failed records is read, or the error. Nothing that the function wrote gets into
 //! a reason, except a text that looks like the name of an error.

@@ -41,7 +41,7 @@ pub enum InvokeError {
     },
 }
 
-/// What an error of the API says.
+/// The meaning of an error of the API.
 #[derive(Clone, Copy)]
 enum Meaning {
     Wait,

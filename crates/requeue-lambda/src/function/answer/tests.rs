@@ -206,9 +206,9 @@ fn a_rule_comes_after_the_class_and_before_the_table() {
 /// The error, the class of a lone record, of a call of two, and the detail.
 #[rustfmt::skip]
 const THROWN: &[(&str, &str, &str, &str)] = &[
-    // What awslambdaric prints
+    // As awslambdaric prints it
     (r#"{"errorMessage": "x", "errorType": "ValueError", "requestId": "id-1", "stackTrace": ["  File \"/var/task/app.py\", line 32\n"]}"#, "temporary", "unclear: temporary", "unrecognised: ValueError"),
-    // What aws-lambda-ric prints
+    // As aws-lambda-ric prints it
     (r#"{"errorType":"Error","errorMessage":"connect ECONNREFUSED 127.0.0.1:9","trace":["Error: connect ECONNREFUSED 127.0.0.1:9"]}"#, "temporary", "unclear: temporary", "not reached"),
     (r#"{"errorType":"Runtime.UnhandledPromiseRejection","errorMessage":"TimeoutError: late","trace":[]}"#, "temporary", "unclear: temporary", "timed out: TimeoutError"),
     // Java
@@ -265,7 +265,7 @@ fn powertools_says_that_all_failed_and_why() {
             "non-retryable non-retryable",
             "refused: ValidationError",
         ),
-        // Which of the two is invalid is not certain: they may have run at once.
+        // Either of the two may be invalid, since they may have run at once.
         (include_str!("tests/python-mixed.json"), "temporary temporary", "timed out: TimeoutError"),
         (
             r#"{"errorType":"FullBatchFailureError","errorMessage":"All records failed processing. See individual errors below.","trace":[]}"#,

@@ -95,7 +95,7 @@ async fn a_long_answer_is_cut() {
     }
 }
 
-/// What each error of the API becomes.
+/// Each error of the API has a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Throttled,
