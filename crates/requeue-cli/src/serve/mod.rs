@@ -108,7 +108,7 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "15s", value_parser = within(1..=900))]
     timeout: Duration,
     /// The queue's visibility timeout: a message that was not deleted becomes visible again after
-    /// it. [default: twice --timeout]
+    /// it. [default: twice --timeout; with --target twice the sum of --timeout and 20 s]
     #[arg(long, help_heading = "Queue", value_name = "DURATION", value_parser = within(0..=43_200))]
     visibility_timeout: Option<Duration>,
     /// Receives after which SQS moves a message to the dead-letter queue.
