@@ -337,6 +337,12 @@ impl Delivery {
         self.receive_count.saturating_sub(self.receives_before)
     }
 
+    /// Whether it shares no call with other messages, so that nobody else is hurt if it ends every
+    /// call: from the third receive of a copy on.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.state.is_alone || self.receives_here() > 2
+    }
+
     /// Receives that were certainly no attempts.
     fn waits(&self) -> u32 {
         // Any other message waits for its time in a copy, which begins with no receive.

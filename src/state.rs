@@ -42,6 +42,8 @@ pub(crate) struct RetryState {
     pub(crate) hops: u32,
     /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.
     pub(crate) copies_in_row: u32,
+    /// Whether it shares no call with other messages.
+    pub(crate) is_alone: bool,
     /// How often an operator redrove the message from the dead-letter queue.
     pub(crate) redrives: u32,
     /// Why the message was dead-lettered, as JSON text.

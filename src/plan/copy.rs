@@ -118,6 +118,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
     let class = failure.as_ref().map(Failure::class);
     let mut state = carried(delivery);
     state.not_before = wait.not_before();
+    state.is_alone = delivery.is_alone();
     match why {
         None => state.note_retry(delivery.retries(), class, wait.total()),
         Some(Deferral::NotDue) => state.note_hop(),

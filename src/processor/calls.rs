@@ -26,17 +26,16 @@ const LONGEST_GATHERING: Duration = Duration::from_millis(100);
 /// The most messages of a call on their second receive.
 const MOST_AGAIN: usize = 3;
 
-/// The most messages that share a call with a message. From its third receive on it is alone, so
-/// nobody else is hurt by one that ends every call. On its last attempt it is alone too: after an
+/// The most messages that share a call with a message. On its last attempt it is alone: after an
 /// unclear call, the gate would take it for dead-lettered.
 pub(super) fn most(policy: &RetryPolicy, delivery: &Delivery, most: usize) -> usize {
-    if policy::is_last_receive(policy, &delivery.usage(), delivery.copy_first_received) {
-        return 1;
-    }
-    match delivery.receives_here() {
-        0 | 1 => most,
-        2 => most.min(MOST_AGAIN),
-        _ => 1,
+    let is_last = policy::is_last_receive(policy, &delivery.usage(), delivery.copy_first_received);
+    if is_last || delivery.is_alone() {
+        1
+    } else if delivery.receives_here() == 2 {
+        most.min(MOST_AGAIN)
+    } else {
+        most
     }
 }
 

@@ -53,6 +53,7 @@ struct Fields<'a> {
     postponements: Option<&'a str>,
     hops: Option<&'a str>,
     copies_in_row: Option<&'a str>,
+    alone: Option<&'a str>,
     redrives: Option<&'a str>,
     original: Option<&'a str>,
     dead_letter: Option<&'a str>,
@@ -92,6 +93,7 @@ impl<'a> Fields<'a> {
             "postponements" => &mut self.postponements,
             "hops" => &mut self.hops,
             "lineage" => &mut self.copies_in_row,
+            "alone" => &mut self.alone,
             "redrives" => &mut self.redrives,
             "original" => &mut self.original,
             "deadLetter" => &mut self.dead_letter,
@@ -116,6 +118,7 @@ impl<'a> Fields<'a> {
             postponements: present(self.postponements, super::count)?.unwrap_or_default(),
             hops: present(self.hops, super::count)?.unwrap_or_default(),
             copies_in_row: present(self.copies_in_row, super::count)?.unwrap_or_default(),
+            is_alone: present(self.alone, alone)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
             source: present(self.source, json::string)?,
@@ -157,6 +160,11 @@ fn counts(text: &str) -> Option<[u32; 4]> {
         slot.replace(super::count(value)?).is_none().then_some(())
     })?;
     Some(counts.map(Option::unwrap_or_default))
+}
+
+/// It is written only if it is true.
+fn alone(text: &str) -> Option<bool> {
+    (text == "true").then_some(true)
 }
 
 fn object(text: &str) -> Option<String> {
@@ -209,6 +217,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "postponements", non_zero(state.postponements))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
         entry(&mut map, "lineage", non_zero(state.copies_in_row))?;
+        entry(&mut map, "alone", state.is_alone.then_some(true))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
         entry(
             &mut map,

@@ -210,6 +210,30 @@ async fn a_message_that_ends_every_call_is_alone_from_its_third_receive_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_retries_of_a_message_that_was_alone_end_nobody_elses_call() {
+    let mut world = World::new();
+    world.settings.policy.max_retries = 5;
+    let index = poisoned("poison", Failure::temporary("a crash"));
+    let processor = world.processor(bulk(index.clone()));
+    world.send("poison").await;
+    let mut sent = 0;
+    while world.dead().is_empty() {
+        for _ in 0..5 {
+            world.send(&format!("{sent}")).await;
+            sent += 1;
+        }
+        world.invoke(&processor).await;
+        world.sleep_until_due().await;
+    }
+    let unclear = index
+        .calls()
+        .iter()
+        .filter(|call| call.bodies.len() > 1 && call.bodies.iter().any(|body| body == "poison"))
+        .count();
+    assert_eq!((unclear, index.times("poison")), (2, 2 + 1 + 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_failure_of_a_call_of_one_message_is_its_own() {
     for (end, disposition) in
         [("unclear", "dead-letter"), ("panic", "requeue"), ("hang", "requeue")]

@@ -145,11 +145,12 @@ fn check_together(plan: &Plan, messages: &[Message]) -> Result<(), String> {
 }
 
 /// A message whose call may have failed by another one shares the next ones with fewer, and none
-/// after two. It shares none either if its next receive would find no retry left.
+/// after two, nor do its copies. It shares none either if its next receive would find no retry left.
 pub fn check_company(plan: &Plan, message: &Message, member: &Member) -> Result<(), String> {
     // Each environment counts the receives of a moved message from the first that it saw.
     let before = if member.past.is_moved { 0 } else { member.receives - member.arrival.0 };
     let most = match before {
+        _ if member.past.is_alone => 1,
         0 => usize::MAX,
         1 => 3,
         _ => 1,

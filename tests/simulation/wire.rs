@@ -89,6 +89,8 @@ pub struct Past {
     pub deferrals: u64,
     pub postponements: u64,
     pub hops: u64,
+    /// Whether it shares no call, as it says itself.
+    pub is_alone: bool,
     /// Copies in a row that led to it, as it says itself.
     pub row: u64,
     pub first_sent: u64,
@@ -170,6 +172,7 @@ impl Past {
             deferrals: members.number("deferrals"),
             postponements: members.number("postponements"),
             hops: members.number("hops"),
+            is_alone: members.state["alone"] == true,
             row: members.number("lineage"),
             // No time of the body is believed beyond those of SQS. Those of a moved message are older.
             first_sent: members.time("firstSent").map_or(sent, |first| first.min(sent)),

@@ -171,6 +171,7 @@ fn any_state() -> BoxedStrategy<RetryState> {
             age_from: inner.3[2],
             deferrals: inner.4[0],
             hops: inner.4[1],
+            is_alone: inner.4[2] % 2 == 1,
             redrives: inner.4[2],
             copies_in_row: inner.4[3],
             postponements: inner.4[4],

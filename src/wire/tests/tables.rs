@@ -150,6 +150,7 @@ fn a_body_with_a_malformed_member_is_the_producers() {
         ("\"v\":1,", "\"v\":1,\"hops\":4294967296,"),
         ("\"v\":1,", "\"v\":1,\"deferrals\":null,"),
         ("\"v\":1,", "\"v\":1,\"redrives\":true,"),
+        ("\"v\":1,", "\"v\":1,\"alone\":false,"),
         ("\"v\":1,", "\"v\":1,\"notBefore\":\"2026\","),
         ("\"v\":1,", "\"v\":1,\"notBefore\":253402207201000,"),
         ("\"v\":1,", "\"v\":1,\"firstReceived\":1.5,"),
@@ -284,6 +285,7 @@ fn every_field_of_the_state_has_its_place() {
         not_before: Some(from_epoch_millis(state_text::max_millis())),
         deferrals: 3,
         hops: 4,
+        is_alone: true,
         redrives: 5,
         dead_letter: Some("{ \"class\" :\"quota\"}".to_owned()),
         unknown: vec![
@@ -298,7 +300,7 @@ fn every_field_of_the_state_has_its_place() {
         r#"{"retryCount":4294967295,"originalMessageId":"id-1","retryTimestamp":"2026-11-21T01:02:03.004Z","#,
         r#""retryState":{"v":1,"firstSent":1700000000001,"firstReceived":0,"class":"non-retryable","delay":0,"#,
         r#""counts":{"rate-limit":1,"quota":2,"non-retryable":4294967295},"notBefore":253402207200999,"#,
-        r#""deferrals":3,"hops":4,"redrives":5,"original":{"retryCount":"null"},"#,
+        r#""deferrals":3,"hops":4,"alone":true,"redrives":5,"original":{"retryCount":"null"},"#,
         r#""deadLetter":{ "class" :"quota"},"z":[1 ],"\uffff":1e999}}"#,
     );
     assert_eq!(text.as_deref(), Ok(expected));
