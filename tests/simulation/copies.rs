@@ -141,7 +141,7 @@ fn check_of(
         "a copy while the handler runs".to_owned()
     })?;
     let member = &afresh(plan, members, member, now)?;
-    history(members, member, is_dead)?;
+    history(members, member)?;
     expect(!member.is_unclear, || "a copy, though nobody knows whether it is done".to_owned())?;
     if members.is_dead_lettered() {
         let count = members.count;
@@ -227,7 +227,7 @@ fn afresh(
 }
 
 /// What is written once stays.
-fn history(members: &Members, member: &Member, is_dead: bool) -> Checked {
+fn history(members: &Members, member: &Member) -> Checked {
     let past = &member.past;
     let times = (members.time("firstSent"), members.time("firstReceived"));
     expect(times == (Some(past.first_sent), Some(past.first_received)), || {
@@ -237,7 +237,7 @@ fn history(members: &Members, member: &Member, is_dead: bool) -> Checked {
         format!("the original id became {}", members.original)
     })?;
     let receives = member.receives - member.arrival.0 + 1;
-    let is_alone = past.is_alone || receives > 2 && !is_dead;
+    let is_alone = past.is_alone || receives > 2 && !members.is_dead_lettered();
     // Of a message that SQS moved, each environment knows only the receives that it saw.
     expect((members.state["alone"] == true) == is_alone || past.is_moved, || {
         format!("whether it is alone, after {receives} receives")
