@@ -30,8 +30,8 @@ pub(crate) struct RetryState {
     pub(crate) counts: [u32; 4],
     /// The handler must not get the message earlier.
     pub(crate) not_before: Option<SystemTime>,
-    /// The place in the line of a rate limit.
-    pub(crate) place: Option<SystemTime>,
+    /// The start tag in the line of a rate limit.
+    pub(crate) start_tag: Option<u64>,
     /// The age budget of a message that waited for a rate limit begins here.
     pub(crate) age_from: Option<SystemTime>,
     /// Copies sent since the last call for deferrals.
@@ -84,7 +84,7 @@ impl RetryState {
         self.retry_count = retries.saturating_add(1);
         self.deferrals = 0;
         self.postponements = 0;
-        self.place = None;
+        self.start_tag = None;
         self.delay = Some(wait);
         self.class = class;
         if let Some(class) = class {
@@ -97,7 +97,7 @@ impl RetryState {
     pub(crate) fn note_unserved(&mut self, class: FailureClass, wait: Duration) {
         self.deferrals = 0;
         self.postponements = 0;
-        self.place = None;
+        self.start_tag = None;
         self.delay = Some(wait);
         self.class = Some(class);
     }
@@ -107,12 +107,12 @@ impl RetryState {
         self.deferrals = self.deferrals.saturating_add(1);
     }
 
-    /// The message waits for its rate limit, in line if it has a place there, until `end`. Time that
+    /// The message waits for its rate limit, in line if it has a start tag, until `end`. Time that
     /// passes before its first call is no part of its age.
-    pub(crate) fn note_rate_limit(&mut self, place: Option<SystemTime>, end: Option<SystemTime>) {
-        match place {
+    pub(crate) fn note_rate_limit(&mut self, start_tag: Option<u64>, end: Option<SystemTime>) {
+        match start_tag {
             Some(_) => {
-                self.place = place;
+                self.start_tag = start_tag;
                 self.note_hop();
             }
             None => self.note_deferral(),
@@ -123,14 +123,14 @@ impl RetryState {
     }
 
     /// The message waits in the line of its rate limit until `end`, since its service is paused.
-    pub(crate) fn note_paused_in_line(&mut self, place: SystemTime, end: Option<SystemTime>) {
-        self.place = Some(place);
+    pub(crate) fn note_paused_in_line(&mut self, start_tag: u64, end: Option<SystemTime>) {
+        self.start_tag = Some(start_tag);
         if !self.was_called() {
             self.age_from = end;
         }
     }
 
-    /// Nobody could say whether the rate limit had room. The message keeps its place in line.
+    /// Nobody could say whether the rate limit had room. The message keeps its start tag.
     pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
         self.note_hop();
         if !self.was_called() {
@@ -152,7 +152,7 @@ impl RetryState {
     /// The handler asked for a later time.
     pub(crate) fn note_postponement(&mut self) {
         self.deferrals = 0;
-        self.place = None;
+        self.start_tag = None;
         self.postponements = self.postponements.saturating_add(1);
     }
 }

@@ -1,8 +1,8 @@
 //! The rate limits of the scopes. All batches of an execution environment share them. It decides by
 //! its arguments alone and reads no clock.
 //!
-//! The turns of the line are times of day, since messages carry them. The gate goes by a monotonic
-//! clock, which cannot be set: a time of day that jumps ahead would let calls through too early.
+//! The gate goes by a monotonic clock, which cannot be set: a time of day that jumps ahead would let
+//! calls through too early.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,11 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::call::Scope;
-use crate::limit::{Admission, Ask, KnownLimit, LimitState, epoch_nanos, nanos};
+use crate::limit::{Admission, Ask, KnownLimit, LimitState, Tenant, epoch_nanos, nanos};
 use crate::policy::RateLimit;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
 const MAX_SCOPES: usize = 10_000;
-/// A clock that is so much earlier than before was set back. Threads tell times that differ by less.
-const SET_BACK: Duration = Duration::from_secs(1);
 
 /// The limits of all scopes.
 #[derive(Default)]
@@ -25,21 +23,13 @@ pub(crate) struct Limiter {
     scopes: Mutex<Scopes>,
 }
 
+#[derive(Default)]
 struct Scopes {
     /// The gates of these states are monotonic times.
     own: HashMap<Scope, LimitState>,
     others: LimitState,
     /// The beginning of the monotonic time.
     began: Option<Instant>,
-    /// The last time of day by which the clock was read.
-    read: SystemTime,
-}
-
-impl Default for Scopes {
-    fn default() -> Self {
-        let (own, others) = Default::default();
-        Self { own, others, began: None, read: SystemTime::UNIX_EPOCH }
-    }
 }
 
 impl Limiter {
@@ -50,6 +40,7 @@ impl Limiter {
         scope: Scope,
         limit: &RateLimit,
         ask: Ask,
+        tenant: Option<Tenant>,
         longest: Duration,
         (now, at): (SystemTime, Instant),
     ) -> Admission {
@@ -57,7 +48,7 @@ impl Limiter {
         let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
         let state = scopes.of(scope, now, monotonic);
         let mut by_day = state.with_gate_moved(monotonic, time_of_day);
-        let admission = by_day.admit(limit, ask, longest, now);
+        let admission = by_day.admit(limit, ask, tenant, longest, now);
         *state = by_day.with_gate_moved(time_of_day, monotonic);
         admission
     }
@@ -84,14 +75,6 @@ impl Scopes {
     }
 
     fn of(&mut self, scope: Scope, now: SystemTime, monotonic: u64) -> &mut LimitState {
-        if let Ok(by) = self.read.duration_since(now)
-            && by >= SET_BACK
-        {
-            // Otherwise the line would not move until the clock is there again.
-            self.own.values_mut().chain([&mut self.others]).for_each(|state| state.set_back(by));
-            self.read = now;
-        }
-        self.read = self.read.max(now);
         if self.own.len() >= MAX_SCOPES && !self.own.contains_key(&scope) {
             let by_day = |state: &LimitState| state.with_gate_moved(monotonic, epoch_nanos(now));
             self.own.retain(|_, state| !by_day(state).is_idle(now));
@@ -121,8 +104,14 @@ mod tests {
                     let real = second * *tick / 20;
                     let clock = if *tick < 10 { noon + real } else { set + real };
                     let now = (clock, began + real);
-                    let admitted =
-                        limiter.admit(Scope::default(), &limit, Ask::Retry, Duration::ZERO, now);
+                    let admitted = limiter.admit(
+                        Scope::default(),
+                        &limit,
+                        Ask::Retry,
+                        None,
+                        Duration::ZERO,
+                        now,
+                    );
                     admitted == Admission::Slot(Duration::ZERO)
                 };
                 let called: Vec<_> = (0..20).filter(is_called).collect();

@@ -23,7 +23,7 @@ pub use call::Scope;
 pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub(crate) use shared::{Extension, PauseStanding, ProbeLock, Recovery, Results, SharedHealth};
+pub(crate) use shared::{PauseStanding, ProbeLock, Recovery, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

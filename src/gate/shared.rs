@@ -88,13 +88,6 @@ pub(crate) enum PauseStanding {
     MayProbe(Deferral),
 }
 
-/// The time by which a pause becomes longer, and its end then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extension {
-    pub(crate) by: Duration,
-    pub(crate) until: SystemTime,
-}
-
 /// The lock of a message that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeLock(u64);
@@ -142,6 +135,16 @@ impl SharedHealth {
     /// The end of the pause; now if it is over.
     pub(crate) fn end(&self, now: SystemTime) -> SystemTime {
         now + self.rest(epoch_nanos(now))
+    }
+
+    /// Since when the service is not paused, in nanoseconds; never while it is.
+    pub(crate) fn open_since(&self) -> u64 {
+        match self.why {
+            // It begins with the end of a pause.
+            NOT_PAUSED => self.generation,
+            PAUSED => self.until.saturating_add(self.length),
+            _ => u64::MAX,
+        }
     }
 
     /// The pause at this time.
@@ -221,7 +224,7 @@ impl SharedHealth {
         lock: Option<ProbeLock>,
         length: Duration,
         now: SystemTime,
-    ) -> Option<(Update, Extension)> {
+    ) -> Option<Update> {
         let (at, length) = (epoch_nanos(now), nanos(length));
         let until = at.saturating_add(length);
         let update = match lock {
@@ -232,7 +235,7 @@ impl SharedHealth {
             None => Update::new().when(UNTIL, self.until..=self.until),
         };
         let update = self.begin(update, PAUSED, until, length, 0, at);
-        Some((self.record.answer_once(update, at), self.extension(until, at)))
+        Some(self.record.answer_once(update, at))
     }
 
     /// Whether the circuit is to open.
@@ -242,10 +245,10 @@ impl SharedHealth {
     }
 
     /// Opens the circuit for the first time.
-    pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> (Update, Extension) {
+    pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> Update {
         let (at, length) = (epoch_nanos(now), nanos(first_length(breaker)));
         let until = at.saturating_add(length);
-        (self.begin(self.unchanged(), OPEN, until, length, 0, at), self.extension(until, at))
+        self.begin(self.unchanged(), OPEN, until, length, 0, at)
     }
 
     /// Ends the pause, since its probe got a response.
@@ -271,22 +274,20 @@ impl SharedHealth {
         caller: Caller,
         breaker: &CircuitBreaker,
         now: SystemTime,
-    ) -> (Update, Option<Extension>) {
+    ) -> Update {
         let at = epoch_nanos(now);
-        let mut extension = None;
         let update = if self.why == PAUSED {
             self.begin(self.unchanged(), NOT_PAUSED, 0, 0, 0, at)
         } else if self.probed.iter().sum::<u64>() + 1 >= self.permits(Some(breaker)).all.into() {
             let length = Duration::from_nanos(self.length);
             let length = nanos(next_length(length, breaker, self.record.as_row().is_outage()));
             let until = at.saturating_add(length);
-            extension = Some(self.extension(until, at));
             self.begin(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
             // A late result must not free the lock of another.
             self.release(lock).add(PROBED[usize::from(caller.has_failed())], 1)
         };
-        (CallRecord::fail_once(update, caller.message, at), extension)
+        CallRecord::fail_once(update, caller.message, at)
     }
 
     /// Notes results of calls that began when the service was not paused.
@@ -344,15 +345,6 @@ impl SharedHealth {
     fn rest(&self, now: u64) -> Duration {
         let rest = if self.is_wrong(now) { 0 } else { self.until.saturating_sub(now) };
         Duration::from_nanos(rest.min(self.length))
-    }
-
-    /// The extension of this pause until then.
-    fn extension(&self, until: u64, now: u64) -> Extension {
-        let paused = if self.is_paused(now) && !self.is_wrong(now) { self.until } else { now };
-        Extension {
-            by: Duration::from_nanos(until.saturating_sub(paused)),
-            until: SystemTime::UNIX_EPOCH + Duration::from_nanos(until),
-        }
     }
 
     /// Whether the pause would be longer than it was meant.

@@ -4,30 +4,29 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::pace::{LEAST, Pace, WHOLE, longer, slower};
+use super::line::{Line, StartTag, Tenant};
+use super::pace::{LEAST, Pace, WHOLE, longer};
 use super::{
-    Admission, Ask, EARLY, FURTHEST_SLOT, HELD_BACK, KnownLimit, LINE_END, LONGEST_LINE,
-    LimitState, MOVES_BY, Place, TAT, Time, epoch_nanos, from_epoch_nanos, nanos,
+    Admission, Ask, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
+    epoch_nanos, from_epoch_nanos, nanos,
 };
 use crate::table::Update;
 
-/// The longest time by which a message is called later than at the whole pace, before it asks again.
+/// If the gate stands free, a message goes to it so long before its turn: those before it are late.
+const NEAR_FREE_GATE: Duration = Duration::from_secs(5);
+/// A message returns so much before its turn, since SQS delays by whole seconds.
+const EARLIER: u64 = 500_000_000;
+/// The longest time by which a message returns later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
-/// A message whose turn was longer ago is late. It returns after longer waits than the others, so
-/// that these keep their order.
-const ON_TIME: Duration = Duration::from_secs(3);
 
 /// The part of a limit that messages take which ask together.
 #[derive(Debug)]
 pub(crate) struct Claim {
     now: u64,
-    /// The time by the line's clock.
-    line_now: u64,
-    /// The time between two calls, and that between two places of the line by its clock.
+    /// The time between two calls now, and at the whole pace.
     interval: u64,
-    place_interval: u64,
-    /// The pace now, and the one that is likely to last.
-    part: u64,
+    whole_interval: u64,
+    /// The pace that is likely to last.
     lasting_part: u64,
     is_adaptive: bool,
     /// The pace in the table.
@@ -38,25 +37,16 @@ pub(crate) struct Claim {
     ahead: u64,
     seen: LimitState,
     gate: Time,
-    line: Time,
+    /// Calls that were possible since the gate became free, and that nobody made.
+    unused: u64,
     /// Slots of calls that were made without a claim, before the first one of this claim.
     owed: u64,
     /// Slots taken, with these.
     slots: u64,
     /// The gate may be this far, so that each of these slots comes in time.
     latest: u64,
-    /// Whether a message takes a slot since the line has called it.
-    is_called: bool,
-    /// Places by which the line moves back.
-    displaced: u64,
-    /// Places taken at the end of the line.
-    joined: u64,
-    /// The first place of a new line.
-    begins: u64,
-    /// Time without a place at the end of a line that ends before a pause.
-    gap: u64,
-    /// A pause ends then, so nobody who joins returns earlier.
-    not_before: u64,
+    /// The line with those who join and leave by this claim.
+    line: Line,
 }
 
 /// The share of one message in a claim.
@@ -64,10 +54,11 @@ pub(crate) struct Claim {
 pub(crate) enum Share {
     /// The slot of this number, from 0.
     Slot(u64),
-    /// The place of this number at the end of the line, from 0.
-    Joined(u64),
-    /// It keeps its place, whose turn is at this time.
-    Waits(Place, u64),
+    /// It joins this flow, with this start tag if nobody else does meanwhile. It returns at this time
+    /// at the earliest.
+    Joined(usize, StartTag, u64),
+    /// It keeps its start tag.
+    Waits(StartTag),
     Full,
     LineFull,
 }
@@ -79,39 +70,32 @@ impl Claim {
         let restarted = seen.pace.restarted(known, now);
         let unchanged = seen.pace;
         seen.pace = restarted.unwrap_or(seen.pace);
-        let line_now = now.saturating_sub(seen.pace.behind_at(limit, now));
         let part = if limit.adaptive { seen.pace.part_at(limit, now) } else { WHOLE };
-        let place_interval = seen.pace.interval(limit);
-        let interval = longer(place_interval, part);
+        let whole_interval = seen.pace.interval(limit);
+        let interval = longer(whole_interval, part);
         // A slower pace must not let more calls through at once.
-        let ahead = place_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
-        let slowest = if limit.adaptive { longer(place_interval, LEAST) } else { interval };
+        let ahead = whole_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
+        let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { interval };
         let furthest =
             now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(ahead).saturating_add(slowest);
-        let furthest_end = furthest.saturating_add(nanos(LONGEST_LINE));
+        let gate = Time::of(seen.tat, now, furthest);
+        let free_from = seen.tat.max(seen.open_since).saturating_add(ahead);
         Self {
             now,
-            line_now,
             interval,
-            place_interval,
-            part,
+            whole_interval,
             lasting_part: if limit.adaptive { seen.pace.lasting_part(limit, now) } else { WHOLE },
             is_adaptive: limit.adaptive,
             unchanged,
             restarted,
             ahead,
             seen,
-            gate: Time::of(seen.tat, now, furthest),
-            line: Time::of(seen.line_end, line_now, furthest_end),
+            gate,
+            unused: now.saturating_sub(free_from) / interval,
             owed: 0,
             slots: 0,
             latest: furthest,
-            is_called: false,
-            displaced: 0,
-            joined: 0,
-            begins: 0,
-            gap: 0,
-            not_before: 0,
+            line: seen.line,
         }
     }
 
@@ -125,48 +109,67 @@ impl Claim {
         Self { owed, ..self }
     }
 
-    /// Takes the share of one message, which can wait for its slot as long as `longest`.
-    pub(crate) fn take(&mut self, ask: Ask, longest: Duration) -> Share {
+    /// Takes the share of one message, which can wait for its slot as long as `longest`. The messages
+    /// of a limit that is not fair have no tenant.
+    pub(crate) fn take(&mut self, ask: Ask, tenant: Option<Tenant>, longest: Duration) -> Share {
         // A slot that is further away would count as lost.
-        let longest = nanos(longest.min(FURTHEST_SLOT));
-        let has_line = self.line == Time::Ahead;
+        let mut longest = nanos(longest.min(FURTHEST_SLOT));
+        let of = tenant.unwrap_or(Tenant::ALL);
+        if tenant.is_some() && self.lasts(self.line.backlog_of(of)) > nanos(EARLY) {
+            // The rest is for tenants that wait little.
+            longest /= 2;
+        }
         match ask {
-            Ask::Waited(place)
-                if has_line && self.real_wait(self.called_at(place)) >= nanos(EARLY) =>
-            {
-                Share::Waits(place, self.called_at(place))
-            }
-            Ask::Waited(place) => match self.pass(longest) {
-                Share::Full if has_line => {
-                    // The gate is behind the line.
-                    self.displaced += 1;
-                    let at = self.called_at(place);
-                    let is_late = at.saturating_add(nanos(ON_TIME)) < self.line_now;
-                    // It asks again soon. By then the line may have moved back, and it waits in it.
-                    if is_late { Share::Full } else { Share::Waits(place, at) }
+            Ask::Waited(tag) if self.line.knows(tag) => {
+                let is_free = self.gate == Time::Over && self.slots == 0;
+                let near = if is_free { NEAR_FREE_GATE } else { EARLY };
+                if self.lasts(self.line.before(tag)) > nanos(near) {
+                    return Share::Waits(tag);
                 }
-                share => {
-                    self.is_called |= has_line;
-                    share
+                match self.pass(longest) {
+                    Share::Full => {
+                        if self.line.before(tag) == 0 {
+                            self.line.wait_longer(1);
+                        }
+                        Share::Waits(tag)
+                    }
+                    slot => {
+                        self.line.leave(1);
+                        slot
+                    }
+                }
+            }
+            Ask::Retry if tenant.is_none() => self.pass(longest),
+            Ask::Returned => match self.pass(longest) {
+                Share::Full => Share::Waits(self.line.next_tag(of)),
+                slot => {
+                    self.line.leave(1);
+                    slot
                 }
             },
-            Ask::Retry => {
-                let share = self.pass(longest);
-                self.displaced += u64::from(has_line && share != Share::Full);
-                share
+            Ask::Paused(until) => self.join(of, epoch_nanos(until)),
+            Ask::Newcomer | Ask::Retry | Ask::Waited(_) => {
+                if self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY) {
+                    return self.join(of, self.now);
+                }
+                match self.pass(longest) {
+                    Share::Full => self.join(of, self.now),
+                    slot => {
+                        // If nobody waits, nobody's turn depends on it.
+                        if self.line.backlog() > 0 {
+                            self.line.join(of, 1);
+                            self.line.leave(1);
+                        }
+                        slot
+                    }
+                }
             }
-            Ask::Paused(until) => self.join(epoch_nanos(until)),
-            Ask::Newcomer if has_line || self.joined > 0 => self.join(self.now),
-            Ask::Newcomer | Ask::Returned => match self.pass(longest) {
-                Share::Full => self.join(self.now),
-                slot => slot,
-            },
         }
     }
 
     /// Whether it changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots + self.displaced + self.joined == 0
+        self.slots == 0 && self.line == self.seen.line
     }
 
     /// The slots that it takes.
@@ -181,24 +184,16 @@ impl Claim {
                 let slot = self.slot(before.tat, number);
                 Admission::Slot(Duration::from_nanos(slot - self.now))
             }
-            Share::Joined(number) => {
-                let (first, held_back) = match self.line {
-                    Time::Ahead => (
-                        before
-                            .line_end
-                            .saturating_add(self.line_places(self.displaced))
-                            .saturating_add(self.gap),
-                        before.held_back.saturating_add(self.line_places(self.displaced)),
-                    ),
-                    Time::Over | Time::Lost { .. } => (self.begins, 0),
-                };
-                let at = first.saturating_add(self.line_places(number));
-                let turn = self.turn(at).max(from_epoch_nanos(self.not_before));
-                Admission::InLine(Place(at.saturating_sub(held_back)), turn)
+            Share::Joined(flow, StartTag(tag), earliest) => {
+                let next = self.next(before);
+                let moved = next.line.finish(flow).saturating_sub(self.line.finish(flow));
+                let tag = StartTag(tag.saturating_add(moved));
+                Admission::InLine(tag, self.turn(&next, tag, earliest))
             }
-            Share::Waits(place, at) => {
+            Share::Waits(tag) => {
                 let earliest = self.now.saturating_add(nanos(EARLY));
-                Admission::InLine(place, self.turn(at).max(from_epoch_nanos(earliest)))
+                let turn = self.turn(&self.next(before), tag, self.now);
+                Admission::InLine(tag, turn.max(from_epoch_nanos(earliest)))
             }
             Share::Full => Admission::Full,
             Share::LineFull => Admission::LineFull,
@@ -212,17 +207,7 @@ impl Claim {
         if self.slots > 0 {
             next.tat = self.free_from(before.tat).saturating_add(self.places(self.slots));
         }
-        match self.line {
-            Time::Ahead => {
-                let (held_back, more) = self.line_grows();
-                next.held_back = next.held_back.saturating_add(held_back);
-                next.line_end = next.line_end.saturating_add(more);
-            }
-            Time::Over | Time::Lost { .. } if self.joined > 0 => {
-                (next.line_end, next.held_back, next.moves_by) = (self.new_line_end(), 0, 0);
-            }
-            Time::Over | Time::Lost { .. } => {}
-        }
+        next.line = before.line.with(&self.seen.line, &self.line);
         next
     }
 
@@ -243,67 +228,42 @@ impl Claim {
                 Time::Over | Time::Lost { .. } => update.set(TAT, self.now.saturating_add(slots)),
             };
         }
-        let (held_back, more) = self.line_grows();
-        let longest = self.line_now.saturating_add(nanos(LONGEST_LINE));
-        let furthest = match self.joined {
-            0 => u64::MAX,
-            _ => longest.saturating_add(self.place_interval),
-        };
-        // A retry may have moved the line back after the last one joined. The gap depends on the end
-        // that was seen.
-        let latest = furthest.saturating_sub(more).max(self.seen.line_end);
-        let latest = if self.gap > 0 { latest.min(self.seen.line_end) } else { latest };
-        update = update.when(LINE_END, self.line.range(self.line_now, latest));
-        if self.is_called {
-            // If others moved the line back since, it may not have called the message yet.
-            let latest = self.seen.held_back.saturating_add(nanos(EARLY));
-            update = update.when(HELD_BACK, 0..=latest);
-        }
-        match self.line {
-            Time::Ahead if more > 0 => update.add(LINE_END, more).add(HELD_BACK, held_back),
-            Time::Over | Time::Lost { .. } if self.joined > 0 => {
-                // The length of the line before says nothing about this one.
-                update.set(LINE_END, self.new_line_end()).set(HELD_BACK, 0).set(MOVES_BY, 0)
-            }
-            Time::Ahead | Time::Over | Time::Lost { .. } => update,
-        }
+        self.seen.line.update(&self.line, update)
     }
 
     /// The state says no more than a new one from then on.
     pub(crate) fn in_use_until(&self) -> SystemTime {
-        let LimitState { tat, line_end, .. } = self.next(self.seen);
-        let kept = |time: Time, end| if matches!(time, Time::Lost { .. }) { self.now } else { end };
-        let line_end = self.now.saturating_add(self.real_wait(line_end));
-        let end = kept(self.gate, tat).max(kept(self.line, line_end));
-        from_epoch_nanos(end.max(self.now))
+        let next = self.next(self.seen);
+        let tat = if matches!(self.gate, Time::Lost { .. }) { self.now } else { next.tat };
+        let waits = longer(self.whole_interval.saturating_mul(next.line.backlog()), LEAST);
+        let waits = waits.min(nanos(LONGEST_LINE));
+        from_epoch_nanos(tat.max(self.now).saturating_add(waits))
     }
 
     fn places(&self, number: u64) -> u64 {
         self.interval.saturating_mul(number)
     }
 
-    fn line_places(&self, number: u64) -> u64 {
-        self.place_interval.saturating_mul(number)
+    /// How long so many calls last. The pace may grow meanwhile, so a message returns earlier than by
+    /// the pace of now.
+    fn lasts(&self, calls: u64) -> u64 {
+        let whole = self.whole_interval.saturating_mul(calls);
+        whole.saturating_add((longer(whole, self.lasting_part) - whole).min(LATER))
     }
 
-    /// The wait until a time of the line's clock, at the pace of now.
-    fn real_wait(&self, at: u64) -> u64 {
-        longer(at.saturating_sub(self.line_now), self.part)
+    /// When a message with this start tag returns: as soon as the gate has slots within its wait for
+    /// one, and those before it have gone.
+    fn turn(&self, state: &LimitState, tag: StartTag, earliest: u64) -> SystemTime {
+        let gate = self.free_from(state.tat).saturating_sub(self.ahead);
+        let waits = self.lasts(state.line.before(tag));
+        let at = gate.max(self.now).saturating_add(waits).saturating_sub(EARLIER);
+        from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
-    /// When a message returns whose turn is at a time of the line's clock. The pace may grow
-    /// meanwhile, so it may return earlier than by the pace of now.
-    fn turn(&self, at: u64) -> SystemTime {
-        let wait = at.saturating_sub(self.line_now);
-        let later = (longer(wait, self.lasting_part) - wait).min(LATER);
-        from_epoch_nanos(self.now.saturating_add(wait).saturating_add(later))
-    }
-
-    fn called_at(&self, Place(place): Place) -> u64 {
-        let held_back = self.seen.held_back.saturating_add(self.line_places(self.displaced));
-        let line_end = self.seen.line_end.saturating_add(self.line_places(self.displaced));
-        // A forged place, or one of another line, is at most the last.
-        place.saturating_add(held_back).min(line_end)
+    /// The time at which a message with this start tag can be called, if its service is paused until
+    /// then.
+    pub(super) fn paused(&self, tag: StartTag, until: SystemTime) -> SystemTime {
+        self.turn(&self.seen, tag, epoch_nanos(until))
     }
 
     /// The time from which the gate has slots.
@@ -320,80 +280,32 @@ impl Claim {
         at.saturating_sub(self.ahead).max(self.now)
     }
 
+    fn next_number(&self) -> u64 {
+        self.slots.max(self.owed)
+    }
+
     /// Takes a slot of the gate, if it has one soon enough.
     fn pass(&mut self, longest: u64) -> Share {
-        let number = self.slots.max(self.owed);
+        let number = self.next_number();
         if self.slot(self.seen.tat, number) - self.now > longest {
             return Share::Full;
         }
         let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
+        if self.slots == 0 && self.gate == Time::Over {
+            // Those who were to make these calls are late, or will never come.
+            self.line.leave(self.unused.min(self.line.backlog()));
+        }
         self.slots = number + 1;
         Share::Slot(number)
     }
 
-    /// Joins the line at its end, for a turn at `earliest` or later. A new line begins where the
-    /// gate has its next slot.
-    fn join(&mut self, earliest: u64) -> Share {
-        let number = self.joined;
-        self.not_before = self.not_before.max(earliest);
-        let earliest = self.by_line(from_epoch_nanos(earliest));
-        let first = match self.line {
-            Time::Ahead => {
-                let end = self.seen.line_end.saturating_add(self.line_places(self.displaced));
-                self.gap = self.gap.max(earliest.saturating_sub(end));
-                end.saturating_add(self.gap)
-            }
-            Time::Over | Time::Lost { .. } => {
-                if number == 0 {
-                    let wait = self.slot(self.seen.tat, self.slots) - self.now;
-                    self.begins = self.line_now.saturating_add(slower(wait, self.part));
-                }
-                self.begins = self.begins.max(earliest);
-                self.begins
-            }
-        };
-        let longest = self.line_now.saturating_add(nanos(LONGEST_LINE));
-        if first.saturating_add(self.line_places(number)) > longest {
+    /// Joins the line, to return at `earliest` or later.
+    fn join(&mut self, tenant: Tenant, earliest: u64) -> Share {
+        let tag = self.line.next_tag(tenant);
+        if self.lasts(self.line.before(tag)) >= nanos(LONGEST_LINE) {
             return Share::LineFull;
         }
-        self.joined += 1;
-        Share::Joined(number)
-    }
-
-    /// The times by which a line is held back and becomes longer.
-    fn line_grows(&self) -> (u64, u64) {
-        let held_back = self.line_places(self.displaced);
-        let joined = self.line_places(self.joined).saturating_add(self.gap);
-        (held_back, held_back.saturating_add(joined))
-    }
-
-    fn new_line_end(&self) -> u64 {
-        self.begins.saturating_add(self.line_places(self.joined))
-    }
-
-    /// The place of a message in line while its service is paused, and its turn. A pause lengthens the
-    /// line by as many places as it calls up meanwhile. So no two messages move to the same place.
-    pub(super) fn held(&self, place: Place, until: SystemTime) -> (Place, SystemTime) {
-        let end = self.by_line(until);
-        let mut at = place.0.saturating_add(self.seen.held_back);
-        if at < end {
-            let length = if self.line == Time::Ahead { self.seen.moves_by } else { 0 };
-            let rounds = (end - at).div_ceil(length.max(1));
-            at = at.saturating_add(length.saturating_mul(rounds)).max(end);
-        }
-        (Place(at.saturating_sub(self.seen.held_back)), self.turn(at).max(until))
-    }
-
-    /// The end of a line that becomes longer, if somebody waits in it.
-    pub(super) fn lengthened(&self, longer: Duration) -> Option<u64> {
-        let more = slower(nanos(longer), self.part);
-        (self.line == Time::Ahead).then(|| self.seen.line_end.saturating_add(more))
-    }
-
-    /// A time to come, by the line's clock.
-    pub(super) fn by_line(&self, time: SystemTime) -> u64 {
-        let wait = epoch_nanos(time).saturating_sub(self.now);
-        self.line_now.saturating_add(slower(wait, self.part))
+        Share::Joined(self.line.join(tenant, 1), tag, earliest)
     }
 }

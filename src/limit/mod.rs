@@ -6,12 +6,12 @@
 //! - The gate is the generic cell rate algorithm (GCRA). Its state is one time, the theoretical
 //!   arrival time of the next call. Every call passes the gate when it is about to be made. No message
 //!   carries the right to call: duplicates and late copies would break the limit.
-//! - If the gate is full, newcomers join the line. Each gets a turn: the time at which the line
-//!   calls it to the gate. The line moves as fast as the limit allows.
-//! - Retries do not wait in line. A retry that takes a slot moves the whole line back by one place:
-//!   `held_back` grows. So a place is a time of the line, to which `held_back` is added.
+//! - If the gate is full, newcomers join the [line](line). It tells each how many calls come before
+//!   its own, and so when to return to the gate. It does not bound calls: a duplicate, or a message
+//!   that never returns, only makes others return a little early or late, and the line counts again
+//!   when the gate refuses somebody or stands free.
 //!
-//! An adaptive limit has a [`Pace`] too. It slows the gate down, and the clock of the line.
+//! An adaptive limit has a [`Pace`] too, which slows the gate down.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -20,17 +20,20 @@ use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
 mod claim;
+mod line;
 mod pace;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use claim::{Claim, Share};
+use line::Line;
+pub(crate) use line::{StartTag, Tenant};
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
 
 /// The furthest turn that is given out. Later newcomers ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
-/// A message is called so long before its turn, since SQS delays by whole seconds.
+/// A message goes to the gate so long before its turn, since SQS delays by whole seconds.
 const EARLY: Duration = Duration::from_secs(1);
 /// No slot is further away than this and the burst, since an invocation is shorter. If one is, the
 /// clock was set back.
@@ -42,45 +45,25 @@ pub(crate) const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 pub(crate) struct LimitState {
     /// The gate: the theoretical arrival time of the next call.
     tat: u64,
-    /// The turn of the next newcomer, by the line's clock; nobody waits if that is over.
-    line_end: u64,
-    /// The time by which the line was held back so far.
-    held_back: u64,
-    /// The length of the line at the end of the pause: a message that is called up during the pause
-    /// moves by it.
-    moves_by: u64,
+    line: Line,
+    /// The end of the last pause. Nobody called before, so no call was missed.
+    open_since: u64,
     pace: Pace,
-}
-
-/// A message's place in the line: a time of the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
-
-impl Place {
-    /// From the message.
-    pub(crate) fn from_time(time: SystemTime) -> Self {
-        Self(epoch_nanos(time))
-    }
-
-    /// For the message.
-    pub(crate) fn time(self) -> SystemTime {
-        from_epoch_nanos(self.0)
-    }
 }
 
 /// A message that asks for its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// A message that joins the line, if there is one.
+    /// A message that joins the line, if others wait before it.
     Newcomer,
     /// A message that has waited in line.
-    Waited(Place),
-    /// A message that was called before, and does not wait in line.
+    Waited(StartTag),
+    /// A message that was called before. It waits in line only if the limit is fair.
     Retry,
     /// A message whose service is paused until this time. It joins the line, and its turn is not
     /// before.
     Paused(SystemTime),
-    /// A message that waited by its visibility, and cannot carry a place in the line.
+    /// A message that waited by its visibility, and cannot carry a start tag.
     Returned,
 }
 
@@ -89,30 +72,26 @@ pub(crate) enum Ask {
 pub(crate) enum Admission {
     /// It may call after this time.
     Slot(Duration),
-    /// It waits in line. The line calls it at this time, or later.
-    InLine(Place, SystemTime),
+    /// It waits in line, and returns at this time.
+    InLine(StartTag, SystemTime),
     /// The gate is full.
     Full,
     /// The line is too long.
     LineFull,
 }
 
-/// The fields of a limit in an item.
+/// The gate in an item.
 const TAT: Field = Field::new("tat");
-const LINE_END: Field = Field::new("lineEnd");
-const HELD_BACK: Field = Field::new("heldBack");
-const MOVES_BY: Field = Field::new("movesBy");
 
 impl LimitState {
     /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
-        Self {
-            tat: item.get(TAT),
-            line_end: item.get(LINE_END),
-            held_back: item.get(HELD_BACK),
-            moves_by: item.get(MOVES_BY),
-            pace: Pace::of(item),
-        }
+        Self { tat: item.get(TAT), line: Line::of(item), open_since: 0, pace: Pace::of(item) }
+    }
+
+    /// The state of a service that was paused until this time.
+    pub(crate) fn open_since(self, end: u64) -> Self {
+        Self { open_since: end, ..self }
     }
 
     /// The end of the slots that are taken.
@@ -125,11 +104,12 @@ impl LimitState {
         &mut self,
         limit: &RateLimit,
         ask: Ask,
+        tenant: Option<Tenant>,
         longest: Duration,
         now: SystemTime,
     ) -> Admission {
         let mut claim = Claim::new(&KnownLimit::own(limit), *self, now);
-        let share = claim.take(ask, longest);
+        let share = claim.take(ask, tenant, longest);
         let admission = claim.admission(share, *self);
         *self = claim.next(*self);
         admission
@@ -161,33 +141,15 @@ impl LimitState {
         Self { tat: self.tat.max(epoch_nanos(now).saturating_add(1)), ..self }
     }
 
-    /// Lengthens the line by a pause that became longer by `longer`: messages that it calls up
-    /// meanwhile go to its end. `None` if nobody waits in it.
-    pub(crate) fn lengthened(
-        &self,
-        limit: &RateLimit,
-        update: &Update,
-        longer: Duration,
-        until: SystemTime,
-        now: SystemTime,
-    ) -> Option<Update> {
-        let claim = Claim::new(&KnownLimit::own(limit), *self, now);
-        let line_end = claim.lengthened(longer)?;
-        let update = update.clone().when(LINE_END, self.line_end..=self.line_end);
-        let rest = line_end.saturating_sub(claim.by_line(until));
-        Some(update.set(LINE_END, line_end).set(MOVES_BY, rest))
-    }
-
-    /// The place of a message that waits in line while its service is paused until this time, and its
-    /// turn. It moves if it is called up before.
-    pub(crate) fn held(
+    /// When a message that waits in line returns, if its service is paused until this time.
+    pub(crate) fn paused(
         &self,
         limit: &KnownLimit,
-        place: Place,
+        tag: StartTag,
         until: SystemTime,
         now: SystemTime,
-    ) -> (Place, SystemTime) {
-        Claim::new(limit, *self, now).held(place, until)
+    ) -> SystemTime {
+        Claim::new(limit, *self, now).paused(tag, until)
     }
 
     /// The change of the pace to that of another state, if nobody else changes it meanwhile.
@@ -203,20 +165,18 @@ impl LimitState {
     /// This state with its gate by another clock, which shows `to` when the one of before shows
     /// `from`.
     pub(crate) fn with_gate_moved(self, from: u64, to: u64) -> Self {
-        Self { tat: to.saturating_add(self.tat.saturating_sub(from)), ..self }
-    }
-
-    /// Follows a clock that was set back by this time: turns are as far away as before.
-    pub(crate) fn set_back(&mut self, by: Duration) {
-        self.line_end = self.line_end.saturating_sub(nanos(by));
+        let tat = match self.tat.checked_sub(from) {
+            Some(ahead) => to.saturating_add(ahead),
+            None => to.saturating_sub(from - self.tat),
+        };
+        Self { tat, ..self }
     }
 
     /// Whether the state says no more than a new one: the gate has its whole burst again, nobody
     /// waits in line, and the pace is whole.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
-        let line_end = self.line_end.saturating_add(self.pace.behind_at_last());
-        self.tat.max(line_end) <= now && self.pace.is_over(now)
+        self.tat <= now && self.line.backlog() == 0 && self.pace.is_over(now)
     }
 }
 

@@ -1,8 +1,5 @@
 //! The pace of an adaptive limit: the part of the limit that a service takes at the moment. A
 //! refused call lowers it at once, and time without one raises it again.
-//!
-//! The line has a clock that goes as fast as the pace says, so that each place in it takes as long as
-//! a slot of the gate. The clock of a limit at its whole pace is the time of day.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,8 +28,6 @@ pub(crate) struct Pace {
     part: u64,
     /// The time of the last change.
     since: u64,
-    /// How far the line's clock was behind then.
-    behind: u64,
     /// The interval of the limit whose pace it is.
     interval: u64,
     /// The environment that said so knows its limit since then.
@@ -41,7 +36,6 @@ pub(crate) struct Pace {
 
 const PART: Field = Field::new("part");
 const SINCE: Field = Field::new("partSince");
-const BEHIND: Field = Field::new("lineBehind");
 const INTERVAL: Field = Field::new("interval");
 const KNOWN_SINCE: Field = Field::new("intervalSince");
 
@@ -69,7 +63,6 @@ impl Pace {
         Self {
             part: item.get(PART),
             since: item.get(SINCE),
-            behind: item.get(BEHIND),
             interval: item.get(INTERVAL),
             known_since: item.get(KNOWN_SINCE),
         }
@@ -85,7 +78,6 @@ impl Pace {
         (limit.adaptive && !is_counted).then(|| Self {
             part: (pace.part_at(limit, now) / 10 * 7).max(LEAST),
             since: now,
-            behind: pace.behind_at(limit, now),
             interval: pace.interval(limit),
             known_since: if pace.interval == 0 { known.since } else { pace.known_since },
         })
@@ -98,7 +90,6 @@ impl Pace {
         (limit.adaptive && is_other && known.since > self.known_since).then(|| Self {
             part: 0,
             since: now,
-            behind: self.behind_at(limit, now),
             interval: limit.interval_nanos(),
             known_since: known.since,
         })
@@ -133,31 +124,6 @@ impl Pace {
         self.part_at(limit, now).max(before.min(WHOLE))
     }
 
-    /// How far the line's clock is behind the time of day.
-    pub(super) fn behind_at(&self, limit: &RateLimit, now: u64) -> u64 {
-        if self.is_whole(now) {
-            return self.behind;
-        }
-        let step = step(limit);
-        let mut behind = self.behind;
-        let mut from = self.since;
-        while from < now {
-            let part = self.part_at(limit, from);
-            if part >= WHOLE {
-                break;
-            }
-            let length = step.min(now - from);
-            behind = behind.saturating_add(slower(length, WHOLE - part));
-            from = from.saturating_add(step);
-        }
-        behind
-    }
-
-    /// The same, when the pace is whole again.
-    pub(super) fn behind_at_last(&self) -> u64 {
-        if self.part == 0 { self.behind } else { self.behind.saturating_add(LONGEST_RECOVERY) }
-    }
-
     /// Whether it says no more than a new one.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.is_whole(now) || self.since.saturating_add(LONGEST_RECOVERY) <= now
@@ -173,7 +139,6 @@ impl Pace {
         update
             .set(PART, self.part)
             .set(SINCE, self.since)
-            .set(BEHIND, self.behind)
             .set(INTERVAL, self.interval)
             .set(KNOWN_SINCE, self.known_since)
     }
@@ -196,12 +161,6 @@ fn step(limit: &RateLimit) -> u64 {
 pub(super) fn longer(time: u64, part: u64) -> u64 {
     let longer = (u128::from(time) * u128::from(WHOLE)).div_ceil(u128::from(part.max(1)));
     u64::try_from(longer).unwrap_or(u64::MAX)
-}
-
-/// The part of a time.
-pub(super) fn slower(time: u64, part: u64) -> u64 {
-    let part = u128::from(time) * u128::from(part) / u128::from(WHOLE);
-    u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -254,23 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_the_line_goes_as_fast_as_the_pace() {
-        let limit = limit(10, 1);
-        let pace = refused(Pace::default(), &limit, at(0)).expect("a change");
-        for (seconds, behind_millis) in
-            [(0, 0), (1, 300), (2, 600), (3, 850), (4, 1_050), (5, 1_240), (23, 2_950), (99, 2_950)]
-        {
-            let behind = pace.behind_at(&limit, at(seconds));
-            assert_eq!(behind, behind_millis * 1_000_000, "{seconds}");
-            // A refused call sets it neither back nor forward.
-            if let Some(next) = refused(pace, &limit, at(seconds)) {
-                assert_eq!(next.behind_at(&limit, at(seconds)), behind);
-            }
-        }
-        assert!(pace.behind_at_last() >= pace.behind_at(&limit, at(99)));
-    }
-
-    #[test]
     fn a_refused_call_that_asked_before_the_last_change_does_not_count() {
         let (limit, start) = (limit(10, 1), at(0));
         let known = KnownLimit::own(&limit);
@@ -294,7 +236,6 @@ mod tests {
         assert_eq!(old.interval(&limit(20, 1)), SECOND / 10, "it uses the newer limit");
         let new = old.restarted(&known(20, 200), at(1)).expect("a newer environment");
         assert_eq!((new.part_at(&limit(20, 1), at(1)), new.interval), (WHOLE, SECOND / 20));
-        assert_eq!(new.behind, old.behind_at(&limit(20, 1), at(1)), "the line's clock goes on");
         assert_eq!(new.restarted(&known(10, 100), at(2)), None);
         let lower =
             new.refused(&known(10, 100), at(1), at(1)).expect("the first one of this limit");

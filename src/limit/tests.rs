@@ -1,4 +1,4 @@
-//! The gate and the line: each call within the limit, and a line that moves as fast as the limit.
+//! The gate and the line: each call within the limit, and a line that moves as calls are made.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Sampler;
-
-mod held;
 
 fn at(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + Duration::from_millis(millis)
@@ -23,7 +21,7 @@ fn limit(limit: u32, burst: u32) -> RateLimit {
 
 /// A message that can wait for two seconds.
 fn admit(state: &mut LimitState, limit: &RateLimit, ask: Ask, now: u64) -> Admission {
-    state.admit(limit, ask, limit.max_reservation, at(now))
+    state.admit(limit, ask, None, limit.max_reservation, at(now))
 }
 
 #[test]
@@ -49,125 +47,129 @@ fn the_gate_passes_a_burst_at_once_then_one_call_for_each_interval_up_to_the_lon
     assert_eq!(slots[23], Admission::Full, "it would be called after 2.1 s");
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 99), Admission::Full);
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
-    let longest = state.admit(&limit, Ask::Retry, millis(99), at(2_100));
+    let longest = state.admit(&limit, Ask::Retry, None, millis(99), at(2_100));
     assert_eq!(longest, Admission::Full, "this message can wait for less");
 }
 
-#[test]
-fn a_newcomer_joins_the_line_if_the_gate_is_full_or_others_wait_and_is_called_in_its_order() {
-    let limit = limit(10, 1);
+/// A line in which so many wait behind 21 slots, ten in a second.
+fn busy(limit: &RateLimit, waiting: usize) -> (LimitState, Vec<(StartTag, SystemTime)>) {
     let mut state = LimitState::default();
-    let mut newcomer = |now| admit(&mut state, &limit, Ask::Newcomer, now);
-    for slot in 0..=20 {
-        assert_eq!(newcomer(0), Admission::Slot(millis(slot * 100)));
-    }
-    let waits = |call| Admission::InLine(Place::from_time(at(call)), at(call));
-    assert_eq!(
-        [newcomer(0), newcomer(0), newcomer(1_000)],
-        [waits(2_100), waits(2_200), waits(2_300)]
-    );
-    // The line is over when its last one is called.
-    assert_eq!(newcomer(2_399), waits(2_400));
-    assert_eq!(newcomer(2_500), Admission::Slot(Duration::ZERO));
-}
-
-#[test]
-fn a_message_in_line_goes_to_the_gate_up_to_a_second_early_and_otherwise_keeps_its_place() {
-    let limit = limit(10, 1);
-    let mut state = LimitState::default();
-    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
-    let place = Place::from_time(at(2_100));
-    let mut waited = |now| admit(&mut state, &limit, Ask::Waited(place), now);
-    assert_eq!(waited(1_100), Admission::InLine(place, at(2_100)));
-    assert_eq!(waited(1_101), Admission::Slot(millis(999)));
-}
-
-#[test]
-fn a_retry_that_takes_a_slot_holds_the_line_back_by_one_place() {
-    let limit = limit(10, 1);
-    let mut state = LimitState::default();
-    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
-    let place = Place::from_time(at(2_100));
-    assert_eq!(admit(&mut state, &limit, Ask::Retry, 0), Admission::Full);
-    let waited = admit(&mut state, &limit, Ask::Waited(place), 0);
-    assert_eq!(waited, Admission::InLine(place, at(2_100)), "without a slot it takes no place");
-    assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
-    let waited = admit(&mut state, &limit, Ask::Waited(place), 100);
-    assert_eq!(waited, Admission::InLine(place, at(2_200)));
-    assert_eq!(
-        admit(&mut state, &limit, Ask::Newcomer, 100),
-        Admission::InLine(Place::from_time(at(2_200)), at(2_300)),
-        "a new place counts from where the line would be without that"
-    );
-}
-
-#[test]
-fn a_message_that_the_line_called_while_the_gate_is_full_keeps_its_place_and_asks_again_soon() {
-    let limit = limit(10, 1);
-    let place = Place::from_time(at(2_100));
-    for (now, expected) in [
-        (5_100, Admission::InLine(place, at(6_100))),
-        // The line has moved back by one place, since the gate is behind it.
-        (5_200, Admission::InLine(place, at(6_200))),
-        (5_201, Admission::Full),
-    ] {
-        let mut state = LimitState::default();
-        while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
-        for _ in 0..50 {
-            admit(&mut state, &limit, Ask::Newcomer, 0);
+    let mut line = Vec::new();
+    while line.len() < waiting {
+        if let Admission::InLine(tag, turn) = admit(&mut state, limit, Ask::Newcomer, 0) {
+            line.push((tag, turn));
         }
-        state.tat = epoch_nanos(at(now + 2_001));
-        assert_eq!(admit(&mut state, &limit, Ask::Waited(place), now), expected, "{now}");
     }
+    (state, line)
 }
 
 #[test]
-fn a_message_takes_no_slot_if_the_line_has_moved_back_by_more_than_a_second_since_it_was_seen() {
-    let limit = limit(10, 1);
-    let mut seen = LimitState::default();
-    while let Admission::Slot(_) = admit(&mut seen, &limit, Ask::Newcomer, 0) {}
-    let mut claim = Claim::new(&KnownLimit::own(&limit), seen, at(2_100));
-    let share = claim.take(Ask::Waited(Place::from_time(at(2_100))), limit.max_reservation);
-    assert_eq!(share, Share::Slot(0));
-    for (moved_back, is_met) in [(0, true), (1_000, true), (1_001, false)] {
-        let moved_back = moved_back * 1_000_000;
-        let mut item = Item::from_iter([
-            (TAT, seen.tat),
-            (LINE_END, seen.line_end + moved_back),
-            (HELD_BACK, seen.held_back + moved_back),
-        ]);
-        assert_eq!(claim.update().apply(&mut item), is_met, "{moved_back} ns");
-    }
-}
-
-#[test]
-fn a_place_that_is_foreign_or_forged_is_at_most_the_last_one() {
-    let limit = limit(10, 1);
-    for place in [0, 1, u64::MAX] {
-        let waited =
-            |state: &mut LimitState, now| admit(state, &limit, Ask::Waited(Place(place)), now);
-        let mut state = LimitState::default();
-        assert_eq!(waited(&mut state, 0), Admission::Slot(Duration::ZERO), "nobody waits");
-        let mut state = LimitState::default();
-        while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
-        let expected = if place == u64::MAX {
-            Admission::InLine(Place(place), at(2_200))
-        } else {
-            Admission::Full
-        };
-        assert_eq!(waited(&mut state, 0), expected);
-        assert_eq!(waited(&mut state, 5_000), Admission::Slot(Duration::ZERO));
-    }
-}
-
-#[test]
-fn a_message_that_returned_to_its_place_goes_to_the_gate_and_otherwise_to_the_end_of_the_line() {
+fn newcomers_join_the_line_if_the_gate_is_full_and_return_in_their_order() {
     let limit = limit(10, 1);
     let mut state = LimitState::default();
-    while let Admission::Slot(_) = admit(&mut state, &limit, Ask::Newcomer, 0) {}
+    for slot in 0..=20 {
+        let admission = admit(&mut state, &limit, Ask::Newcomer, 0);
+        assert_eq!(admission, Admission::Slot(millis(slot * 100)));
+    }
+    let (state, line) = busy(&limit, 30);
+    let turns: Vec<_> = line.iter().map(|(_, turn)| *turn).collect();
+    assert_eq!(turns, (0..30).map(|n| at(2_100 + n * 100)).collect::<Vec<_>>());
+    assert!(line.is_sorted_by_key(|(tag, _)| *tag));
+    assert_eq!(state.line.backlog(), 30);
+}
+
+#[test]
+fn a_message_goes_to_the_gate_if_little_more_than_a_second_of_calls_comes_before_it() {
+    let limit = limit(10, 1);
+    let (mut state, line) = busy(&limit, 30);
+    let mut waited = |n: usize, now| admit(&mut state, &limit, Ask::Waited(line[n].0), now);
+    assert_eq!(waited(20, 1_100), Admission::InLine(line[20].0, at(4_100)));
+    for n in 0..10 {
+        let slot = 2_100 + u64::try_from(n).expect("few") * 100 - 1_100;
+        assert_eq!(waited(n, 1_100), Admission::Slot(millis(slot)), "{n}");
+    }
+    assert_eq!(waited(20, 1_100), Admission::Slot(millis(2_000)), "ten are before it");
+}
+
+#[test]
+fn a_retry_of_a_limit_that_is_not_fair_takes_a_slot_and_the_line_waits_for_it() {
+    let limit = limit(10, 1);
+    let (mut state, line) = busy(&limit, 30);
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 0), Admission::Full);
+    assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
+    let waited = admit(&mut state, &limit, Ask::Waited(line[20].0), 100);
+    assert_eq!(waited, Admission::InLine(line[20].0, at(4_200)));
+}
+
+#[test]
+fn a_message_that_is_called_twice_makes_the_next_ones_early_until_the_gate_refuses_one() {
+    let limit = limit(10, 1);
+    let (mut state, line) = busy(&limit, 30);
+    for _ in 0..10 {
+        assert!(matches!(
+            admit(&mut state, &limit, Ask::Waited(line[0].0), 2_100),
+            Admission::Slot(_)
+        ));
+    }
+    assert_eq!(state.line.backlog(), 20);
+    // Eleven more get slots, so eighteen wait.
+    let mut called = 0;
+    for (tag, _) in &line[1..] {
+        let admission = admit(&mut state, &limit, Ask::Waited(*tag), 2_100);
+        called += u64::from(matches!(admission, Admission::Slot(_)));
+    }
+    let backlog = state.line.backlog();
+    assert!(called == 11 && (12..=18).contains(&backlog), "{called} called, {backlog} wait");
+}
+
+#[test]
+fn the_calls_of_messages_that_never_return_are_left_to_the_next_ones() {
+    let limit = limit(10, 1);
+    let (mut state, line) = busy(&limit, 30);
+    // Only the last one returns, and finds the gate free.
+    let admission = admit(&mut state, &limit, Ask::Waited(line[29].0), 4_000);
+    assert_eq!(admission, Admission::Slot(Duration::ZERO));
+    assert_eq!(state.line.backlog(), 30 - 1 - 19, "nobody used 1.9 s");
+}
+
+#[test]
+fn a_pause_moves_nobody() {
+    let limit = limit(10, 1);
+    let (state, line) = busy(&limit, 30);
+    let known = KnownLimit::own(&limit);
+    for (n, (tag, _)) in (0..).zip(&line) {
+        let turn = state.paused(&known, *tag, at(60_000), at(1_000));
+        assert_eq!(turn, at(60_000 + n * 100));
+    }
+    let mut state = state.open_since(epoch_nanos(at(60_000)));
+    admit(&mut state, &limit, Ask::Waited(line[0].0), 60_000);
+    assert_eq!(state.line.backlog(), 29, "no call was missed in the pause");
+    let joins = |state: &mut LimitState| admit(state, &limit, Ask::Paused(at(90_000)), 61_000);
+    let Admission::InLine(_, turn) = joins(&mut state) else { panic!("joins") };
+    assert_eq!(turn, at(90_000 + 2_900));
+}
+
+#[test]
+fn a_start_tag_that_is_foreign_or_forged_counts_as_none() {
+    let limit = limit(10, 1);
+    for tag in [StartTag(0), StartTag(1), StartTag(u64::MAX)] {
+        let mut state = LimitState::default();
+        let admission = admit(&mut state, &limit, Ask::Waited(tag), 0);
+        assert_eq!(admission, Admission::Slot(Duration::ZERO), "nobody waits");
+    }
+    let (mut state, line) = busy(&limit, 30);
+    let forged = admit(&mut state, &limit, Ask::Waited(StartTag(u64::MAX)), 0);
+    assert!(matches!(forged, Admission::InLine(tag, _) if tag > line[29].0), "{forged:?}");
+}
+
+#[test]
+fn a_message_that_waited_by_its_visibility_goes_to_the_gate_and_otherwise_waits_as_the_last_one() {
+    let limit = limit(10, 1);
+    let (mut state, _) = busy(&limit, 30);
     let mut returned = |now| admit(&mut state, &limit, Ask::Returned, now);
-    assert!(matches!(returned(0), Admission::InLine(_, call) if call == at(2_200)));
+    assert!(matches!(returned(0), Admission::InLine(_, turn) if turn == at(5_100)));
     assert_eq!(returned(100), Admission::Slot(millis(2_000)));
+    assert_eq!(state.line.backlog(), 29);
 }
 
 #[test]
@@ -187,35 +189,32 @@ fn an_adaptive_limit_slows_the_gate_and_the_line_down_at_once() {
         slots.push(wait);
     }
     assert_eq!(slots.len(), 22);
-    // The first one in line is called after 2.1 s, and so are twenty more each 2 s.
+    // Forty more wait, from 2.1 s on.
+    let mut last = StartTag(0);
     for _ in 0..40 {
-        admit(&mut state, &limit, Ask::Newcomer, 0);
+        if let Admission::InLine(tag, _) = admit(&mut state, &limit, Ask::Newcomer, 0) {
+            last = tag;
+        }
     }
-    let last = Place::from_time(at(4_000));
     let waits = |state: &LimitState, now| {
         let mut state = *state;
         match admit(&mut state, &limit, Ask::Waited(last), now) {
-            Admission::InLine(place, turn) => {
-                assert_eq!(place, last);
-                turn.duration_since(at(0)).expect("later")
-            }
+            Admission::InLine(_, turn) => turn.duration_since(at(now)).expect("later"),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(waits(&state, 0), millis(4_000));
+    let whole = waits(&state, 0);
     let lower = state.refused(&KnownLimit::own(&limit), at(0), at(0)).expect("a change");
     // A pace that was refused once may soon be whole again.
-    assert_eq!(waits(&lower, 0), millis(4_000));
+    assert_eq!(waits(&lower, 0), whole);
     let lowest = (1..10).fold(lower, |state, second| {
-        state
-            .refused(&KnownLimit::own(&limit), at(second * 1_000), at(second * 1_000))
-            .expect("a change")
+        let now = at(second * 1_000);
+        state.refused(&KnownLimit::own(&limit), now, now).expect("a change")
     });
-    // The line's clock has gone on by 3 s at most, and the pace before was a seventh.
-    let turn = waits(&lowest, 9_000);
-    assert!((millis(18_000)..millis(29_000)).contains(&turn), "{turn:?}");
+    let waits = waits(&lowest.open_since(u64::MAX), 1_999);
+    assert!(waits > Duration::from_secs(25), "{waits:?} instead of {whole:?}");
     // Slots come at a tenth of the limit now.
-    let mut state = LimitState { line_end: 0, ..lowest };
+    let mut state = LimitState { line: Line::default(), ..lowest };
     let slots: Vec<_> = (0..3).map(|_| admit(&mut state, &limit, Ask::Retry, 9_000)).collect();
     let waits = [0, 900, 1_900].map(|wait| Admission::Slot(millis(wait)));
     assert_eq!(slots, waits, "an interval of a second, and a burst of less");
@@ -229,19 +228,6 @@ fn the_line_is_at_most_eleven_hours_long() {
     assert_eq!(admissions[0], Admission::Slot(Duration::ZERO));
     assert!(admissions[1..12].iter().all(|one| matches!(one, Admission::InLine(..))));
     assert_eq!(admissions[12..], [Admission::LineFull; 2]);
-}
-
-#[test]
-fn a_claim_is_met_by_the_state_as_it_was_seen_though_a_retry_moves_a_long_line_back() {
-    let limit = limit(10, 1);
-    let end = epoch_nanos(at(0) + LONGEST_LINE);
-    let item = Item::from_iter([(TAT, epoch_nanos(at(0))), (LINE_END, end)]);
-    for asks in [&[Ask::Newcomer, Ask::Retry][..], &[Ask::Newcomer, Ask::Retry, Ask::Retry]] {
-        let mut claim = Claim::new(&KnownLimit::own(&limit), LimitState::of(&item), at(0));
-        let shares: Vec<_> = asks.iter().map(|ask| claim.take(*ask, millis(2_000))).collect();
-        assert_eq!(shares[..2], [Share::Joined(0), Share::Slot(0)]);
-        assert!(claim.update().apply(&mut item.clone()), "{asks:?}");
-    }
 }
 
 #[test]
@@ -289,7 +275,7 @@ proptest! {
             let ask = match kind {
                 0 => Ask::Newcomer,
                 1 => Ask::Retry,
-                _ => Ask::Waited(Place::from_time(at(place))),
+                _ => Ask::Waited(StartTag(place)),
             };
             if let Admission::Slot(wait) = admit(&mut state, &limit, ask, now) {
                 prop_assert!(wait <= limit.max_reservation);
@@ -306,6 +292,7 @@ proptest! {
         calls in 1_u32..50,
         burst in 1_u32..20,
         adaptive in any::<bool>(),
+        is_fair in any::<bool>(),
         asks in prop::collection::vec((0_u64..300, 0_u8..4, 0_u64..9_000, 0_u8..6), 1..200),
     ) {
         let limit = RateLimit { adaptive, ..limit(calls, burst) };
@@ -324,13 +311,14 @@ proptest! {
             }
             for _ in 0..3 {
                 let mut claim = Claim::new(&known, *seen, at(now));
+                let tenant = is_fair.then_some(Tenant { hash: u32::from(kind) << 16, weight: 2 });
                 let shares: Vec<_> = (0..=together).map(|_| {
                     let ask = match kind {
                         0 => Ask::Newcomer,
                         1 => Ask::Retry,
-                        _ => Ask::Waited(Place::from_time(at(place))),
+                        _ => Ask::Waited(StartTag(place)),
                     };
-                    claim.take(ask, limit.max_reservation)
+                    claim.take(ask, tenant, limit.max_reservation)
                 }).collect();
                 let before = LimitState::of(&item);
                 let is_changed = claim.update().apply(&mut item);
@@ -353,49 +341,70 @@ proptest! {
     }
 }
 
-/// What happened to a backlog.
-struct Backlog {
+/// A message of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sent {
+    number: u32,
+    tenant: u32,
+}
+
+/// What happened to the messages.
+#[derive(Default)]
+struct Ended {
     calls: Vec<Duration>,
-    /// The number of each message, in the order of the calls.
-    order: Vec<u32>,
+    /// Each message and the time of its call, in the order of the calls.
+    order: Vec<(Sent, Duration)>,
     deferrals: u32,
 }
 
-/// A backlog of messages, delivered in batches of ten, one each millisecond. A message that waits is
-/// delivered again after whole seconds, up to a second late. One in `fails` fails once, and is tried
-/// again after 5 s.
-fn backlog(limit: &RateLimit, messages: u32, fails: u32) -> Backlog {
+/// Messages with the times at which they come. One that waits is delivered again after whole seconds,
+/// up to a second late. One in `fails` fails once, and is tried again after 5 s. A limit is fair if
+/// tenants have weights.
+fn run(
+    limit: &RateLimit,
+    sent: impl IntoIterator<Item = (Duration, Sent)>,
+    fails: u32,
+    weight: Option<fn(u32) -> u8>,
+) -> Ended {
     let mut state = LimitState::default();
-    let delivered =
-        (0..messages).map(|number| ((millis(u64::from(number / 10)), number), Ask::Newcomer));
-    let mut queue: BTreeMap<(Duration, u32), Ask> = delivered.collect();
-    let mut end = Backlog { calls: Vec::new(), order: Vec::new(), deferrals: 0 };
+    let mut queue: BTreeMap<(Duration, Sent), Ask> =
+        sent.into_iter().map(|message| (message, Ask::Newcomer)).collect();
+    let mut end = Ended::default();
     let lateness = Sampler::seeded(7);
-    while let Some(((now, number), ask)) = queue.pop_first() {
+    while let Some(((now, message), ask)) = queue.pop_first() {
         let mut again = |wait: Duration, ask| {
             let late = Duration::from_secs(1).mul_f64(lateness.sample());
-            queue.insert((now + wait + late, number), ask);
+            queue.insert((now + wait + late, message), ask);
         };
-        let admission = state.admit(limit, ask, limit.max_reservation, at(0) + now);
+        let tenant = weight.map(|weight| {
+            let hash = message.tenant.wrapping_mul(0x9E37_79B9) ^ 0x5555_AAAA;
+            Tenant { hash, weight: weight(message.tenant) }
+        });
+        let admission = state.admit(limit, ask, tenant, limit.max_reservation, at(0) + now);
         end.deferrals += u32::from(!matches!(admission, Admission::Slot(_)));
         match admission {
             Admission::Slot(wait) => {
                 end.calls.push(now + wait);
-                if number.checked_rem(fails) == Some(0) && ask != Ask::Retry {
+                if message.number.checked_rem(fails) == Some(0) && ask != Ask::Retry {
                     again(wait + Duration::from_secs(5), Ask::Retry);
                 } else {
-                    end.order.push(number);
+                    end.order.push((message, now + wait));
                 }
             }
-            Admission::InLine(seat, call) => {
+            Admission::InLine(tag, call) => {
                 let wait = call.duration_since(at(0) + now).unwrap_or_default();
-                again(Duration::from_secs(wait.as_secs().clamp(1, 900)), Ask::Waited(seat));
+                again(Duration::from_secs(wait.as_secs().clamp(1, 900)), Ask::Waited(tag));
             }
             Admission::Full => again(Duration::from_secs(1), ask),
             Admission::LineFull => again(Duration::from_secs(900), ask),
         }
     }
     end
+}
+
+/// A backlog of a tenant, delivered in batches of ten, one each millisecond.
+fn backlog(messages: u32, tenant: u32) -> impl Iterator<Item = (Duration, Sent)> {
+    (0..messages).map(move |number| (millis(u64::from(number / 10)), Sent { number, tenant }))
 }
 
 #[test]
@@ -405,25 +414,86 @@ fn a_backlog_is_called_at_the_limit_and_in_its_order_also_if_some_of_it_fails() 
         (50, 50, 0, 1.0, 1),
         (50, 1, 0, 1.0, 1),
         (5, 5, 0, 1.0, 1),
-        (500, 500, 10, 2.5, 8),
-        (50, 50, 5, 3.0, 8),
-        (50, 1, 5, 3.0, 8),
-        (5, 5, 3, 4.0, 8),
+        (500, 500, 10, 2.5, 11),
+        (50, 50, 5, 3.0, 11),
+        (50, 1, 5, 3.0, 11),
+        (5, 5, 3, 4.0, 11),
     ] {
         let limit = limit(calls, burst);
         let told = format!("{calls}/s, burst {burst}, one of {fails} fails");
-        let Backlog { calls: made, order, deferrals } = backlog(&limit, calls * 200, fails);
+        let Ended { calls: made, order, deferrals } =
+            run(&limit, backlog(calls * 200, 0), fails, None);
         assert_within(&limit, &made);
         let at_limit = limit.interval() * u32::try_from(made.len()).expect("few");
         let took = *made.iter().max().expect("calls");
-        assert!(took <= at_limit.mul_f64(1.0 / 0.97), "{told}: {took:?} instead of {at_limit:?}");
         let mean = f64::from(deferrals) / f64::from(calls * 200);
-        assert!(mean <= deferrals_each, "{told}: {mean} deferrals");
-        let passed = order.iter().scan(0, |latest, number| {
+        let passed = order.iter().scan(0, |latest, (Sent { number, .. }, _)| {
             *latest = *number.max(latest);
             Some(*latest - number)
         });
         let passed = passed.max().expect("calls");
+        assert!(took <= at_limit.mul_f64(1.0 / 0.97), "{told}: {took:?} instead of {at_limit:?}");
+        assert!(mean <= deferrals_each, "{told}: {mean} deferrals");
         assert!(passed <= calls * seconds_moved, "{told}: called after {passed} later ones");
+    }
+}
+
+/// The longest wait of the tenants but the first, and 99 % of their waits.
+fn waits_of_others(sent: &[(Duration, Sent)], ended: &Ended) -> (Duration, Duration) {
+    let came: BTreeMap<_, _> = sent.iter().map(|(at, message)| (*message, *at)).collect();
+    let others = ended.order.iter().filter(|(message, _)| message.tenant > 0);
+    let mut waits: Vec<_> = others.map(|(message, call)| *call - came[message]).collect();
+    waits.sort_unstable();
+    (waits[waits.len() * 99 / 100], waits[waits.len() - 1])
+}
+
+#[test]
+fn a_tenant_that_sends_little_waits_little_behind_a_flood_of_another() {
+    let limit = limit(50, 1);
+    // The others send so many parts of the limit together.
+    for (others, part, longest) in [(3, 0.3, 3), (100, 0.3, 3), (1_000, 0.3, 3), (100, 0.9, 6)] {
+        let count = (400.0 * 50.0 * part) as u32;
+        let of_others = (0..count).map(|number| {
+            let at = Duration::from_secs(400).mul_f64(f64::from(number) / f64::from(count));
+            (at, Sent { number: 1_000_000 + number, tenant: 1 + number % others })
+        });
+        let sent: Vec<_> = backlog(20_000, 0).chain(of_others).collect();
+        let ended = run(&limit, sent.iter().copied(), 0, Some(|_| 1));
+        assert_within(&limit, &ended.calls);
+        let (most, last) = waits_of_others(&sent, &ended);
+        let deferrals = f64::from(ended.deferrals) / f64::from(20_000 + count);
+        let at_limit = limit.interval() * u32::try_from(ended.calls.len()).expect("few");
+        let took = *ended.calls.iter().max().expect("calls");
+        let told = format!("{others} others, {part} of the limit");
+        assert!(most <= Duration::from_secs(3), "{told}: 99 % within {most:?}");
+        assert!(last <= Duration::from_secs(longest), "{told}: {last:?}");
+        assert!(deferrals <= 4.5, "{told}: {deferrals} deferrals");
+        assert!(took <= at_limit.mul_f64(1.0 / 0.97), "{took:?} instead of {at_limit:?}");
+    }
+}
+
+#[test]
+fn backlogs_share_the_limit_by_their_weights() {
+    let limit = limit(50, 1);
+    for (tenants, weight) in
+        [(4, (|tenant| [1, 1, 2, 4][tenant as usize]) as fn(u32) -> u8), (20, |_| 1), (100, |_| 1)]
+    {
+        let each = 20_000 / tenants;
+        let sent = (0..tenants).flat_map(|tenant| backlog(each, tenant));
+        let ended = run(&limit, sent, 0, Some(weight));
+        // As long as all have messages.
+        let heaviest = (0..tenants).map(weight).max().expect("tenants");
+        let all: f64 = (0..tenants).map(|tenant| f64::from(weight(tenant))).sum();
+        let calls = (f64::from(each) / f64::from(heaviest) * all * 0.9) as usize;
+        let mut order = ended.order.clone();
+        order.sort_unstable_by_key(|(_, at)| *at);
+        let mut worst: f64 = 0.0;
+        for tenant in 0..tenants {
+            let made =
+                order[..calls].iter().filter(|(message, _)| message.tenant == tenant).count();
+            let share = calls as f64 * f64::from(weight(tenant)) / all;
+            worst = worst.max((made as f64 / share - 1.0).abs());
+        }
+        assert!(worst <= 0.03, "{tenants} tenants: {worst}");
     }
 }

@@ -12,7 +12,7 @@ use crate::delay::{Delay, Wait};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
 use crate::failure::{Failure, FailureClass};
-use crate::limit::Place;
+use crate::limit::StartTag;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;
 use crate::wire::{self, NotWrappable, Stamped, Wrap};
@@ -114,7 +114,7 @@ fn carried(delivery: &Delivery) -> RetryState {
 
 /// The state of a copy that waits: deferred if `why` is set, otherwise for its next retry.
 pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) -> RetryState {
-    let Decision { delivery, failure, at, place, .. } = decision;
+    let Decision { delivery, failure, at, start_tag, .. } = decision;
     let class = failure.as_ref().map(Failure::class);
     let mut state = carried(delivery);
     state.not_before = wait.not_before();
@@ -124,7 +124,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
         Some(Deferral::NotDue) => state.note_hop(),
         Some(Deferral::Postponed) => state.note_postponement(),
         Some(Deferral::RateLimited) => {
-            state.note_rate_limit(place.map(Place::time), at.checked_add(wait.total()));
+            state.note_rate_limit(start_tag.map(|tag| tag.0), at.checked_add(wait.total()));
         }
         Some(Deferral::TableThrottled | Deferral::TableUnavailable | Deferral::InProgress) => {
             state.note_put_off(at.checked_add(wait.total()));
@@ -143,8 +143,8 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
             | Deferral::SenderUnknown,
         ) => {
             state.note_deferral();
-            if let Some(place) = place {
-                state.note_paused_in_line(place.time(), at.checked_add(wait.total()));
+            if let Some(StartTag(tag)) = start_tag {
+                state.note_paused_in_line(*tag, at.checked_add(wait.total()));
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Strategy,
 };
 use crate::failure::{Detail, Failure};
-use crate::limit::Place;
+use crate::limit::StartTag;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
 use crate::settings::{DeadLetterMode, Mode};
@@ -39,8 +39,8 @@ pub(crate) struct Decision {
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
     pub(crate) sample: f64,
-    /// The place in the line of the rate limit, if the message waits there.
-    pub(crate) place: Option<Place>,
+    /// The start tag in the line of the rate limit, if the message waits there.
+    pub(crate) start_tag: Option<StartTag>,
     pub(crate) idempotency: IdempotencyNotes,
 }
 
@@ -61,7 +61,7 @@ impl Decision {
             joined_call: false,
             at,
             sample,
-            place: None,
+            start_tag: None,
             idempotency,
         }
     }

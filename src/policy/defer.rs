@@ -67,7 +67,7 @@ const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
 /// No message waits longer in the line of a rate limit before it asks again. The line itself is an
 /// hour shorter, since it may move back.
-pub(crate) const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
+const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
 /// The longest wait after the table of the rate limits took no request, for the first time and
 /// after several times.

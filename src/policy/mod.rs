@@ -25,7 +25,7 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unclear, unserved};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    LONGEST_IN_LINE, after_in_progress, believed_due, defer, defer_for_table, defer_unverified,
+    after_in_progress, believed_due, defer, defer_for_table, defer_unverified,
     deferred_by_visibility, in_line, in_progress, line_full, may_be_deferred, pause,
 };
 pub use jitter::Jitter;

@@ -13,7 +13,7 @@ use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::{Change, Reply, TimeLeft, gate};
-use crate::limit::Place;
+use crate::limit::StartTag;
 use crate::observer::Event;
 use crate::plan::Decision;
 use crate::policy;
@@ -41,8 +41,8 @@ pub(super) enum Handled {
 #[derive(Clone, Copy)]
 pub(super) struct Uncalled {
     pub(super) disposition: Disposition,
-    /// Its place in the line of the rate limit, if it waits there.
-    pub(super) place: Option<Place>,
+    /// Its start tag in the line of the rate limit, if it waits there.
+    pub(super) start_tag: Option<StartTag>,
 }
 
 impl Uncalled {
@@ -54,7 +54,7 @@ impl Uncalled {
 
 impl From<Disposition> for Uncalled {
     fn from(disposition: Disposition) -> Self {
-        Self { disposition, place: None }
+        Self { disposition, start_tag: None }
     }
 }
 
@@ -251,8 +251,8 @@ impl Attempts {
             }
             Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),
             Handled::Abandoned => decided(Disposition::Release(ReleaseReason::Abandoned)),
-            Handled::Uncalled(Uncalled { disposition, place }) => {
-                Decision { elapsed: None, place, ..decided(disposition) }
+            Handled::Uncalled(Uncalled { disposition, start_tag }) => {
+                Decision { elapsed: None, start_tag, ..decided(disposition) }
             }
         }
     }

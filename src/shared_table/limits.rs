@@ -13,7 +13,7 @@ use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::disposition::Deferral;
 use crate::gate::{Caller, NotPermitted, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, LimitState, Place};
+use crate::limit::{Admission, Ask, Claim, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
@@ -97,22 +97,21 @@ impl SharedPauses {
         RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
     }
 
-    /// The place of a message that waits in line while its service is paused until this time, and its
-    /// turn. It costs no request.
-    pub(crate) fn held_in_line(
+    /// When a message that waits in line returns, if its service is paused until this time. It costs no
+    /// request.
+    pub(crate) fn paused_in_line(
         &self,
         scope: Scope,
         limit: &RateLimit,
-        place: Place,
+        tag: StartTag,
         until: SystemTime,
-    ) -> (Place, SystemTime) {
+    ) -> SystemTime {
         let client = &self.client;
         let now = client.now();
         let item = self.scope(scope);
         let known = item.limits().known(limit, client.started, now);
         let seen = item.seen().limit;
-        let (place, turn) = seen.held(&known, place, client.shared(until), now);
-        (place, client.local(turn))
+        client.local(seen.paused(&known, tag, client.shared(until), now))
     }
 
     /// Whether the service came back a moment ago.
@@ -134,12 +133,13 @@ impl SharedPauses {
         let Recovery { limit, rest } = recovery;
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
         let longest = limit.max_reservation;
-        let request = Request { ask: Ask::Retry, longest, sample: 0.0, may_be_deferred: false };
+        let request =
+            Request { ask: Ask::Retry, tenant: None, longest, sample: 0.0, may_be_deferred: false };
         match self.take_slot(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
-                self.look(scope, caller, None).map_err(NoTicket::Paused)
+                self.look(scope, caller).map_err(NoTicket::Paused)
             }
             Admitted::By(_) | Admitted::Paused => {
                 Err(NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest }))
@@ -159,14 +159,14 @@ mod tests {
     use crate::table::MemoryTable;
 
     #[test]
-    fn messages_in_line_that_are_held_fill_no_memory_with_their_scopes() {
+    fn messages_in_line_that_are_paused_fill_no_memory_with_their_scopes() {
         let table = Arc::new(MemoryTable::default());
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH);
         let client = Arc::new(TableClient::new(SharedTable::by(table), clock));
         let limits = SharedPauses::new(&client, &RetryPolicy::default(), "");
         let (limit, end) = (RateLimit::new(1, Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
         for number in 0..=10_000 {
-            limits.held_in_line(Scope::of(number.to_string()), &limit, Place::from_time(end), end);
+            limits.paused_in_line(Scope::of(number.to_string()), &limit, StartTag(0), end);
         }
         assert!(limits.known_scopes() <= 10_000);
     }

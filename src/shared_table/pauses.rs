@@ -13,11 +13,9 @@ use tokio::time::Instant;
 pub(crate) use self::known::{Admitted, Request, Ticket};
 pub(super) use self::known::{Asker, Askers, SharedScope};
 use super::{TableClient, expires};
-use crate::gate::{
-    Caller, Change, Extension, NotPermitted, PauseStanding, Reply, Scope, SharedHealth,
-};
+use crate::gate::{Caller, Change, NotPermitted, PauseStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;
-use crate::policy::{CircuitBreaker, RateLimit, RetryPolicy};
+use crate::policy::{CircuitBreaker, RetryPolicy};
 use crate::table::{Field, TableError, Update};
 
 mod known;
@@ -91,16 +89,16 @@ impl SharedPauses {
         &self,
         scope: Scope,
         caller: Caller,
-        limit: Option<&RateLimit>,
+        has_limit: bool,
         lasts: Duration,
     ) -> Result<Ticket, NoTicket> {
         let state = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
-            let is_known = |lately| limit.is_some() || state.is_known(lately);
+            let is_known = |lately| has_limit || state.is_known(lately);
             match self.standing(&health, caller) {
                 PauseStanding::Free if is_known(FRESH) => {
-                    return Ok(state.ticket(caller, limit, &health));
+                    return Ok(state.ticket(caller, &health));
                 }
                 PauseStanding::Paused(paused)
                     if is_known(PAUSED) && health.lasts(self.client.now())
@@ -123,7 +121,7 @@ impl SharedPauses {
                         Err(TableError::Unavailable(_)) => health,
                         Err(TableError::Throttled) => return Err(NoTicket::Throttled),
                     };
-                    let ticket = state.ticket(caller, limit, &health);
+                    let ticket = state.ticket(caller, &health);
                     return Ok(Ticket { lock: Some(lock), ..ticket });
                 }
                 PauseStanding::Free | PauseStanding::Paused(_) if state.is_known(FRESH) => {}
@@ -142,21 +140,16 @@ impl SharedPauses {
             PauseStanding::Paused(paused) if health.lasts(self.client.now()) => {
                 Err(NoTicket::Paused(paused))
             }
-            _ => Ok(state.ticket(caller, limit, &health)),
+            _ => Ok(state.ticket(caller, &health)),
         }
     }
 
     /// Lets a message through by the last answer, without a request.
-    pub(crate) fn look(
-        &self,
-        scope: Scope,
-        caller: Caller,
-        limit: Option<&RateLimit>,
-    ) -> Result<Ticket, NotPermitted> {
+    pub(crate) fn look(&self, scope: Scope, caller: Caller) -> Result<Ticket, NotPermitted> {
         let state = self.scope(scope);
         let health = state.seen().health;
         match self.standing(&health, caller) {
-            PauseStanding::Free => Ok(state.ticket(caller, limit, &health)),
+            PauseStanding::Free => Ok(state.ticket(caller, &health)),
             PauseStanding::Paused(paused) => Err(paused),
             PauseStanding::MayProbe(why) => Err(NotPermitted { why, rest: Duration::ZERO }),
         }
@@ -192,17 +185,15 @@ impl SharedPauses {
         match (reply, self.max_pause, breaker) {
             (Reply::Silent, _, _) => {
                 if let Some(lock) = ticket.lock {
-                    let release = |health: &SharedHealth| Some((health.release(lock), None));
+                    let release = |health: &SharedHealth| Some(health.release(lock));
                     self.end_probe(state, ticket, release).await;
                 }
                 None
             }
             (Reply::Paused(delay), Some(longest), _) => {
                 let length = delay.min(longest);
-                let pause = |health: &SharedHealth| {
-                    let pause = health.pause(ticket.lock, length, self.client.now());
-                    pause.map(|(update, extension)| (update, Some(extension)))
-                };
+                let pause =
+                    |health: &SharedHealth| health.pause(ticket.lock, length, self.client.now());
                 let was_open = state.seen().health.is_open();
                 let is_paused = self.end_probe(state, ticket, pause).await;
                 (is_paused && was_open).then_some(Change::ClosedForAll)
@@ -212,21 +203,20 @@ impl SharedPauses {
                     if let Some(pending) = state.seen().pending_of(ticket) {
                         pending.fail(ticket.caller.message);
                     }
-                    return self.report(state, ticket, Some(breaker)).await;
+                    return self.report(state, Some(breaker)).await;
                 };
                 let fail = |health: &SharedHealth| {
                     Some(health.fail(lock, ticket.caller, breaker, self.client.now()))
                 };
                 self.end_probe(state, ticket, fail).await;
                 let _asking = state.asking.lock().await;
-                self.open(state, ticket, breaker).await
+                self.open(state, breaker).await
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _, _)
             | (Reply::Unavailable | Reply::Down, _, None) => {
                 if ticket.lock.is_some() {
                     let was_open = state.seen().health.is_open();
-                    let close =
-                        |health: &SharedHealth| Some((health.close(self.client.now()), None));
+                    let close = |health: &SharedHealth| Some(health.close(self.client.now()));
                     let is_closed = self.end_probe(state, ticket, close).await;
                     return (is_closed && was_open).then_some(Change::ClosedForAll);
                 }
@@ -234,7 +224,7 @@ impl SharedPauses {
                 if !state.seen().answer(ticket, now) {
                     return None;
                 }
-                self.report(state, ticket, breaker).await
+                self.report(state, breaker).await
             }
         }
     }
@@ -244,17 +234,16 @@ impl SharedPauses {
         &self,
         state: &SharedScope,
         ticket: &Ticket,
-        change: impl Fn(&SharedHealth) -> Option<(Update, Option<Extension>)>,
+        change: impl Fn(&SharedHealth) -> Option<Update>,
     ) -> bool {
         let _asking = state.asking.lock().await;
-        for left in (0..MAX_REQUESTS).rev() {
+        for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
             if ticket.is_probe() && health.generation() != ticket.generation {
                 return false;
             }
-            let Some((update, extension)) = change(&health) else { return false };
-            let extension = extension.filter(|_| left > 0);
-            match self.change(state, &self.lengthen_line(ticket, update, extension)).await {
+            let Some(update) = change(&health) else { return false };
+            match self.change(state, &update).await {
                 Ok(None) => {}
                 Ok(Some(_)) => return true,
                 Err(_) => return false,
@@ -267,7 +256,6 @@ impl SharedPauses {
     async fn report(
         &self,
         state: &SharedScope,
-        ticket: &Ticket,
         breaker: Option<&CircuitBreaker>,
     ) -> Option<Change> {
         let _asking = state.asking.lock().await;
@@ -284,46 +272,23 @@ impl SharedPauses {
                 Ok(Some(_)) | Err(_) => return None,
             }
         }
-        self.open(state, ticket, breaker?).await
+        self.open(state, breaker?).await
     }
 
     /// Opens the circuit, if it is to open.
-    async fn open(
-        &self,
-        state: &SharedScope,
-        ticket: &Ticket,
-        breaker: &CircuitBreaker,
-    ) -> Option<Change> {
-        for left in (0..MAX_REQUESTS).rev() {
+    async fn open(&self, state: &SharedScope, breaker: &CircuitBreaker) -> Option<Change> {
+        for _ in 0..MAX_REQUESTS {
             let (health, now) = (state.seen().health, self.client.now());
             if !health.opens(breaker, now) {
                 return None;
             }
-            let (update, extension) = health.open(breaker, now);
-            let extension = Some(extension).filter(|_| left > 0);
-            match self.change(state, &self.lengthen_line(ticket, update, extension)).await {
+            match self.change(state, &health.open(breaker, now)).await {
                 Ok(None) => {}
                 Ok(Some(_)) => return Some(Change::OpenedForAll),
                 Err(_) => return None,
             }
         }
         None
-    }
-
-    /// A pause lets nobody through, so the line of the limit becomes as much longer. If the line
-    /// changes too often meanwhile, the pause comes first.
-    fn lengthen_line(
-        &self,
-        ticket: &Ticket,
-        update: Update,
-        extension: Option<Extension>,
-    ) -> Update {
-        let seen = ticket.state.seen().limit;
-        let lengthened =
-            ticket.limit.zip(extension).and_then(|(limit, Extension { by, until })| {
-                seen.lengthened(&limit, &update, by, until, self.client.now())
-            });
-        lengthened.unwrap_or(update)
     }
 
     /// Makes a change. Returns the health afterwards, or `None` if another had changed it before.

@@ -127,7 +127,7 @@ fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
 
 /// The request of a message that a pause does not concern.
 fn request(ask: Ask, longest: Duration, sample: f64) -> Request {
-    Request { ask, longest, sample, may_be_deferred: false }
+    Request { ask, tenant: None, longest, sample, may_be_deferred: false }
 }
 
 async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {

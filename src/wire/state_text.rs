@@ -47,7 +47,7 @@ struct Fields<'a> {
     delay: Option<&'a str>,
     counts: Option<&'a str>,
     not_before: Option<&'a str>,
-    place: Option<&'a str>,
+    start_tag: Option<&'a str>,
     age_from: Option<&'a str>,
     deferrals: Option<&'a str>,
     postponements: Option<&'a str>,
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
             "delay" => &mut self.delay,
             "counts" => &mut self.counts,
             "notBefore" => &mut self.not_before,
-            "place" => &mut self.place,
+            "startTag" => &mut self.start_tag,
             "ageFrom" => &mut self.age_from,
             "deferrals" => &mut self.deferrals,
             "postponements" => &mut self.postponements,
@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
             delay: present(self.delay, delay)?,
             counts: present(self.counts, counts)?.unwrap_or_default(),
             not_before: present(self.not_before, time)?,
-            place: present(self.place, time)?,
+            start_tag: present(self.start_tag, json::plain_integer)?,
             age_from: present(self.age_from, time)?,
             deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
             postponements: present(self.postponements, super::count)?.unwrap_or_default(),
@@ -211,7 +211,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "delay", state.delay.map(secs))?;
         entry(&mut map, "counts", (state.counts != [0; 4]).then_some(ClassCounts(state)))?;
         entry(&mut map, "notBefore", state.not_before.map(millis))?;
-        entry(&mut map, "place", state.place.map(millis))?;
+        entry(&mut map, "startTag", state.start_tag)?;
         entry(&mut map, "ageFrom", state.age_from.map(millis))?;
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "postponements", non_zero(state.postponements))?;

@@ -9,7 +9,7 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Permit};
-use crate::limit::{Admission, Ask, Place};
+use crate::limit::{Admission, Ask, StartTag};
 use crate::policy;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
@@ -20,7 +20,7 @@ const MAX_BATCH: usize = 10_000;
 impl Call<'_> {
     /// The permission to call a service that all execution environments may hold.
     pub(super) async fn ticket(&self, pauses: &SharedPauses) -> Result<Option<Ticket>, Uncalled> {
-        let looked = pauses.look(self.scope, self.caller, self.limit);
+        let looked = pauses.look(self.scope, self.caller);
         // A newcomer does not probe if others wait in line, which the gate says.
         let asks_gate_first = self.limit.is_some_and(|limit| self.is_newcomer(limit));
         match looked {
@@ -41,7 +41,7 @@ impl Call<'_> {
         let wait = limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
         let begins = now + pauses.timeout() + wait;
         let lasts = attempts.deadlines.limit(begins).saturating_duration_since(now);
-        let asked = pauses.admit(scope, caller, limit, lasts);
+        let asked = pauses.admit(scope, caller, limit.is_some(), lasts);
         let admitted = match self.ask_table(asked).await? {
             Ok(ticket) if limit.is_none() && !ticket.is_probe() => self.recover(ticket).await?,
             admitted => admitted,
@@ -134,11 +134,12 @@ impl Call<'_> {
         let now = attempts.now();
         let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
         let until = now + paused.rest;
-        let (place, at) = if let Some(place) = delivery.state.place.map(Place::from_time) {
-            shared.held_in_line(scope, limit, place, until)
+        let (tag, at) = if let Some(tag) = delivery.state.start_tag.map(StartTag) {
+            (tag, shared.paused_in_line(scope, limit, tag, until))
         } else {
             let request = Request {
                 ask: Ask::Paused(until),
+                tenant: self.tenant(),
                 longest: Duration::ZERO,
                 sample: turn.sample,
                 may_be_deferred: true,
@@ -146,7 +147,7 @@ impl Call<'_> {
             // The others of its batch are held in a moment too, and it is in no hurry.
             let admitted = shared.take_slot(scope, limit, request, MAX_BATCH);
             match timeout_at(attempts.deadlines.cutoff, admitted).await {
-                Ok(Admitted::By(Admission::InLine(place, at))) => (place, at),
+                Ok(Admitted::By(Admission::InLine(tag, at))) => (tag, at),
                 _ => return alone(),
             }
         };
@@ -159,6 +160,6 @@ impl Call<'_> {
             return alone();
         }
         let disposition = policy::in_line(paused.why, due, attempts.now());
-        Uncalled { disposition, place: Some(place) }
+        Uncalled { disposition, start_tag: Some(tag) }
     }
 }

@@ -10,7 +10,7 @@ use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, expires, is_refused};
-use crate::limit::{Admission, Ask, Place};
+use crate::limit::{Admission, Ask, StartTag, Tenant};
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
@@ -94,19 +94,25 @@ impl Call<'_> {
             Slots::Own(limiter) => {
                 let (ask, longest) = self.ask(limit);
                 let now = (attempts.now(), Instant::now());
-                Ok(Admitted::By(limiter.admit(scope, limit, ask, longest, now)))
+                Ok(Admitted::By(limiter.admit(scope, limit, ask, self.tenant(), longest, now)))
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.
                 slot.wait(shared.reservation_timeout());
                 let (ask, longest) = self.ask(limit);
-                let request = Request { ask, longest, sample: self.turn.sample, may_be_deferred };
+                let (tenant, sample) = (self.tenant(), self.turn.sample);
+                let request = Request { ask, tenant, longest, sample, may_be_deferred };
                 let asked = shared.take_slot(scope, limit, request, self.others());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
                 Ok(admitted)
             }
         }
+    }
+
+    /// Whose share of the limit it takes, if the limit is fair.
+    pub(super) fn tenant(&self) -> Option<Tenant> {
+        None
     }
 
     /// The calls that are about to begin too.
@@ -120,18 +126,16 @@ impl Call<'_> {
     }
 
     /// The request of a message to the rate limit, and how long it can wait for its slot. A message
-    /// that waits by its visibility cannot carry a place in the line, and each further
+    /// that waits by its visibility cannot carry a start tag, and each further
     /// receive counts as a retry. So it waits here for longer.
     fn ask(&self, limit: &RateLimit) -> (Ask, Duration) {
         let Self { attempts, delivery, .. } = self;
         let half = self.half();
         let state = &delivery.state;
-        let (ask, longest) = match (delivery.strategy, state.place) {
+        let (ask, longest) = match (delivery.strategy, state.start_tag) {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
             (Strategy::Visibility, _) => (Ask::Newcomer, half),
-            (Strategy::Copy, Some(place)) => {
-                (Ask::Waited(Place::from_time(place)), limit.max_reservation)
-            }
+            (Strategy::Copy, Some(tag)) => (Ask::Waited(StartTag(tag)), limit.max_reservation),
             (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_reservation),
             (Strategy::Copy, None) => (Ask::Newcomer, limit.max_reservation),
         };
@@ -173,9 +177,9 @@ impl Call<'_> {
     fn limited(&self, admitted: Admitted) -> Uncalled {
         let now = self.attempts.now();
         match admitted {
-            Admitted::By(Admission::InLine(place, due)) => {
+            Admitted::By(Admission::InLine(tag, due)) => {
                 let disposition = policy::in_line(Deferral::RateLimited, due, now);
-                Uncalled { disposition, place: Some(place) }
+                Uncalled { disposition, start_tag: Some(tag) }
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
             Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Paused => {

@@ -16,6 +16,8 @@ use crate::table::{Field, TableError};
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);
+/// What was seen of the line is good for so long.
+const FRESH: Duration = Duration::from_secs(10);
 /// A throttled table is asked once more after half of this to one and a half. Then most messages keep
 /// about their order, and need no copy to ask again.
 pub(super) const LATER: Duration = Duration::from_millis(200);
@@ -79,12 +81,13 @@ impl AskTask {
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
         let mut seen = known.seen().limit;
-        if !client.knows_time() {
-            // A clock that is off is corrected before it decides anything.
+        let has_waited = |one: &Asker| matches!(one.request.ask, Ask::Waited(_));
+        if !client.knows_time() || waiting.iter().any(has_waited) && !known.is_known(FRESH) {
+            // A clock that is off is corrected before it decides anything, and a line moves on.
             match client.read(&known.key).await {
                 Ok(answer) => {
                     known.learn(&answer.before);
-                    seen = LimitState::of(&answer.before);
+                    seen = known.seen().limit;
                 }
                 Err(error) => return self.without_answer(&error, waiting),
             }
@@ -105,7 +108,7 @@ impl AskTask {
             let mut claim = claim.owing(owed);
             let shares: Vec<_> = waiting
                 .iter()
-                .map(|one| claim.take(one.ask(client), one.request.longest))
+                .map(|one| claim.take(one.ask(client), one.request.tenant, one.request.longest))
                 .collect();
             if is_guess && claim.slots() == 0 {
                 // No message is refused by a guess.
@@ -139,8 +142,7 @@ impl AskTask {
                         if is_free && claim.slots() > 0 {
                             self.with(|state| state.is_gate_busy = !before.has_free_gate(at));
                         }
-                        seen = if is_changed { claim.next(before) } else { before };
-                        known.seen().limit = seen;
+                        seen = known.seen().limit;
                         if !is_changed {
                             continue;
                         }
@@ -188,9 +190,9 @@ impl AskTask {
                     let wait = (at + wait).duration_since(now).unwrap_or_default();
                     one.answer(Admitted::By(Admission::Slot(wait)));
                 }
-                Admission::InLine(place, due) => {
+                Admission::InLine(tag, due) => {
                     let due = client.local(due);
-                    one.answer(Admitted::By(Admission::InLine(place, due)));
+                    one.answer(Admitted::By(Admission::InLine(tag, due)));
                 }
                 refused => one.answer(Admitted::By(refused)),
             }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::disposition::Deferral;
 use crate::gate::{Caller, ProbeLock, Results, SharedHealth};
-use crate::limit::{Admission, Ask, KnownLimit, LimitState};
+use crate::limit::{Admission, Ask, KnownLimit, LimitState, Tenant};
 use crate::policy::RateLimit;
 use crate::shared_table::fallback::Fallback;
 use crate::table::{Field, Item, Key};
@@ -43,7 +43,6 @@ pub(crate) struct Ticket {
     pub(in crate::shared_table) caller: Caller,
     pub(in crate::shared_table) generation: u64,
     pub(in crate::shared_table) lock: Option<ProbeLock>,
-    pub(in crate::shared_table) limit: Option<RateLimit>,
 }
 
 impl Ticket {
@@ -71,7 +70,7 @@ impl SharedScope {
         let health = SharedHealth::of(item);
         let mut seen = self.seen();
         (seen.health, seen.asked) = (health, Some(Instant::now()));
-        seen.limit = LimitState::of(item);
+        seen.limit = LimitState::of(item).open_since(health.open_since());
         seen.expires = item.get(Field::EXPIRES);
         health
     }
@@ -80,11 +79,9 @@ impl SharedScope {
     pub(in crate::shared_table) fn ticket(
         self: &Arc<Self>,
         caller: Caller,
-        limit: Option<&RateLimit>,
         health: &SharedHealth,
     ) -> Ticket {
-        let (generation, limit) = (health.generation(), limit.copied());
-        Ticket { state: Arc::clone(self), caller, generation, lock: None, limit }
+        Ticket { state: Arc::clone(self), caller, generation: health.generation(), lock: None }
     }
 
     pub(in crate::shared_table) fn is_known(&self, lately: Duration) -> bool {
@@ -135,6 +132,8 @@ pub(in crate::shared_table) struct Askers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) ask: Ask,
+    /// Whose share of the limit it takes, if the limit is fair.
+    pub(crate) tenant: Option<Tenant>,
     /// The longest wait for its slot.
     pub(crate) longest: Duration,
     pub(crate) sample: f64,

@@ -3,7 +3,7 @@
 use super::pauses::{LASTS, caller, environment_at, secs};
 use super::*;
 use crate::gate::{NotPermitted, Reply};
-use crate::limit::Place;
+use crate::limit::StartTag;
 use crate::table::Field;
 
 /// The holds and the slots of an execution environment.
@@ -27,7 +27,7 @@ async fn ask(slots: &Arc<SharedPauses>, ask: Ask, longest: Duration) -> Admitted
 
 /// A call that the service answers by a pause.
 async fn pause(pauses: &SharedPauses, length: Duration) {
-    let ticket = pauses.look(Scope::default(), caller(0), Some(&ten_per_second())).expect("free");
+    let ticket = pauses.look(Scope::default(), caller(0)).expect("free");
     pauses.tell(&ticket, Reply::Paused(length)).await;
 }
 
@@ -46,17 +46,16 @@ async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_ye
     pause(&one, secs(20)).await;
     let (tat, _) = (field(&table, &client, "tat").await, table.requests());
     sleep(secs(1)).await;
-    let looked = other.look(Scope::default(), caller(1), None);
+    let looked = other.look(Scope::default(), caller(1));
     assert!(looked.is_ok(), "it does not know of the pause");
     assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Paused);
-    let looked = other.look(Scope::default(), caller(1), None);
+    let looked = other.look(Scope::default(), caller(1));
     assert_eq!(looked.expect_err("paused"), NotPermitted { why: Deferral::Paused, rest: secs(19) });
     assert_eq!(table.requests(), 1, "the refused request told of it");
     assert_eq!(ask(&other_slots, Ask::Retry, LONGEST).await, Admitted::Paused);
     assert_eq!((table.requests(), field(&table, &client, "tat").await), (0, tat));
     sleep(secs(19)).await;
-    let limit = ten_per_second();
-    let probe = one.admit(Scope::default(), caller(2), Some(&limit), LASTS).await.expect("probes");
+    let probe = one.admit(Scope::default(), caller(2), true, LASTS).await.expect("probes");
     assert_eq!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::Paused, "one message probes");
     one.tell(&probe, Reply::Alive).await;
     assert!(matches!(ask(&slots, Ask::Retry, LONGEST).await, Admitted::By(Admission::Slot(_))));
@@ -65,30 +64,26 @@ async fn no_slot_is_taken_while_the_service_is_held_even_if_that_is_not_known_ye
 #[tokio::test(start_paused = true)]
 async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
     let table = Arc::new(Told::default());
-    let [(client, one, slots), (_, other, other_slots)] = environments(&table);
+    let [(_, one, slots), (_, other, other_slots)] = environments(&table);
     let mut line = Vec::new();
     while line.len() < 100 {
         match ask(&slots, Ask::Newcomer, Duration::ZERO).await {
-            Admitted::By(Admission::InLine(place, turn)) => line.push((place, turn)),
+            Admitted::By(Admission::InLine(tag, turn)) => line.push((tag, turn)),
             Admitted::By(Admission::Slot(_)) => {}
             other => panic!("{other:?}"),
         }
     }
-    let before = field(&table, &client, "lineEnd").await;
     pause(&one, secs(60)).await;
-    let longer = field(&table, &client, "lineEnd").await - before;
-    assert_eq!(Duration::from_nanos(longer), secs(60));
     // The other environment learns of it by its next request.
     let ask_again = Ask::Paused(epoch() + secs(60));
     let last = ask(&other_slots, ask_again, Duration::ZERO).await;
     let Admitted::By(Admission::InLine(_, last)) = last else { panic!("{last:?}") };
-    assert!(other.look(Scope::default(), caller(1), None).is_err());
+    assert!(other.look(Scope::default(), caller(1)).is_err());
     table.requests();
     let until = epoch() + secs(60);
-    let paused = |place: Place| {
-        other_slots.held_in_line(Scope::default(), &ten_per_second(), place, until).1
-    };
-    let mut turns: Vec<_> = line.iter().map(|(place, _)| paused(*place)).collect();
+    let paused =
+        |tag: StartTag| other_slots.paused_in_line(Scope::default(), &ten_per_second(), tag, until);
+    let mut turns: Vec<_> = line.iter().map(|(tag, _)| paused(*tag)).collect();
     assert_eq!(table.requests(), 0);
     turns.sort_unstable();
     assert!(turns[0] >= until && turns[99] < last, "{turns:?} {last:?}");
@@ -111,8 +106,8 @@ async fn no_message_is_refused_by_a_guess_of_the_gate() {
         let mut asked = Ask::Retry;
         for _ in 0..if has_line { 20 } else { 0 } {
             let admitted = ask(&slots, Ask::Newcomer, Duration::ZERO).await;
-            if let (Admitted::By(Admission::InLine(place, _)), Ask::Retry) = (admitted, asked) {
-                asked = Ask::Waited(place);
+            if let (Admitted::By(Admission::InLine(tag, _)), Ask::Retry) = (admitted, asked) {
+                asked = Ask::Waited(tag);
             }
         }
         sleep(secs(1)).await;

@@ -41,15 +41,15 @@ async fn set(table: &Told, client: &TableClient, name: &'static str, value: u64)
 }
 
 async fn admit(pauses: &SharedPauses, message: u64) -> Result<Ticket, NoTicket> {
-    admit_by(pauses, None, message).await
+    admit_by(pauses, false, message).await
 }
 
 async fn admit_by(
     pauses: &SharedPauses,
-    limit: Option<&RateLimit>,
+    has_limit: bool,
     message: u64,
 ) -> Result<Ticket, NoTicket> {
-    pauses.admit(Scope::default(), caller(message), limit, LASTS).await
+    pauses.admit(Scope::default(), caller(message), has_limit, LASTS).await
 }
 
 /// A call of this message, with this result. `None` if it was paused.
@@ -72,23 +72,23 @@ pub(super) async fn open(all: &[Arc<SharedPauses>]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_one_environment_is_asked_for_holds_all() {
-    for limit in [None, Some(&RateLimit::new(50, secs(1)))] {
+    for has_limit in [false, true] {
         let table = Arc::new(Told::default());
         let all = environments(&table, 3);
         call(&all[0], 0, Reply::Paused(secs(20))).await.expect("not paused");
         let paused = NoTicket::Paused(NotPermitted { why: Deferral::Paused, rest: secs(19) });
         sleep(secs(1)).await;
-        assert_eq!(admit_by(&all[0], limit, 1).await.expect_err("paused"), paused);
-        if limit.is_some() {
+        assert_eq!(admit_by(&all[0], has_limit, 1).await.expect_err("paused"), paused);
+        if has_limit {
             // The answer about the limit tells of it.
             let (client, _) = environment_at(&table, epoch());
             let item = table.items.read(&client.scope_key("", Scope::default())).await;
             all[1].scope(Scope::default()).learn(&item.expect("in memory").before);
             table.requests();
         }
-        assert_eq!(admit_by(&all[1], limit, 2).await.expect_err("paused"), paused);
-        assert_eq!(table.requests() > 0, limit.is_none(), "with a limit nothing is asked");
-        assert_eq!(admit_by(&all[1], limit, 3).await.expect_err("paused"), paused);
+        assert_eq!(admit_by(&all[1], has_limit, 2).await.expect_err("paused"), paused);
+        assert_eq!(table.requests() > 0, !has_limit, "with a limit nothing is asked");
+        assert_eq!(admit_by(&all[1], has_limit, 3).await.expect_err("paused"), paused);
         assert_eq!(table.requests(), 0, "the pause is known");
     }
 }
@@ -118,10 +118,9 @@ async fn one_message_that_fails_in_many_environments_opens_no_circuit() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
     let table = Arc::new(Told::default());
-    let limit = RateLimit::new(50, secs(1));
     let all = environments(&table, 2);
     for message in 0..100 {
-        let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
+        let ticket = admit_by(&all[0], true, message).await.expect("free");
         assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
     }
     assert_eq!(table.requests(), 0);
@@ -135,7 +134,7 @@ async fn a_service_that_works_costs_no_report_and_a_response_ends_the_row() {
         call(&all[0], message, Reply::Alive).await.expect("not paused");
     }
     table.requests();
-    let ticket = admit_by(&all[0], Some(&limit), 0).await.expect("free");
+    let ticket = admit_by(&all[0], true, 0).await.expect("free");
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, None);
     assert_eq!(table.requests(), 0);
 }
@@ -150,7 +149,7 @@ async fn one_message_of_all_environments_probes_at_a_time() {
     // Three rounds of three probes, after 1, 3 and 9 s. They are not all of one kind.
     for rest in [secs(3), secs(9), secs(27)] {
         for caller in kinds {
-            let asked = all.iter().map(|one| one.admit(Scope::default(), caller, None, LASTS));
+            let asked = all.iter().map(|one| one.admit(Scope::default(), caller, false, LASTS));
             let mut admitted = Vec::new();
             for (ticket, one) in join_all(asked).await.into_iter().zip(&all) {
                 match ticket {
@@ -372,8 +371,8 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
         let key = client.scope_key("", Scope::default());
         let lives = async || {
             let item = table.items.read(&key).await.expect("in memory").before;
-            let ends = ["tat", "lineEnd", "heldUntil"].map(|name| item.get(Field::new(name)));
-            let used = ends.into_iter().max().expect("three").div_ceil(1_000_000_000);
+            let ends = ["tat", "heldUntil"].map(|name| item.get(Field::new(name)));
+            let used = ends.into_iter().max().expect("two").div_ceil(1_000_000_000);
             let end = item.get(Field::EXPIRES);
             assert!(end >= used + 86_400, "{end} after {used}, {limit:?}");
             end
@@ -383,7 +382,7 @@ async fn an_item_lives_for_a_day_after_the_last_use_by_its_limit_or_its_hold() {
             slots.take_slot(Scope::default(), &limit, asks, 0).await;
         }
         let before = lives().await;
-        let ticket = pauses.look(Scope::default(), caller(0), None).expect("free");
+        let ticket = pauses.look(Scope::default(), caller(0)).expect("free");
         pauses.tell(&ticket, Reply::Paused(secs(60))).await;
         assert!(lives().await >= before, "{limit:?}");
         let asks = request(Ask::Newcomer, Duration::ZERO, 0.5);
@@ -423,7 +422,7 @@ async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughp
             let is_answered = dice.happens(answered * 10);
             let caller =
                 Caller { failures: dice.happens(500).into(), ..caller(dice.roll(0, u64::MAX)) };
-            if let Ok(ticket) = one.admit(Scope::default(), caller, None, LASTS).await {
+            if let Ok(ticket) = one.admit(Scope::default(), caller, false, LASTS).await {
                 calls += 1;
                 one.tell(&ticket, if is_answered { Reply::Alive } else { Reply::Down }).await;
             }
@@ -436,12 +435,11 @@ async fn a_service_that_responds_to_some_of_its_calls_keeps_most_of_its_throughp
 async fn after_a_pause_that_lapsed_a_service_that_works_costs_no_report() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 1);
-    let limit = RateLimit::new(50, secs(1));
     call(&all[0], 0, Reply::Paused(secs(10))).await.expect("not paused");
     sleep(secs(21)).await;
     table.requests();
     for message in 0..40 {
-        let ticket = admit_by(&all[0], Some(&limit), message).await.expect("free");
+        let ticket = admit_by(&all[0], true, message).await.expect("free");
         assert!(!ticket.is_probe());
         all[0].tell(&ticket, Reply::Alive).await;
     }
@@ -497,7 +495,7 @@ async fn a_lock_of_more_than_an_hour_is_a_lock() {
     sleep(secs(1)).await;
     let mut tickets = Vec::new();
     for (message, one) in (0..).zip(&all) {
-        tickets.extend(one.admit(Scope::default(), caller(message), None, secs(7_200)).await);
+        tickets.extend(one.admit(Scope::default(), caller(message), false, secs(7_200)).await);
     }
     assert_eq!(tickets.len(), 1);
 }
@@ -510,7 +508,7 @@ async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
     sleep(secs(1)).await;
     let ticket = admit(&all[0], 9).await.expect("probes");
     for scope in 0..10_000_u32 {
-        let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1), None);
+        let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1));
     }
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
 }
@@ -531,7 +529,7 @@ async fn a_lock_whose_answer_was_lost_is_given_back() {
     open(&all).await;
     sleep(secs(1)).await;
     table.next(&[Case::Unsaid]);
-    let ticket = all[0].admit(Scope::default(), caller(9), None, secs(900)).await.expect("probes");
+    let ticket = all[0].admit(Scope::default(), caller(9), false, secs(900)).await.expect("probes");
     assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
     sleep(secs(1)).await;
     assert!(admit(&all[1], 8).await.is_ok());

@@ -27,7 +27,7 @@ async fn recovered(table: &Arc<Told>, count: usize) -> Vec<Environment> {
 
 /// Asks for a call. If it is let through, the service responds.
 async fn ask((pauses, slots): &Environment, message: u64) -> Result<(), NoTicket> {
-    let ticket = pauses.admit(Scope::default(), caller(message), None, LASTS).await?;
+    let ticket = pauses.admit(Scope::default(), caller(message), false, LASTS).await?;
     let ticket = match slots.recovery(Scope::default()) {
         Some(recovery) if !ticket.is_probe() => {
             slots.recover(recovery, Scope::default(), caller(message), ticket, 0).await?
@@ -125,7 +125,7 @@ async fn a_call_that_waits_for_its_slot_is_held_if_the_circuit_opens_again() {
     let opens = async {
         sleep(millis(10)).await;
         let pause = Reply::Paused(secs(20));
-        let ticket = all[0].0.look(Scope::default(), caller(6), None).expect("free");
+        let ticket = all[0].0.look(Scope::default(), caller(6)).expect("free");
         all[0].0.tell(&ticket, pause).await;
     };
     let (waited, ()) = tokio::join!(waits, opens);

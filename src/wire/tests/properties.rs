@@ -167,7 +167,7 @@ fn any_state() -> BoxedStrategy<RetryState> {
             delay: inner.1.map(|secs| Duration::from_secs(u64::from(secs))),
             counts: inner.2,
             not_before: inner.3[0],
-            place: inner.3[1],
+            start_tag: inner.2.first().map(|count| u64::from(*count) << 20),
             age_from: inner.3[2],
             deferrals: inner.4[0],
             hops: inner.4[1],
