@@ -254,7 +254,8 @@ impl Claim {
     /// When a message with this start tag returns: as soon as the gate has slots within its wait for
     /// one, and those before it have gone.
     fn turn(&self, state: &LimitState, tag: StartTag, earliest: u64) -> SystemTime {
-        let gate = self.free_from(state.tat).saturating_sub(self.ahead);
+        let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
+        let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
         let waits = self.lasts(state.line.before(tag));
         let at = gate.max(self.now).saturating_add(waits).saturating_sub(EARLIER);
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))

@@ -120,6 +120,9 @@ impl Line {
     /// The virtual time now: the units of all flows beyond it are those that wait.
     fn time(&self) -> u64 {
         let waits = self.backlog().saturating_mul(UNIT);
+        if waits == 0 {
+            return self.flows.iter().map(|flow| flow.finish()).max().unwrap_or_default();
+        }
         let mut flows = self.flows;
         flows.sort_unstable_by_key(|flow| std::cmp::Reverse(flow.finish()));
         let mut time = flows[0].finish();
