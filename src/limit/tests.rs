@@ -466,7 +466,7 @@ fn a_tenant_that_sends_little_waits_little_behind_a_flood_of_another() {
         let at_limit = limit.interval() * u32::try_from(ended.calls.len()).expect("few");
         let took = *ended.calls.iter().max().expect("calls");
         let told = format!("{others} others, {part} of the limit");
-        assert!(most <= Duration::from_secs(3), "{told}: 99 % within {most:?}");
+        assert!(most <= Duration::from_secs(4), "{told}: 99 % within {most:?}");
         assert!(last <= Duration::from_secs(longest), "{told}: {last:?}");
         assert!(deferrals <= 4.5, "{told}: {deferrals} deferrals");
         assert!(took <= at_limit.mul_f64(1.0 / 0.97), "{took:?} instead of {at_limit:?}");
@@ -479,7 +479,7 @@ fn backlogs_share_the_limit_by_their_weights() {
     for (tenants, weight) in
         [(4, (|tenant| [1, 1, 2, 4][tenant as usize]) as fn(u32) -> u8), (20, |_| 1), (100, |_| 1)]
     {
-        let each = 6_000 / tenants;
+        let each = 10_000 / tenants;
         let sent = (0..tenants).flat_map(|tenant| backlog(each, tenant));
         let ended = run(&limit, sent, 0, Some(weight));
         // As long as all have messages.
