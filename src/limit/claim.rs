@@ -12,10 +12,8 @@ use super::{
 };
 use crate::table::Update;
 
-/// If the gate stands free, a message goes to it so long before its turn: those before it are late.
-const NEAR_FREE_GATE: Duration = Duration::from_secs(5);
-/// A message returns so much before its turn, since SQS delays by whole seconds.
-const EARLIER: u64 = 500_000_000;
+/// The calls of so long are not waited for, if the gate stands free.
+const LATE: u64 = 5 * 1_000_000_000;
 /// The longest time by which a message returns later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
 
@@ -121,14 +119,17 @@ impl Claim {
         }
         match ask {
             Ask::Waited(tag) if self.line.knows(tag) => {
-                let is_free = self.gate == Time::Over && self.slots == 0;
-                let near = if is_free { NEAR_FREE_GATE } else { EARLY };
-                if self.lasts(self.line.before(tag)) > nanos(near) {
+                let before = self.line.before(tag);
+                // If the gate stands free, those before it are late.
+                let is_free = self.gate == Time::Over
+                    && self.slots == 0
+                    && before <= self.unused + (LATE / self.interval).max(1);
+                if !is_free && self.lasts(before) > nanos(EARLY) {
                     return Share::Waits(tag);
                 }
                 match self.pass(longest) {
                     Share::Full => {
-                        if self.line.before(tag) == 0 {
+                        if before == 0 {
                             self.line.wait_longer(1);
                         }
                         Share::Waits(tag)
@@ -141,7 +142,8 @@ impl Claim {
             }
             Ask::Retry if tenant.is_none() => self.pass(longest),
             Ask::Returned => match self.pass(longest) {
-                Share::Full => Share::Waits(self.line.next_tag(of)),
+                // It cannot know its start tag.
+                Share::Full => self.join(of, self.now),
                 slot => {
                     self.line.leave(1);
                     slot
@@ -257,7 +259,7 @@ impl Claim {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
         let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
         let waits = self.lasts(state.line.before(tag));
-        let at = gate.max(self.now).saturating_add(waits).saturating_sub(EARLIER);
+        let at = gate.max(self.now).saturating_add(waits);
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
