@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::line::{Line, StartTag, Tenant};
+use super::line::{JOINED, Line, StartTag, Tenant};
 use super::pace::{LEAST, Pace, WHOLE, longer};
 use super::{
     Admission, Ask, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
@@ -12,6 +12,8 @@ use super::{
 };
 use crate::table::Update;
 
+/// A message returns so long before its turn, since SQS delays by whole seconds.
+const EARLIER: u64 = 500_000_000;
 /// The calls of so long are not waited for, if the gate stands free.
 const LATE: u64 = 5 * 1_000_000_000;
 /// The longest time by which a message returns later than at the whole pace, before it asks again.
@@ -45,6 +47,8 @@ pub(crate) struct Claim {
     latest: u64,
     /// The line with those who join and leave by this claim.
     line: Line,
+    /// A newcomer passes the line if no more than these have joined it.
+    longest_line: u64,
 }
 
 /// The share of one message in a claim.
@@ -94,6 +98,7 @@ impl Claim {
             slots: 0,
             latest: furthest,
             line: seen.line,
+            longest_line: u64::MAX,
         }
     }
 
@@ -151,12 +156,19 @@ impl Claim {
             },
             Ask::Paused(until) => self.join(of, epoch_nanos(until)),
             Ask::Newcomer | Ask::Retry | Ask::Waited(_) => {
-                if self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY) {
+                let waits = match tenant {
+                    Some(_) => self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY),
+                    None => self.line.backlog() > 0,
+                };
+                if waits {
                     return self.join(of, self.now);
                 }
                 match self.pass(longest) {
                     Share::Full => self.join(of, self.now),
                     slot => {
+                        let others =
+                            if tenant.is_some() { nanos(EARLY) / self.interval } else { 0 };
+                        self.longest_line = self.seen.line.longer_by(others);
                         // If nobody waits, nobody's turn depends on it.
                         if self.line.backlog() > 0 {
                             self.line.join(of, 1);
@@ -230,6 +242,9 @@ impl Claim {
                 Time::Over | Time::Lost { .. } => update.set(TAT, self.now.saturating_add(slots)),
             };
         }
+        if self.longest_line < u64::MAX {
+            update = update.when(JOINED, 0..=self.longest_line);
+        }
         self.seen.line.update(&self.line, update)
     }
 
@@ -259,7 +274,7 @@ impl Claim {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
         let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
         let waits = self.lasts(state.line.before(tag));
-        let at = gate.max(self.now).saturating_add(waits);
+        let at = gate.max(self.now).saturating_add(waits).saturating_sub(EARLIER);
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 

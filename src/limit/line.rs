@@ -18,7 +18,7 @@ const LAST_TAG: u64 = (1 << TAG_BITS) - 1;
 /// A tenant without a flow of its own joins the shortest of so many.
 const CHOICES: usize = 3;
 
-const JOINED: Field = Field::new("joined");
+pub(super) const JOINED: Field = Field::new("joined");
 const LEFT: Field = Field::new("left");
 const FLOW: [Field; FLOWS] = {
     let names = [
@@ -220,6 +220,11 @@ impl Line {
             }
         }
         update
+    }
+
+    /// The units that have joined after so many more.
+    pub(super) fn longer_by(&self, units: u64) -> u64 {
+        self.joined.saturating_add(units)
     }
 
     /// This line with the changes from `seen` to `next`.

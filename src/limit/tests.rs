@@ -73,7 +73,8 @@ fn newcomers_join_the_line_if_the_gate_is_full_and_return_in_their_order() {
     }
     let (state, line) = busy(&limit, 30);
     let turns: Vec<_> = line.iter().map(|(_, turn)| *turn).collect();
-    assert_eq!(turns, (0..30).map(|n| at(2_100 + n * 100)).collect::<Vec<_>>());
+    // Half a second early.
+    assert_eq!(turns, (0..30).map(|n| at(1_600 + n * 100)).collect::<Vec<_>>());
     assert!(line.is_sorted_by_key(|(tag, _)| *tag));
     assert_eq!(state.line.backlog(), 30);
 }
@@ -83,7 +84,7 @@ fn a_message_goes_to_the_gate_if_little_more_than_a_second_of_calls_comes_before
     let limit = limit(10, 1);
     let (mut state, line) = busy(&limit, 30);
     let mut waited = |n: usize, now| admit(&mut state, &limit, Ask::Waited(line[n].0), now);
-    assert_eq!(waited(20, 1_100), Admission::InLine(line[20].0, at(4_100)));
+    assert_eq!(waited(20, 1_100), Admission::InLine(line[20].0, at(3_600)));
     for n in 0..10 {
         let slot = 2_100 + u64::try_from(n).expect("few") * 100 - 1_100;
         assert_eq!(waited(n, 1_100), Admission::Slot(millis(slot)), "{n}");
@@ -98,7 +99,7 @@ fn a_retry_of_a_limit_that_is_not_fair_takes_a_slot_and_the_line_waits_for_it() 
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 0), Admission::Full);
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
     let waited = admit(&mut state, &limit, Ask::Waited(line[20].0), 100);
-    assert_eq!(waited, Admission::InLine(line[20].0, at(4_200)));
+    assert_eq!(waited, Admission::InLine(line[20].0, at(3_700)));
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn a_message_that_waited_by_its_visibility_goes_to_the_gate_and_otherwise_waits_
     let limit = limit(10, 1);
     let (mut state, _) = busy(&limit, 30);
     let mut returned = |now| admit(&mut state, &limit, Ask::Returned, now);
-    assert!(matches!(returned(0), Admission::InLine(_, turn) if turn == at(5_100)));
+    assert!(matches!(returned(0), Admission::InLine(_, turn) if turn == at(4_600)));
     assert_eq!(returned(100), Admission::Slot(millis(2_000)));
     assert_eq!(state.line.backlog(), 30);
 }

@@ -16,8 +16,8 @@ use crate::table::{Field, TableError};
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);
-/// What was seen of the line is good for so long.
-const FRESH: Duration = Duration::from_secs(10);
+/// No message waits longer by what was seen of the line before.
+const FRESH: Duration = Duration::from_millis(500);
 /// A throttled table is asked once more after half of this to one and a half. Then most messages keep
 /// about their order, and need no copy to ask again.
 pub(super) const LATER: Duration = Duration::from_millis(200);
@@ -81,9 +81,8 @@ impl AskTask {
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
         let mut seen = known.seen().limit;
-        let has_waited = |one: &Asker| matches!(one.request.ask, Ask::Waited(_));
-        if !client.knows_time() || waiting.iter().any(has_waited) && !known.is_known(FRESH) {
-            // A clock that is off is corrected before it decides anything, and a line moves on.
+        if !client.knows_time() {
+            // A clock that is off is corrected before it decides anything.
             match client.read(&known.key).await {
                 Ok(answer) => {
                     known.learn(&answer.before);
@@ -115,8 +114,16 @@ impl AskTask {
                 self.with(|state| state.is_gate_busy = false);
                 continue;
             }
-            let before = if claim.is_empty() {
+            let before = if claim.is_empty() && known.is_known(FRESH) {
                 seen
+            } else if claim.is_empty() {
+                // Others may have been called meanwhile.
+                match client.read(&known.key).await {
+                    Ok(answer) => known.learn(&answer.before),
+                    Err(error) => return self.without_answer(&error, waiting),
+                };
+                seen = known.seen().limit;
+                continue;
             } else {
                 let in_use_until = claim.in_use_until().max(known.paused_until(client.now()));
                 let update = claim.update().set(Field::EXPIRES, expires(in_use_until));
