@@ -96,8 +96,8 @@ impl Flow {
 
     /// By how much it grew, if it went on since the virtual time `time`.
     fn growth(self, next: Self, time: u64) -> Option<u64> {
-        let is_same = self.0 >> TAG_BITS == next.0 >> TAG_BITS && self.finish() >= time;
-        next.0.checked_sub(self.0).filter(|_| is_same)
+        let goes_on = self.0 >> TAG_BITS == next.0 >> TAG_BITS && self.finish() >= time;
+        next.0.checked_sub(self.0).filter(|more| goes_on || *more == 0)
     }
 
     /// Its work between two virtual times.

@@ -131,6 +131,11 @@ impl LimitState {
         Duration::from_nanos(self.pace.interval(limit))
     }
 
+    /// Whether the line has given this start tag.
+    pub(crate) fn knows(&self, tag: StartTag) -> bool {
+        self.line.knows(tag)
+    }
+
     /// Whether the gate has all of its slots.
     pub(crate) fn has_free_gate(&self, now: SystemTime) -> bool {
         self.tat <= epoch_nanos(now)

@@ -81,8 +81,10 @@ impl AskTask {
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
         let mut seen = known.seen().limit;
-        if !client.knows_time() {
-            // A clock that is off is corrected before it decides anything.
+        let is_foreign =
+            |one: &Asker| matches!(one.request.ask, Ask::Waited(tag) if !seen.knows(tag));
+        if !client.knows_time() || waiting.iter().any(is_foreign) && !known.is_known(FRESH) {
+            // A clock that is off is corrected before it decides anything, and so is an old state.
             match client.read(&known.key).await {
                 Ok(answer) => {
                     known.learn(&answer.before);
@@ -172,8 +174,16 @@ impl AskTask {
                 return;
             }
         }
-        // Too many others change the item at the same time.
-        self.defer_for_table(waiting);
+        // Too many others change the item at the same time. Those who wait in line wait on.
+        let claim = Claim::new(&limit, seen, client.now());
+        let mut others = Vec::new();
+        for one in waiting {
+            match one.request.ask {
+                Ask::Waited(tag) => one.admit(client, claim.admission(Share::Waits(tag), seen)),
+                _ => others.push(one),
+            }
+        }
+        self.defer_for_table(others);
     }
 
     /// Gives the messages their shares. Returns those whose slots passed meanwhile.
@@ -197,11 +207,7 @@ impl AskTask {
                     let wait = (at + wait).duration_since(now).unwrap_or_default();
                     one.answer(Admitted::By(Admission::Slot(wait)));
                 }
-                Admission::InLine(tag, due) => {
-                    let due = client.local(due);
-                    one.answer(Admitted::By(Admission::InLine(tag, due)));
-                }
-                refused => one.answer(Admitted::By(refused)),
+                refused => one.admit(client, refused),
             }
         }
         late
@@ -263,6 +269,14 @@ impl Asker {
             Ask::Paused(until) => Ask::Paused(client.shared(until)),
             ask => ask,
         }
+    }
+
+    /// Answers by the time of this execution environment.
+    fn admit(self, client: &TableClient, admission: Admission) {
+        self.answer(Admitted::By(match admission {
+            Admission::InLine(tag, due) => Admission::InLine(tag, client.local(due)),
+            admission => admission,
+        }));
     }
 
     /// Nobody waits any more for a message whose attempt has ended.
