@@ -81,6 +81,8 @@ const RATE_LIMIT: Keys<types.RateLimit> = {
   burst: true,
   maxReservationSeconds: true,
   adaptive: true,
+  fairBy: true,
+  weights: true,
 };
 const IDEMPOTENCY: Keys<types.Idempotency> = { key: true, keepSeconds: true, whenUnavailable: true };
 const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
