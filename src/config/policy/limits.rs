@@ -83,15 +83,16 @@ impl Shape for Limit {
     type Value = Limited;
 
     fn read(&self, json: &Json<'_>) -> Option<Limited> {
-        let read = LIMITED.read(json)?;
-        if read.weights.is_some() && read.fair_by.is_none() {
+        let members = json.members().unwrap_or_default();
+        let has = |key: &str| members.iter().any(|(name, _)| name == key);
+        let is_lost = has("weights") && !has("fairBy");
+        if is_lost {
             let (weights, by) = (json.path_to("weights"), json.path_to("fairBy"));
             json.problems.note(format!(
                 "{weights} has no effect without {by}: add {by}, or remove {weights}"
             ));
-            return None;
         }
-        Some(read)
+        LIMITED.read(json).filter(|_| !is_lost)
     }
 
     fn write(&self, limit: &Limited) -> Option<Value> {
@@ -128,8 +129,10 @@ impl Shape for Weights {
             weight.path = json.path_to(&json.shown(&value));
             let path = &weight.path;
             if value.is_empty() {
-                problems
-                    .note(format!("{} has an empty name: name a tenant, or remove it", json.path));
+                problems.note(format!(
+                    "{} has a weight of an empty text, but that names no tenant: remove it",
+                    json.path
+                ));
             }
             if read.contains_key(&value) {
                 problems.note(format!("{path} stands more than once: keep one of them"));

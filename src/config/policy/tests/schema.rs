@@ -237,8 +237,9 @@ impl Schema for Limit {
 
 impl Schema for Place {
     fn schema(&self) -> Value {
-        let attribute = format!("^[A-Za-z0-9_.-]{{1,{MAX_ATTRIBUTE_NAME}}}$");
-        json!({ "anyOf": [Pointer.schema(), { "type": "string", "pattern": attribute }] })
+        let pattern =
+            format!("^((/([^/~]|~[01])*){{1,16}}|[A-Za-z0-9_.-]{{1,{MAX_ATTRIBUTE_NAME}}})$");
+        json!({ "type": "string", "pattern": pattern, "maxLength": 1024 })
     }
 }
 
@@ -246,7 +247,6 @@ impl Schema for Weights {
     fn schema(&self) -> Value {
         json!({
             "type": "object",
-            "propertyNames": { "minLength": 1 },
             "additionalProperties": WEIGHT.schema(),
             "maxProperties": MAX_WEIGHTS,
         })

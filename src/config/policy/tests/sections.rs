@@ -180,7 +180,7 @@ fn a_limit_is_shared_by_a_place_in_the_message_and_by_weights() {
         ),
         (
             r#""fairBy": "t", "weights": {"": 3}"#,
-            "rateLimit.weights has an empty name: name a tenant, or remove it".to_owned(),
+            "rateLimit.weights has a weight of an empty text, but that names no tenant: remove it".to_owned(),
         ),
         (
             r#""fairBy": "t", "weights": {"a": 3, "a": 2}"#,
