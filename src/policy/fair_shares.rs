@@ -43,12 +43,11 @@ impl FairShares {
     /// The weights by the [names](pointer::name) of the values. A value that is written as a number
     /// may be a text too.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u8> {
-        let names = |value: &str| [pointer::name_of_text(value), pointer::name_of_number(value)];
-        let named = |(value, weight): (&String, &u8)| {
-            let weight = (*weight).max(1);
-            names(value).into_iter().flatten().map(move |name| (name, weight))
-        };
-        self.weights.iter().flat_map(named).collect()
+        let named = self.weights.iter().flat_map(|(value, weight)| {
+            let both = [pointer::name_of_text(value), pointer::name_of_number(value)];
+            both.into_iter().flatten().map(|name| (name, (*weight).max(1)))
+        });
+        named.collect()
     }
 }
 
