@@ -91,6 +91,19 @@ pub(crate) fn name(json: &str) -> Option<String> {
     }
 }
 
+/// The name of a text that is no JSON.
+pub(crate) fn name_of_text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| format!("text {text}"))
+}
+
+/// The name of a number in a text, if nothing else is in it.
+pub(crate) fn name_of_number(text: &str) -> Option<String> {
+    let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+        && text.ends_with(|last: char| last.is_ascii_digit())
+        && serde_json::from_str::<&RawValue>(text).is_ok();
+    if is_number { name(text) } else { None }
+}
+
 /// A number in a form that all its spellings share. A float would make large numbers equal that are
 /// not.
 fn decimal(number: &str) -> String {

@@ -21,6 +21,11 @@ use crate::wire::Wrap;
 /// The problem of settings with `idempotency` and without a table.
 pub(crate) const NO_TABLE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
+/// The problem of settings with `fair_shares` for a function whose copies Lambda takes for a loop.
+pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda stops a message after about 16 copies in a row, of which a wait behind \
+                                    other tenants may take more: set the function's property RecursiveLoop and Settings::recursive_loop to Allow, or \
+                                    remove `fair_shares`";
+
 /// The settings of a processor, with their defaults.
 ///
 /// Later versions add settings, so begin with the defaults and assign. All settings and policies of
@@ -109,8 +114,18 @@ impl Settings {
 
     /// Whether a policy has `idempotency`, and there is no table for it.
     pub(crate) fn lacks_table(&self) -> bool {
-        let mut policies = iter::once(&self.policy).chain(self.queue_policies.values());
-        self.shared_table.is_none() && policies.any(|policy| policy.idempotency.is_some())
+        self.shared_table.is_none() && self.policies().any(|policy| policy.idempotency.is_some())
+    }
+
+    /// Whether tenants share a rate limit, and Lambda stops messages that wait for it.
+    pub(crate) fn lacks_copies(&self) -> bool {
+        self.recursive_loop == RecursiveLoop::Terminate
+            && self.strategy == Strategy::Copy
+            && self.policies().any(|policy| policy.fair_shares.is_some())
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &RetryPolicy> {
+        iter::once(&self.policy).chain(self.queue_policies.values())
     }
 }
 

@@ -127,9 +127,17 @@ impl Settings {
                 "has `idempotency`, which needs a table: set REQUEUE_TABLE, or remove `idempotency`",
             );
         }
+        // Lambda invokes nothing else.
+        if vars.host.function.is_some() && settings.lacks_copies() {
+            vars.problem("POLICY", FEW_COPIES);
+        }
         settings
     }
 }
+
+const FEW_COPIES: &str = "has `fairBy`, and REQUEUE_RECURSIVE_LOOP is not Allow, so Lambda stops a message after about 16 copies in a row; a wait \
+                          behind other tenants may take more: set the function's property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or \
+                          remove `fairBy`";
 
 const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
 

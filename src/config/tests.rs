@@ -271,3 +271,27 @@ fn a_policy_that_handles_events_once_needs_a_table() {
     assert_eq!(settings.map(drop), Err(refused(&[needed])));
     assert!(read(&[("POLICY", r#"{"idempotency": {}}"#), ("TABLE", "requeue")]).is_ok());
 }
+
+#[test]
+fn in_a_function_that_shares_a_limit_fairly_copies_are_no_loop() {
+    let fair = r#"{"rateLimit": {"limit": 5, "fairBy": "/tenant"}}"#;
+    let problem = "REQUEUE_POLICY has `fairBy`, and REQUEUE_RECURSIVE_LOOP is not Allow, so Lambda stops a message \
+                   after about 16 copies in a row; a wait behind other tenants may take more: set the function's \
+                   property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or remove `fairBy`";
+    for (function, policy, recursive_loop, strategy, is_refused) in [
+        (Some("orders-fn"), fair, "", "", true),
+        (Some("orders-fn"), fair, "Terminate", "copy", true),
+        (Some("orders-fn"), fair, "Allow", "", false),
+        (Some("orders-fn"), fair, "", "visibility", false),
+        (Some("orders-fn"), r#"{"rateLimit": {"limit": 5}}"#, "", "", false),
+        (None, fair, "", "", false),
+    ] {
+        let vars = [("POLICY", policy), ("RECURSIVE_LOOP", recursive_loop), ("STRATEGY", strategy)];
+        let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
+        let mut variables = Variables::new(vars);
+        variables.host = Host { function: function.map(str::to_owned), ..Host::default() };
+        let read = Settings::checked(variables).map(drop).map_err(|error| error.to_string());
+        let expected = if is_refused { Err(refused(&[problem])) } else { Ok(()) };
+        assert_eq!(read, expected, "{function:?} {policy} {recursive_loop:?} {strategy:?}");
+    }
+}

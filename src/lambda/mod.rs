@@ -24,7 +24,7 @@ use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::Report;
-use crate::settings::{Mode, NO_TABLE, RecursiveLoop, Settings};
+use crate::settings::{Mode, NO_COPIES, NO_TABLE, RecursiveLoop, Settings};
 
 mod ended;
 mod error;
@@ -185,6 +185,9 @@ where
     init_logging(tracing::Level::INFO);
     if settings.lacks_table() {
         return Err(InvalidConfig::of(NO_TABLE).into());
+    }
+    if settings.lacks_copies() {
+        return Err(InvalidConfig::of(NO_COPIES).into());
     }
     warn_of_loop_detection(&settings);
     warn_of_missing_reasons(&settings);

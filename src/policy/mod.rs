@@ -14,6 +14,7 @@ mod presets;
 mod calls;
 mod jitter;
 mod backoff;
+mod fair_shares;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,9 @@ pub(crate) use defer::{
     after_in_progress, believed_due, defer, defer_for_table, defer_unverified,
     deferred_by_visibility, in_line, in_progress, line_full, may_be_deferred, pause,
 };
+#[cfg(test)]
+pub(crate) use fair_shares::MAX_ATTRIBUTE_NAME;
+pub use fair_shares::{FairShares, InvalidMessageKey, MessageKey};
 pub use jitter::Jitter;
 use jitter::Spread;
 pub(crate) use presets::Preset;
@@ -75,6 +79,9 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
+    /// How tenants share a rate limit, which may be [that of a handler](crate::Handler::rate_limit)
+    /// too. Default: messages are called in their order, whoever sent them. No preset changes it.
+    pub fair_shares: Option<FairShares>,
     /// Whether each event is handled once, which needs a [table](crate::SharedTable). Default: no.
     /// No preset changes it.
     pub idempotency: Option<Idempotency>,

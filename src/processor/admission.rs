@@ -24,6 +24,7 @@ use crate::telemetry;
 
 mod pause;
 mod slot;
+mod tenant;
 
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
 /// gateways before them end a request after 30 to 60 s.

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::gate::{Limiter, Protection};
 use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
-use crate::policy::{self, RetryPolicy};
+use crate::policy::{self, FairShares, RetryPolicy};
 use crate::queue::{Queue, QueueArn};
 use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
@@ -225,6 +225,8 @@ pub(super) struct QueuePolicy {
     pub(super) pacer: Pacer,
     /// The events that are handled once, if the policy says so.
     pub(super) events: Option<Events>,
+    /// The weights of tenants that share a rate limit, by the names of their values.
+    pub(super) weights: BTreeMap<String, u8>,
 }
 
 /// The slots of rate limits.
@@ -248,7 +250,8 @@ impl QueuePolicy {
         let events = client.zip(policy.idempotency.clone());
         let events =
             events.map(|(client, idempotency)| Events::new(Arc::clone(client), idempotency));
-        Self { policy, protection, pauses, slots, pacer: Pacer::default(), events }
+        let weights = policy.fair_shares.as_ref().map(FairShares::by_name).unwrap_or_default();
+        Self { policy, protection, pauses, slots, pacer: Pacer::default(), events, weights }
     }
 }
 

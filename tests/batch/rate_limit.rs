@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use requeue::policy::RateLimit;
+use requeue::policy::{FairShares, RateLimit};
 use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{BatchProcessor, Deferral, Failure, Message, Mode, Scope, SharedTable, Strategy};
@@ -532,5 +532,43 @@ async fn a_place_in_the_line_of_a_limit_that_the_handler_gives_is_believed_as_on
         };
         let (of_handler, of_policy) = (copies(true).await, copies(false).await);
         assert!(of_handler.abs_diff(of_policy) <= 20, "{kept:?}: {of_handler}, {of_policy}");
+    }
+}
+
+/// The longest wait of a tenant that sends a message each second, behind 500 of another.
+async fn longest_wait_behind_a_flood(kept: Kept, shares: Option<FairShares>) -> Duration {
+    let mut world = world(kept, 10, 1);
+    world.settings.policy.fair_shares = shares;
+    for n in 0..500 {
+        world.send(&format!(r#"{{"n":{n},"tenant":"flood"}}"#)).await;
+    }
+    let script = Script::new(|_| Act::Done);
+    let processor = world.processor(script.clone());
+    let sending = async {
+        let mut sent = Vec::new();
+        for n in 500..530 {
+            sleep(secs(1)).await;
+            sent.push(Instant::now());
+            world.send(&format!(r#"{{"n":{n},"tenant":"other"}}"#)).await;
+        }
+        sent
+    };
+    // Invocations side by side, so that nobody waits for a receive.
+    let (_, sent) = tokio::join!(join_all((0..10).map(|_| world.run(&processor))), sending);
+    let calls = script.calls();
+    assert_within(10, 1, &calls);
+    assert_eq!((calls.len(), world.dead().len()), (530, 0));
+    let others = calls.iter().filter(|seen| seen.n() >= 500);
+    others.map(|seen| seen.at - sent[seen.n() - 500]).max().expect("calls")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_sends_little_waits_little_behind_a_flood_of_another() {
+    for kept in BOTH {
+        let shares = FairShares::by("/tenant".parse().unwrap());
+        let fair = longest_wait_behind_a_flood(kept, Some(shares)).await;
+        assert!(fair <= secs(5), "{kept:?}: {fair:?}");
+        let unfair = longest_wait_behind_a_flood(kept, None).await;
+        assert!(unfair >= secs(30), "{kept:?}: {unfair:?}");
     }
 }

@@ -104,7 +104,7 @@ fn forged(dice: &Dice, now: SystemTime) -> Value {
     ];
     let counts = [0, 1, 99, u32::MAX];
     let mut state = json!({ "v": 1 });
-    for name in ["firstSent", "firstReceived", "notBefore", "place", "ageFrom"] {
+    for name in ["firstSent", "firstReceived", "notBefore", "startTag", "ageFrom"] {
         if dice.happens(400) {
             state[name] = dice.pick(&times).into();
         }

@@ -156,7 +156,7 @@ fn forged(dice: &Dice) -> String {
         &format!(r#""firstReceived":{}"#, dice.pick(&[1_000, FAR])),
         &format!(r#""firstSent":{FAR}"#),
         &format!(r#""ageFrom":{FAR}"#),
-        &format!(r#""place":{FAR}"#),
+        &format!(r#""startTag":{}"#, dice.pick(&[0, FAR])),
         r#""unknown":[1.0]"#,
         r#""deadLetter":{"reason":"x"}"#,
     ];

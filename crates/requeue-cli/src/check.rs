@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::policy::{
-    CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy, WhenUnavailable,
+    CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Jitter, MessageKey, RateLimit,
+    RetryPolicy, WhenUnavailable,
 };
 use requeue::{FailureClass, QueueConfig};
 use serde_json::{Value, json};
@@ -276,6 +277,20 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
+/// `; shared fairly by /tenant, with 2 weights; …`
+fn shares(shares: &FairShares) -> String {
+    let weights = match shares.weights.len() {
+        0 => String::new(),
+        1 => ", with 1 weight".to_owned(),
+        count => format!(", with {count} weights"),
+    };
+    let by = match &shares.by {
+        MessageKey::Attribute(name) => format!("attribute {name}"),
+        by => by.to_string(),
+    };
+    format!("; shared fairly by {by}{weights}; a function needs REQUEUE_RECURSIVE_LOOP=Allow")
+}
+
 /// A line for the rate limit and one for `idempotency`, where they are set, one for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
@@ -301,11 +316,12 @@ fn protection(policy: &RetryPolicy) -> String {
         format!(
             "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
              each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
-             the function for at most {2}{3}\n",
+             the function for at most {2}{3}{4}\n",
             span(period),
             u64::from(calls) + u64::from(burst),
             span(max_reservation),
-            if adaptive { "; refused calls lower the limit, to a tenth at least" } else { "" }
+            if adaptive { "; refused calls lower the limit, to a tenth at least" } else { "" },
+            policy.fair_shares.as_ref().map_or_else(String::new, shares)
         )
     });
     let idempotency = policy.idempotency.as_ref().map_or_else(String::new, |idempotency| {

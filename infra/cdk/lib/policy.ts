@@ -163,6 +163,14 @@ export interface RateLimit {
   readonly maxReservationSeconds?: number;
   /** Whether refused calls lower the limit for a while. */
   readonly adaptive?: boolean;
+  /**
+   * The place of a message's tenant: a JSON pointer into the body, `MessageGroupId`, or the name of a
+   * message attribute. Each tenant gets its share of the calls.
+   * @default - messages are called in their order
+   */
+  readonly fairBy?: string;
+  /** The shares of tenants by their values, 1 to 255. */
+  readonly weights?: Readonly<Record<string, number>>;
 }
 
 /** The events for which the handler is called once. */

@@ -11,6 +11,7 @@ export interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly additionalProperties?: boolean | Schema;
   readonly required?: readonly string[];
+  readonly dependentRequired?: Readonly<Record<string, readonly string[]>>;
   readonly items?: Schema;
   readonly minimum?: number;
   readonly maximum?: number;
@@ -48,7 +49,9 @@ export function problemsOf(value: unknown, schema: Schema, path: string, defs: R
 
 function members(value: Record<string, unknown>, schema: Schema, path: string, defs: Readonly<Record<string, Schema>>): string[] {
   const known = schema.properties ?? {};
-  const missing = (schema.required ?? []).filter((key) => value[key] === undefined).map((key) => `${path} has no ${key}, and it is required`);
+  const dependent = Object.entries(schema.dependentRequired ?? {}).flatMap(([key, others]) => (value[key] === undefined ? [] : others));
+  const required = [...(schema.required ?? []), ...dependent];
+  const missing = required.filter((key) => value[key] === undefined).map((key) => `${path} has no ${key}, and it is required`);
   const found = Object.entries(value).flatMap(([key, member]) => {
     const of = Object.hasOwn(known, key) ? known[key]! : schema.additionalProperties ?? true;
     if (of === false) return [`${path}.${key} is unknown: known are ${Object.keys(known).join(', ')}`];

@@ -81,6 +81,8 @@ const RATE_LIMIT: Keys<types.RateLimit> = {
   burst: true,
   maxReservationSeconds: true,
   adaptive: true,
+  fairBy: true,
+  weights: true,
 };
 const IDEMPOTENCY: Keys<types.Idempotency> = { key: true, keepSeconds: true, whenUnavailable: true };
 const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
@@ -141,11 +143,13 @@ test('the types have the keys and words of the schema', () => {
 test('every keyword of the schema is checked', () => {
   const annotations = ['description', 'title', '$schema'];
   const checked = [
-    ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'required', 'items'],
+    ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'required', 'dependentRequired', 'items'],
     ...['minimum', 'maximum', 'pattern', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
   ];
   const keywords = (schema: any): string[] =>
     Object.entries<any>(schema).flatMap(([keyword, value]) => {
+      // Its members are names of keys.
+      if (keyword === 'dependentRequired') return [keyword];
       const inner =
         keyword === 'properties' || keyword === '$defs' ? Object.values<any>(value) : keyword === 'anyOf' ? value : [value].filter((one) => one?.constructor === Object);
       return [keyword, ...inner.flatMap(keywords)];
@@ -216,6 +220,9 @@ test('a policy is refused if the schema does not allow it', () => {
     [{ backoff: [] }, /^policy\.backoff is \[\]: must be a list with a number of items from 1 to 100$/],
     [{ backoff: [1, 0] }, /^policy\.backoff\[1\] is 0: must be a number from 0\.001 to 86400$/],
     [{ circuitBreaker: 'on' }, /^policy\.circuitBreaker is "on": must be "off", or of the type object$/],
+    [{ rateLimit: { limit: 5, weights: { acme: 3 } } }, /^policy\.rateLimit has no fairBy, and it is required$/],
+    [{ rateLimit: { limit: 5, fairBy: '/t', weights: { acme: 0 } } }, /^policy\.rateLimit\.weights\.acme is 0: must be a number from 1 to 255$/],
+    [{ rateLimit: { limit: 5, fairBy: 'a b' } }, /^policy\.rateLimit\.fairBy is "a b": must be a text of the form /],
     [{ errorConfigs: { QOUTA: {} } }, /^policy\.errorConfigs\.QOUTA is unknown: known are QUOTA, |^policy\.errorConfigs\.QOUTA is unknown/],
     [{ errorConfigs: { QUOTA: { totalTimeoutSeconds: 0 } } }, /^policy\.errorConfigs\.QUOTA\.totalTimeoutSeconds is 0: /],
     [{ rules: [{ class: 'QUOTA' }] }, /^policy\.rules\[0\] has no match, and it is required$/],
@@ -239,6 +246,7 @@ test('an independent validator accepts the same policies', () => {
   const within = [
     ...keys(CLASS_POLICY).map((errorConfig) => ({ errorConfigs: { QUOTA: errorConfig } })),
     ...keys(BREAKER).map((circuitBreaker) => ({ circuitBreaker })),
+    ...keys(RATE_LIMIT).map((rateLimit) => ({ rateLimit: { limit: 1, ...rateLimit } })),
     ...keys(CALLS).flatMap((calls) => [{ sqsCalls: calls }, { receiveCalls: calls }]),
     ...keys(QUEUE_CONFIG).map((queueConfig) => ({ queueConfig })),
     ...keys(RULE).map((rule) => ({ rules: [{ match: { status: 429 }, class: 'QUOTA', ...rule }] })),

@@ -8,15 +8,16 @@ use serde_json::Value;
 use super::classes::{Class, Entries, Entry};
 use super::delays::{Backoffs, Calls, Jitters, Presets};
 use super::json::Json;
+use super::limits::{Limit, Limited};
 use super::object::{KeyTable, keys};
 use super::rules::RuleList;
 use super::shapes::{
-    AGE, CALLS, COPIES, Count, DELAY, FACTOR, FAILURES, Flag, Given, Ignored, KEEP, LONG_PAUSE,
-    Maybe, Off, OneOf, PERIOD, Placed, SHARE, SLOT_WAIT, Seconds, Shape, WholeSeconds,
+    AGE, COPIES, Count, DELAY, FACTOR, FAILURES, Given, Ignored, KEEP, LONG_PAUSE, Maybe, Off,
+    OneOf, Placed, SHARE, Seconds, Shape, WholeSeconds,
 };
 use crate::classify::Rules;
 use crate::pointer::JsonPointer;
-use crate::policy::{CircuitBreaker, Idempotency, Preset, RateLimit, RetryPolicy, WhenUnavailable};
+use crate::policy::{CircuitBreaker, Idempotency, Preset, RetryPolicy, WhenUnavailable};
 
 /// The values of a document.
 #[derive(Clone)]
@@ -24,6 +25,7 @@ pub(in crate::config) struct Document {
     pub(super) preset: Preset,
     /// The policy of the preset with the values of the document, but for those of classes.
     pub(in crate::config) policy: RetryPolicy,
+    pub(super) limited: Option<Limited>,
     /// The values for all classes.
     pub(super) globals: Entry,
     pub(super) jitter_percentage: Option<Given<f64>>,
@@ -38,6 +40,7 @@ impl Document {
     pub(super) fn of(preset: Preset, policy: RetryPolicy) -> Self {
         Self {
             preset,
+            limited: Limited::of(&policy),
             policy,
             globals: Entry::default(),
             jitter_percentage: None,
@@ -112,7 +115,7 @@ pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
             "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
         "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
             "When Requeue stops calling a downstream service that fails: off, or these keys.";
-        "rateLimit", Maybe(RATE_LIMIT) => policy.limit,
+        "rateLimit", Maybe(Limit) => limited,
             "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in the waiting list, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
         "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
             "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
@@ -146,24 +149,6 @@ const CIRCUIT_BREAKERS: Off<KeyTable<CircuitBreaker>> =
 
 const PAUSES: Off<Seconds> =
     Off(LONG_PAUSE, |json| json.number().is_some(), || LONG_PAUSE.0.words());
-
-/// The keys of the rate limit.
-const RATE_LIMIT: KeyTable<RateLimit> = KeyTable {
-    required: &["limit"],
-    default: || RateLimit::new(1, Duration::from_secs(1)),
-    keys: keys! { RateLimit:
-        "limit", CALLS => limit,
-            "Calls in each period. Required.";
-        "periodSeconds", PERIOD => period,
-            "The period. Default: 1.";
-        "burst", CALLS => burst,
-            "Calls that may come at once after a time without calls. Default: 1.";
-        "maxReservationSeconds", SLOT_WAIT => max_reservation,
-            "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
-        "adaptive", Flag => adaptive,
-            "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
-    },
-};
 
 /// The keys for events that are handled once.
 const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {

@@ -17,7 +17,7 @@
 //!   },
 //!   "maxPauseSeconds": 60,
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
-//!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1 },
+//!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1, "fairBy": "/tenant", "weights": { "acme": 3 } },
 //!   "idempotency": { "key": "/orderId", "keepSeconds": 1209600, "whenUnavailable": "call" },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
@@ -55,6 +55,7 @@ use crate::settings::Settings;
 // Each module imports only modules that stand below it.
 mod keys;
 mod classes;
+mod limits;
 mod rules;
 mod delays;
 mod object;
@@ -238,6 +239,9 @@ fn document(json: &Json<'_>) -> Document {
         }
         let share = Given { value: Jitter::Proportional(value), path };
         document.globals.jitter.get_or_insert(share);
+    }
+    if let Some(limited) = document.limited.take() {
+        limited.apply(&mut document.policy);
     }
     let Document { policy, globals, entries, preset, .. } = &mut document;
     let none = Entry::default();

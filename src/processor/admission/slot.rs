@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
+use super::tenant::tenant;
 use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
@@ -112,7 +113,9 @@ impl Call<'_> {
 
     /// Whose share of the limit it takes, if the limit is fair.
     pub(super) fn tenant(&self) -> Option<Tenant> {
-        None
+        let QueuePolicy { policy, weights, .. } = self.policy;
+        let shares = policy.fair_shares.as_ref()?;
+        Some(tenant(&shares.by, weights, self.delivery))
     }
 
     /// The calls that are about to begin too.

@@ -126,6 +126,16 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
             "50 calls in 1 s, and a burst of 1: at most 51 in any 1 s",
             "2 s; refused calls lower the limit, to a tenth at least",
         ),
+        (
+            r#"{"rateLimit": {"limit": 50, "fairBy": "/tenant", "weights": {"acme": 3, "7": 2}}}"#,
+            "50 calls in 1 s, and a burst of 1: at most 51 in any 1 s",
+            "2 s; shared fairly by /tenant, with 2 weights; a function needs REQUEUE_RECURSIVE_LOOP=Allow",
+        ),
+        (
+            r#"{"rateLimit": {"limit": 50, "fairBy": "tenant"}}"#,
+            "50 calls in 1 s, and a burst of 1: at most 51 in any 1 s",
+            "2 s; shared fairly by attribute tenant; a function needs REQUEUE_RECURSIVE_LOOP=Allow",
+        ),
     ] {
         let expected = format!(
             "rate limit: {calls}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \

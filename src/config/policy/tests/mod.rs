@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::classify::Rules;
 use crate::policy::{
-    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Idempotency, Jitter, RateLimit, RetryPolicy,
-    WhenUnavailable,
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Idempotency, Jitter, RateLimit,
+    RetryPolicy, WhenUnavailable,
 };
 
 mod fuzz;
@@ -172,7 +172,7 @@ fn every_key_reaches_its_place() {
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
         "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxReservationSeconds": 1.5,
-                      "adaptive": true},
+                      "adaptive": true, "fairBy": "/tenant", "weights": {"acme": 3, "7.0": 255}},
         "idempotency": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
@@ -199,6 +199,12 @@ fn every_key_reaches_its_place() {
             burst: 4,
             max_reservation: Duration::from_millis(1_500),
             adaptive: true,
+        }),
+        fair_shares: Some(FairShares {
+            by: "/tenant".parse().expect("a pointer"),
+            weights: [("acme", 3), ("7.0", 255)]
+                .map(|(tenant, weight)| (tenant.to_owned(), weight))
+                .into(),
         }),
         idempotency: Some(Idempotency {
             key: Some("/order/id".parse().expect("a pointer")),

@@ -224,6 +224,28 @@ fn breakers() -> BoxedStrategy<Value> {
     prop_oneof![Just(Value::from("off")), object].boxed()
 }
 
+fn limits() -> BoxedStrategy<Value> {
+    let place = || prop_oneof![9 => "/?[a-zA-Z_.~/-]{0,4}|MessageGroupId".prop_map(Value::from), 1 => values()];
+    let weights = || {
+        let weight = prop_oneof![20 => (1_u32..=255).prop_map(Value::from), 1 => numbers()];
+        let weights = prop::collection::hash_map("[a-c]{1,2}|[17](\\.0|e0)?|.{0,1}", weight, 0..4);
+        weights.prop_map(|members| Value::Object(members.into_iter().collect()))
+    };
+    let limit = (1_u32..=1_000_000, prop::option::of(place()), prop::option::of(weights()));
+    limit
+        .prop_map(|(limit, by, weights)| {
+            let mut limit = json!({ "limit": limit });
+            if let Some(by) = by {
+                limit["fairBy"] = by;
+            }
+            if let Some(weights) = weights {
+                limit["weights"] = weights;
+            }
+            limit
+        })
+        .boxed()
+}
+
 fn queues() -> BoxedStrategy<Value> {
     objects(&[
         ("visibilityTimeout", || (0..=43_200).prop_map(Value::from).boxed()),
@@ -252,6 +274,7 @@ fn documents() -> BoxedStrategy<Value> {
         }),
         ("circuitBreaker", breakers),
         ("errorConfigs", entries),
+        ("rateLimit", limits),
         ("rules", rules),
         ("sqsCalls", calls),
         ("receiveCalls", calls),

@@ -11,6 +11,7 @@ use super::super::delays::{
     Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
 };
 use super::super::keys::{DOCUMENT, Pointer};
+use super::super::limits::{LIMITED, Limit, MAX_WEIGHTS, Place, WEIGHT, Weights};
 use super::super::object::KeyTable;
 use super::super::rules::{
     CONDITIONS, Code, HUNDREDS, Header, Label, MAX_CHARS, MAX_HEADERS, MAX_LABEL_CHARS, MAX_RULES,
@@ -20,7 +21,7 @@ use super::super::shapes::{
     Count, DELAY, Flag, Ignored, MAX_LISTED, Many, Maybe, Number, OFF, Off, OneOf, Placed, SHARE,
     Schema, Seconds, WholeSeconds,
 };
-use crate::policy::Preset;
+use crate::policy::{MAX_ATTRIBUTE_NAME, Preset};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/infra/policy.schema.json");
 
@@ -223,6 +224,32 @@ impl Schema for Calls {
             Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, SETTLING.schema()] }),
             Self::Receiving => RECEIVING.schema(),
         }
+    }
+}
+
+impl Schema for Limit {
+    fn schema(&self) -> Value {
+        let mut schema = LIMITED.schema();
+        schema["dependentRequired"] = json!({ "weights": ["fairBy"] });
+        schema
+    }
+}
+
+impl Schema for Place {
+    fn schema(&self) -> Value {
+        let pattern =
+            format!("^((/([^/~]|~[01])*){{1,16}}|[A-Za-z0-9_.-]{{1,{MAX_ATTRIBUTE_NAME}}})$");
+        json!({ "type": "string", "pattern": pattern, "maxLength": 1024 })
+    }
+}
+
+impl Schema for Weights {
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "additionalProperties": WEIGHT.schema(),
+            "maxProperties": MAX_WEIGHTS,
+        })
     }
 }
 

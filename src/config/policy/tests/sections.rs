@@ -135,6 +135,8 @@ fn the_document_of_a_policy_gives_that_policy_again() {
         r#"{"preset": "critical", "messageTtlSeconds": 60.5, "maxPauseSeconds": "off"}"#,
         r#"{"circuitBreaker": "off", "sqsCalls": "off", "backoff": [1, 2.5, 10]}"#,
         r#"{"rateLimit": {"limit": 20, "periodSeconds": 0.5, "burst": 3, "adaptive": true}}"#,
+        r#"{"rateLimit": {"limit": 20, "fairBy": "MessageGroupId"}}"#,
+        r#"{"rateLimit": {"limit": 20, "fairBy": "/a~1b", "weights": {"acme": 3, "7": 255, "é": 1}}}"#,
         r#"{"idempotency": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
         r#"{"jitter": "decorrelated", "errorConfigs": {"QUOTA": {"maxRetries": 3}}}"#,
         r#"{"backoff": "fibonacci", "receiveCalls": {"maxAttempts": 7}}"#,
@@ -144,6 +146,57 @@ fn the_document_of_a_policy_gives_that_policy_again() {
         let again = serde_json::Value::Object(policy.to_document()).to_string();
         assert_eq!(again.parse::<RetryPolicy>().as_ref(), Ok(&policy), "{text}: {again}");
     }
+}
+
+#[test]
+fn a_limit_is_shared_by_a_place_in_the_message_and_by_weights() {
+    let read = |rest: &str| read(&format!(r#"{{"rateLimit": {{"limit": 5, {rest}}}}}"#));
+    for key in ["/tenant", "MessageGroupId", "tenant.id"] {
+        let shares = read(&format!(r#""fairBy": "{key}""#)).expect(key).fair_shares.expect(key);
+        assert_eq!((shares.by.to_string(), shares.weights.len()), (key.to_owned(), 0));
+    }
+    let many = |count| {
+        let weights: Vec<String> = (0..count).map(|n| format!(r#""t{n}": 2"#)).collect();
+        format!(r#""fairBy": "t", "weights": {{{}}}"#, weights.join(","))
+    };
+    assert_eq!(read(&many(1_000)).expect("all").fair_shares.expect("shares").weights.len(), 1_000);
+    let by = "must be a JSON pointer such as /tenant, of at most 16 names and 1024 bytes, MessageGroupId, \
+              or the name of a message attribute";
+    let weight = "must be a whole number from 1 to 255";
+    for (rest, problem) in [
+        (r#""fairBy": "tenant id""#, format!(r#"rateLimit.fairBy is `"tenant id"`: {by}"#)),
+        (r#""fairBy": 7"#, format!("rateLimit.fairBy is `7`: {by}")),
+        (
+            r#""weights": {"acme": 3}"#,
+            "rateLimit.weights has no effect without rateLimit.fairBy: add rateLimit.fairBy, or remove \
+             rateLimit.weights"
+                .to_owned(),
+        ),
+        (r#""fairBy": "t", "weights": {"a": 0}"#, format!("rateLimit.weights.a is `0`: {weight}")),
+        (r#""fairBy": "t", "weights": {"a": 256}"#, format!("rateLimit.weights.a is `256`: {weight}")),
+        (
+            r#""fairBy": "t", "weights": [3]"#,
+            "rateLimit.weights is `[3]`: must be an object of at most 1000 weights".to_owned(),
+        ),
+        (
+            r#""fairBy": "t", "weights": {"": 3}"#,
+            "rateLimit.weights has a weight of an empty text, but that names no tenant: remove it".to_owned(),
+        ),
+        (
+            r#""fairBy": "t", "weights": {"a": 3, "a": 2}"#,
+            "rateLimit.weights.a stands more than once: keep one of them".to_owned(),
+        ),
+        (
+            r#""fairBy": "t", "weights": {"70": 3, "7e1": 2}"#,
+            "rateLimit.weights.7e1 is a weight, but rateLimit.weights.70 is that of the same number: keep \
+             one of them"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(read(rest), Err(vec![problem]), "{rest}");
+    }
+    let problems = read(&many(1_001)).expect_err("too many");
+    assert!(problems[0].ends_with("must be an object of at most 1000 weights"), "{problems:?}");
 }
 
 #[test]

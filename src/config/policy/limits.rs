@@ -1,0 +1,155 @@
+//! The rate limit of the document, and how tenants share it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::json::Json;
+use super::object::{KeyTable, keys};
+use super::shapes::{CALLS, Count, Flag, Maybe, PERIOD, SLOT_WAIT, Shape};
+use crate::pointer;
+use crate::policy::{FairShares, InvalidMessageKey, MessageKey, RateLimit, RetryPolicy};
+
+/// The most weights: a document has to fit into a parameter or secret.
+pub(super) const MAX_WEIGHTS: usize = 1_000;
+/// A flow has one byte for its weight.
+pub(super) const WEIGHT: Count = Count { min: 1, max: 255 };
+
+/// The values of a `rateLimit`.
+#[derive(Clone)]
+pub(super) struct Limited {
+    limit: RateLimit,
+    fair_by: Option<MessageKey>,
+    weights: Option<BTreeMap<String, u8>>,
+}
+
+impl Limited {
+    /// Those of a policy.
+    pub(super) fn of(policy: &RetryPolicy) -> Option<Self> {
+        let shares = policy.fair_shares.as_ref();
+        Some(Self {
+            limit: policy.limit?,
+            fair_by: shares.map(|shares| shares.by.clone()),
+            weights: shares.map(|shares| shares.weights.clone()).filter(|it| !it.is_empty()),
+        })
+    }
+
+    pub(super) fn apply(self, policy: &mut RetryPolicy) {
+        policy.limit = Some(self.limit);
+        policy.fair_shares = self.fair_by.map(|by| {
+            let mut shares = FairShares::by(by);
+            shares.weights = self.weights.unwrap_or_default();
+            shares
+        });
+    }
+}
+
+/// The keys of the rate limit.
+pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
+    required: &["limit"],
+    default: || {
+        let limit = RateLimit::new(1, Duration::from_secs(1));
+        Limited { limit, fair_by: None, weights: None }
+    },
+    keys: keys! { Limited:
+        "limit", CALLS => limit.limit,
+            "Calls in each period. Required.";
+        "periodSeconds", PERIOD => limit.period,
+            "The period. Default: 1.";
+        "burst", CALLS => limit.burst,
+            "Calls that may come at once after a time without calls. Default: 1.";
+        "maxReservationSeconds", SLOT_WAIT => limit.max_reservation,
+            "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
+        "adaptive", Flag => limit.adaptive,
+            "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
+        "fairBy", Maybe(Place) => fair_by,
+            "The place of a message's tenant, a text or a number: while messages of several tenants wait, each tenant gets its share of the limit. A JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a tenant share as one. Default: messages are called in their order.";
+        "weights", Maybe(Weights) => weights,
+            "The shares of tenants with fairBy, by their values: a tenant with the weight 3 gets three times the calls of one with the weight 1. Default: 1 each.";
+    },
+};
+
+/// A rate limit.
+pub(super) struct Limit;
+
+/// A place in a message.
+pub(super) struct Place;
+
+/// An object of weights.
+pub(super) struct Weights;
+
+impl Shape for Limit {
+    type Value = Limited;
+
+    fn read(&self, json: &Json<'_>) -> Option<Limited> {
+        let members = json.members().unwrap_or_default();
+        let has = |key: &str| members.iter().any(|(name, _)| name == key);
+        let is_lost = has("weights") && !has("fairBy");
+        if is_lost {
+            let (weights, by) = (json.path_to("weights"), json.path_to("fairBy"));
+            json.problems.note(format!(
+                "{weights} has no effect without {by}: add {by}, or remove {weights}"
+            ));
+        }
+        LIMITED.read(json).filter(|_| !is_lost)
+    }
+
+    fn write(&self, limit: &Limited) -> Option<Value> {
+        LIMITED.write(limit)
+    }
+}
+
+impl Shape for Place {
+    type Value = MessageKey;
+
+    fn read(&self, json: &Json<'_>) -> Option<MessageKey> {
+        json.text()
+            .and_then(|text| text.parse().ok())
+            .or_else(|| json.refuse(InvalidMessageKey::ALLOWED))
+    }
+
+    fn write(&self, key: &MessageKey) -> Option<Value> {
+        Some(key.to_string().into())
+    }
+}
+
+impl Shape for Weights {
+    type Value = BTreeMap<String, u8>;
+
+    fn read(&self, json: &Json<'_>) -> Option<Self::Value> {
+        let Some(members) = json.members().filter(|members| members.len() <= MAX_WEIGHTS) else {
+            return json.refuse(&format!("an object of at most {MAX_WEIGHTS} weights"));
+        };
+        let problems = json.problems;
+        let before = problems.count();
+        let mut read = BTreeMap::new();
+        let mut numbers = BTreeMap::new();
+        for (value, mut weight) in members {
+            weight.path = json.path_to(&json.shown(&value));
+            let path = &weight.path;
+            if value.is_empty() {
+                problems.note(format!(
+                    "{} has a weight of an empty text, but that names no tenant: remove it",
+                    json.path
+                ));
+            }
+            if read.contains_key(&value) {
+                problems.note(format!("{path} stands more than once: keep one of them"));
+            } else if let Some(number) = pointer::name_of_number(&value)
+                && let Some(other) = numbers.insert(number, path.clone())
+            {
+                problems.note(format!(
+                    "{path} is a weight, but {other} is that of the same number: keep one of them"
+                ));
+            }
+            let weight = WEIGHT.read(&weight).and_then(|weight| u8::try_from(weight).ok());
+            read.insert(value, weight.unwrap_or_default());
+        }
+        (problems.count() == before).then_some(read)
+    }
+
+    fn write(&self, weights: &Self::Value) -> Option<Value> {
+        Some(weights.iter().map(|(value, weight)| (value.clone(), Value::from(*weight))).collect())
+    }
+}

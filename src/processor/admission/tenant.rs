@@ -1,0 +1,105 @@
+//! The tenant of a message, which shares a rate limit with others.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::delivery::Delivery;
+use crate::limit::Tenant;
+use crate::pointer;
+use crate::policy::MessageKey;
+use crate::queue::AttributeValue;
+
+/// The tenant of a message. All messages without one are one tenant.
+pub(super) fn tenant(
+    key: &MessageKey,
+    weights: &BTreeMap<String, u8>,
+    delivery: &Delivery,
+) -> Tenant {
+    let name = name(key, delivery).unwrap_or_default();
+    let weight = weights.get(&name).copied().unwrap_or(1);
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(&name));
+    Tenant { hash: u32::from_le_bytes([a, b, c, d]), weight }
+}
+
+/// The name of the value at a place in a message.
+fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
+    match key {
+        MessageKey::Body(pointer) => pointer.find(delivery.payload()).and_then(pointer::name),
+        MessageKey::MessageGroupId => delivery.group_id.as_deref().and_then(pointer::name_of_text),
+        MessageKey::Attribute(name) => {
+            let attribute = delivery.attributes.get(name)?;
+            let AttributeValue::Text(text) = &attribute.value else { return None };
+            let is_number = attribute.data_type.split('.').next() == Some("Number");
+            let number = if is_number { pointer::name_of_number(text) } else { None };
+            number.or_else(|| pointer::name_of_text(text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::FairShares;
+    use crate::queue::Attribute;
+
+    fn of(by: &str, delivery: &Delivery) -> Tenant {
+        let mut shares = FairShares::by(by.parse().expect("a place"));
+        shares.weights = [("acme", 3), ("7", 2)].map(|(it, weight)| (it.to_owned(), weight)).into();
+        tenant(&shares.by, &shares.by_name(), delivery)
+    }
+
+    fn of_body(body: &str) -> Tenant {
+        of("/tenant/id", &Delivery::of_text(body.to_owned()))
+    }
+
+    fn of_attribute(data_type: &str, value: AttributeValue) -> Tenant {
+        let mut delivery = Delivery::of_text(String::new());
+        let attribute = Attribute { data_type: data_type.to_owned(), value };
+        delivery.attributes.insert("tenant".to_owned(), attribute);
+        of("tenant", &delivery)
+    }
+
+    fn of_group(group: Option<&str>) -> Tenant {
+        let mut delivery = Delivery::of_text(String::new());
+        delivery.group_id = group.map(str::to_owned);
+        of("MessageGroupId", &delivery)
+    }
+
+    #[test]
+    fn equal_values_are_one_tenant_however_they_are_written() {
+        let text = |text: &str| AttributeValue::Text(text.to_owned());
+        let acme = of_body(r#"{"tenant":{"id":"acme"}}"#);
+        // The first bytes of SHA-256 of `text acme`.
+        assert_eq!(acme, Tenant { hash: u32::from_le_bytes([215, 92, 238, 45]), weight: 3 });
+        assert_eq!(of_body(r#" {"id":1, "tenant" : {"id":"\u0061cme"}}"#), acme);
+        assert_eq!([of_attribute("String.id", text("acme")), of_group(Some("acme"))], [acme; 2]);
+        let seven = of_body(r#"{"tenant":{"id":7}}"#);
+        assert_eq!(seven.weight, 2);
+        assert_eq!(of_body(r#"{"tenant":{"id":0.70e1}}"#), seven);
+        assert_eq!(of_attribute("Number.int", text("7.0")), seven);
+        let text_seven = of_group(Some("7"));
+        assert_eq!((text_seven.weight, text_seven.hash == seven.hash), (2, false));
+        assert_eq!(of_attribute("String", text("7")), text_seven);
+        assert_eq!(of_group(Some("other")).weight, 1);
+    }
+
+    #[test]
+    fn all_messages_without_a_value_are_one_tenant() {
+        let none = of_group(None);
+        assert_eq!(none.weight, 1);
+        for body in [
+            "text",
+            "{}",
+            r#"{"tenant":"acme"}"#,
+            r#"{"tenant":{"id":null}}"#,
+            r#"{"tenant":{"id":""}}"#,
+            r#"{"tenant":{"id":["acme"]}}"#,
+        ] {
+            assert_eq!(of_body(body), none, "{body}");
+        }
+        assert_eq!(of_attribute("Binary", AttributeValue::Binary(b"acme".to_vec())), none);
+        assert_eq!(of("tenant", &Delivery::of_text(String::new())), none);
+        assert_ne!(of_body(r#"{"tenant":{"id":"acme"}}"#).hash, none.hash);
+    }
+}
