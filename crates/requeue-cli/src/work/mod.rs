@@ -203,13 +203,18 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     arguments.policy.apply_to(&mut config.settings)?;
     let url = match &arguments.target_url {
         Some(url) => Some(invoke::target(url, config.target_rules.clone())?),
-        None if config.function.is_some() => None,
-        None => Some(
-            config
-                .required_target()
-                .map_err(|error| format!("{error}, or name it with --target-url"))?
-                .clone(),
-        ),
+        None if config.function.is_none() => {
+            let required = config.required_target();
+            Some(
+                required.map_err(|error| format!("{error}, or name it with --target-url"))?.clone(),
+            )
+        }
+        None if arguments.wait_for_target.is_some() => {
+            return Err("--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a \
+                        function; remove the option"
+                .into());
+        }
+        None => None,
     };
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
