@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::queue::{MAX_VISIBILITY, QueueArn, Record};
+use crate::queue::{MAX_RETENTION, MAX_VISIBILITY, QueueArn, Record};
 use crate::settings::DeadLetterMode;
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
+use crate::trace;
 use crate::wire::{DeadLetter, DeadLetterInfo};
 
 /// The most messages that are remembered. One more starts afresh on each receive.
@@ -86,6 +87,24 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
     );
     // No documentation says that a redrive ends the row of copies.
     RetryState { copies_in_row: state.copies_in_row, ..state.restarted(last_dead_letter) }
+}
+
+/// The state as far as it can be ours. A body may be forged, and no time in it moves a bound: the
+/// first send and the first receive were no later than those of this copy, and no wait outlasts what
+/// a queue keeps.
+pub(crate) fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
+    let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
+    let not_before = state.not_before.map(|due| due.min(after(sent, MAX_RETENTION)));
+    // The age begins at the end of a wait, in which this copy may still be.
+    let youngest = not_before.map_or(received, |due| due.max(received));
+    RetryState {
+        first_sent: state.first_sent.map(|first| first.min(sent)),
+        first_received: state.first_received.map(|first| first.min(received)),
+        not_before,
+        age_from: state.age_from.map(|from| from.min(youngest)),
+        traceparent: state.traceparent.filter(|parent| trace::is_traceparent(parent)),
+        ..state
+    }
 }
 
 #[cfg(test)]

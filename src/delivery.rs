@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use crate::arrivals::{Arrivals, restart_if_redriven};
+use crate::arrivals::{Arrivals, bounded, restart_if_redriven};
 use crate::clock::Clock;
 use crate::disposition::Strategy;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::Usage;
 use crate::producer::MessageLimits;
-use crate::queue::{Attribute, MAX_RETENTION, Principal, QueueArn, Record};
+use crate::queue::{Attribute, Principal, QueueArn, Record};
 use crate::sender::{Belief, Senders};
 use crate::settings::ProducerLimits;
 use crate::state::RetryState;
@@ -135,24 +135,6 @@ enum Trust {
     /// The fields are not trusted, and they surround others that were not trusted either. Each copy
     /// of such a body would be one layer larger.
     Nested,
-}
-
-/// The state as far as it can be ours. A body may be forged, and no time in it moves a bound: the
-/// first send and the first receive were no later than those of this copy, and no wait outlasts what
-/// a queue keeps.
-fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
-    let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
-    let not_before = state.not_before.map(|due| due.min(after(sent, MAX_RETENTION)));
-    // The age begins at the end of a wait, in which this copy may still be.
-    let youngest = not_before.map_or(received, |due| due.max(received));
-    RetryState {
-        first_sent: state.first_sent.map(|first| first.min(sent)),
-        first_received: state.first_received.map(|first| first.min(received)),
-        not_before,
-        age_from: state.age_from.map(|from| from.min(youngest)),
-        traceparent: state.traceparent.filter(|parent| trace::is_traceparent(parent)),
-        ..state
-    }
 }
 
 impl Delivery {

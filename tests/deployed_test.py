@@ -120,6 +120,22 @@ def build_for_tests():
     return ROOT / "target" / "debug"
 
 
+def zipped(bootstrap):
+    """A deployment package with this program."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        entry = zipfile.ZipInfo("bootstrap")
+        entry.external_attr = 0o755 << 16
+        archive.writestr(entry, bootstrap.read_bytes(), zipfile.ZIP_DEFLATED)
+    return data.getvalue()
+
+
+def requeue(*words):
+    """Runs the command line against the emulator."""
+    environment = {"AWS_ENDPOINT_URL": ENDPOINT, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    return subprocess.run([build_for_tests() / "requeue", *words], env=environment, capture_output=True, text=True)
+
+
 def complaints():
     """The last lines of the emulator's Lambda, for example why a process did not start."""
     log = os.environ.get("REQUEUE_TEST_MINISTACK_LOG")
@@ -150,8 +166,8 @@ class Target(http.server.ThreadingHTTPServer):
     # repeated after a second, which is too late.
     request_queue_size = 128
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Endpoint)
+    def __init__(self, endpoint=None):
+        super().__init__(("127.0.0.1", 0), endpoint or Endpoint)
         self.calls = defaultdict(list)
         self.closing = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -186,6 +202,9 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         answer = answers[min(len(calls), len(answers) - 1)]
         headers = {name.lower(): value for name, value in self.headers.items()}
         calls.append({"body": body, "headers": headers, "at": at, "answer": answer})
+        self.respond(answer)
+
+    def respond(self, answer):
         getattr(self, answer.replace("-", "_"))()
 
     def ok(self):
@@ -221,6 +240,13 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class Words(Endpoint):
+    """Tells the function of target_function_test.py its answer for a record."""
+
+    def respond(self, answer):
+        self.reply(200, body=answer.encode())
 
 
 class FirstHourTarget(http.server.ThreadingHTTPServer):
@@ -317,6 +343,53 @@ class Queue:
         client = aws("lambda")
         (mapping,) = client.list_event_source_mappings(FunctionName=self.function)["EventSourceMappings"]
         client.update_event_source_mapping(UUID=mapping["UUID"], **settings)
+
+    @contextlib.contextmanager
+    def with_variables(self, **variables):
+        """Meanwhile the function has these variables instead of its own."""
+        client, name = aws("lambda"), self.function
+        before = client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+
+        def update(variables):
+            client.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+            client.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
+
+        update({**before, **variables})
+        try:
+            yield
+        finally:
+            update(before)
+
+    @contextlib.contextmanager
+    def with_log_lines(self):
+        """Meanwhile the emulator keeps each line. A line that it reads late comes into the log with the next invocation."""
+        over = threading.Event()
+
+        def invoke():
+            while not over.wait(3):
+                aws("lambda").invoke(FunctionName=self.function, Payload=b'{"Records":[]}')
+
+        invoking = threading.Thread(target=invoke)
+        invoking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            invoking.join()
+
+    def received(self, count):
+        """Writes the metric of received messages. In place of CloudWatch, since the emulator makes no metrics of lines."""
+        names = {"Service": self.function, "Queue": self.url.rsplit("/", 1)[1]}
+        dimensions = [{"Name": name, "Value": value} for name, value in names.items()]
+        datum = {"MetricName": "Received", "Dimensions": dimensions, "Value": count, "Timestamp": time.time() + 60}
+        aws("cloudwatch").put_metric_data(Namespace="Requeue", MetricData=[datum])
+
+
+def steps_of_first_hour(shown):
+    """The steps in an output or on the page, without numbers and with the page's names of queues."""
+    steps = re.search(r"^first hour\n.*?\d+ ok$", shown, re.DOTALL | re.MULTILINE)[0]
+    steps = re.sub(r"\S+(-messages|-dead-letters)", r"first-hour\1", steps)
+    return re.sub(r"\d+( min)?( \d+)?", "#", steps)
 
 
 def order(name, *answers, **members):
@@ -512,14 +585,7 @@ class Deployed(unittest.TestCase):
                 self.assert_calls(f"mixed-{name}", body, message_id, said)
 
     def doctor(self, *options):
-        environment = {
-            "AWS_ENDPOINT_URL": ENDPOINT,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-        }
-        command = [build_for_tests() / "requeue", "doctor", "--function", self.queue.function, *options]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
+        return requeue("doctor", "--function", self.queue.function, *options)
 
     def test_the_doctor_finds_no_danger(self):
         # In place of the template's alarms, which this stack lacks.
@@ -556,63 +622,23 @@ class Deployed(unittest.TestCase):
         self.assertIn(", and the path does not end in /requeue-test-endpoint", done.stderr)
         self.assertEqual(self.queue.counts(), (0, 0, 0))
 
-    @contextlib.contextmanager
-    def posting_to(self, url):
-        """Meanwhile the function posts to another endpoint."""
-        client, name = aws("lambda"), self.queue.function
-        before = client.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
-
-        def update(variables):
-            client.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
-            client.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2})
-
-        update({**before, "REQUEUE_TARGET_URL": url})
-        try:
-            yield
-        finally:
-            update(before)
-
-    @contextlib.contextmanager
-    def log_lines(self):
-        """Meanwhile the emulator keeps each line. A line that it reads late comes into the log with the next invocation."""
-        over = threading.Event()
-
-        def invoke():
-            while not over.wait(3):
-                aws("lambda").invoke(FunctionName=self.queue.function, Payload=b'{"Records":[]}')
-
-        invoking = threading.Thread(target=invoke)
-        invoking.start()
-        try:
-            yield
-        finally:
-            over.set()
-            invoking.join()
-
     def test_the_first_hour_sees_each_class_and_the_dead_letter(self):
         target = FirstHourTarget()
         self.addCleanup(target.server_close)
         self.addCleanup(target.shutdown)
-        with self.posting_to(target.url):
+        with self.queue.with_variables(REQUEUE_TARGET_URL=target.url):
             planned = self.doctor("--first-hour", "--json")
             self.assertEqual((planned.returncode, planned.stderr), (0, ""), planned.stdout)
             self.assertEqual(json.loads(planned.stdout)["firstHour"]["sent"], False)
             self.assertEqual(self.queue.counts(), (0, 0, 0))
-            # In place of CloudWatch, since the emulator makes no metrics of lines.
-            queue = self.queue.url.rsplit("/", 1)[1]
-            dimensions = [{"Name": "Service", "Value": self.queue.function}, {"Name": "Queue", "Value": queue}]
-            datum = {"MetricName": "Received", "Dimensions": dimensions, "Value": 13, "Timestamp": time.time() + 60}
-            aws("cloudwatch").put_metric_data(Namespace="Requeue", MetricData=[datum])
-            with self.log_lines():
+            self.queue.received(13)
+            with self.queue.with_log_lines():
                 done = self.doctor("--first-hour", "--send-test-messages", "--wait", "60")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn(TOKEN, done.stdout + done.stderr)
-        steps = done.stdout[done.stdout.index("first hour\n") :]
-        self.assertRegex(steps, r"rate-limit +1 failed, 1 retried after [56] s\n")
+        self.assertRegex(done.stdout, r"rate-limit +1 failed, 1 retried after [56] s\n")
         page = (ROOT / "docs" / "operate" / "first-hour.md").read_text()
-        shown = re.search(r"^```text\n(first hour\n.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
-        plain = lambda text: re.sub(r"\d+( min)?( \d+)?", "#", text).replace("requeue-", "first-hour-")
-        self.assertEqual(plain(steps), plain(shown))
+        self.assertEqual(steps_of_first_hour(done.stdout), steps_of_first_hour(page))
         # The command has deleted nothing.
         dead = self.queue.dead_letter("requeue-test")
         self.assertEqual(json.loads(dead["Body"])["answers"], ["non-retryable"])
@@ -649,7 +675,7 @@ class OwnHandler(unittest.TestCase):
             Handler="bootstrap",
             Role="arn:aws:iam::000000000000:role/trouble",
             Architectures=[ARCHITECTURE],
-            Code={"ZipFile": cls.zipped(bootstrap)},
+            Code={"ZipFile": zipped(bootstrap)},
             Timeout=10,
             MemorySize=256,
             Environment={
@@ -678,15 +704,6 @@ class OwnHandler(unittest.TestCase):
     @staticmethod
     def arn(queue):
         return f"arn:aws:sqs:us-east-1:000000000000:{queue}"
-
-    @staticmethod
-    def zipped(bootstrap):
-        data = io.BytesIO()
-        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-            entry = zipfile.ZipInfo("bootstrap")
-            entry.external_attr = 0o755 << 16
-            archive.writestr(entry, bootstrap.read_bytes(), zipfile.ZIP_DEFLATED)
-        return data.getvalue()
 
     @staticmethod
     def message(name, do):

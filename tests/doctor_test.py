@@ -479,6 +479,19 @@ class OnMinistack(unittest.TestCase):
         dangers = {("worked-on", "visibility-timeout"), ("worked-on", "redrive-policy")}
         self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
 
+    def test_a_workers_message_may_be_handled_as_long_as_its_target_function_runs(self):
+        self.account.function("charge-slowly", "arn:aws:iam::000000000000:role/none", 5)
+        target = {"REQUEUE_TARGET_FUNCTION": "charge-slowly"}
+        for visibility, level in [("19", "warning"), ("20", "ok")]:
+            queue = f"worked-on-{visibility}"
+            self.account.queue(queue, VisibilityTimeout=visibility)
+            _, findings, printed = doctor(MINISTACK, "--queue", queue, **target)
+            found = findings[queue, "visibility-timeout"]
+            self.assertEqual(found["level"], level, printed)
+            self.assertIn("a handler may run for 20 s", found["found"])
+            settings = findings[None, "settings"]["found"]
+            self.assertIn("10 invocations of up to 10 messages at once, 20 s for each", settings)
+
     def test_the_version_of_an_alias_is_looked_at(self):
         account, settings = self.account, lambda **more: {"Variables": {"REQUEUE_RECURSIVE_LOOP": "Allow", **more}}
         account.good("aliased")

@@ -64,17 +64,18 @@ $(cat "$2/package-lock.json")"
   rm -rf "$2/node_modules" && ln -s "$home/node_modules" "$2/node_modules"
 }
 
-# debian_package NAME: unpacks the package of Debian or Ubuntu into $TOOLS/NAME, without root.
+# debian_package NAME [PACKAGE…]: unpacks the package of Debian or Ubuntu, or those that the patterns
+# name, into $TOOLS/NAME, without root.
 debian_package() {
   # As root, apt-get downloads as another user, who may not write here. So name root.
-  local home=$TOOLS/$1 apt="apt-get -qq -o APT::Sandbox::User=root"
+  local home=$TOOLS/$1 apt="apt-get -qq -o APT::Sandbox::User=root" packages=("${@:2}") file
   [[ -f $home/stamp ]] && return
+  [[ ${#packages[@]} -gt 0 ]] || packages=("$1")
   echo "installing $1 into $home"
   rm -rf "$home"
   mkdir -p "$home" &&
-    (cd "$home" && { $apt download "$1" 2>/dev/null || { $apt update && $apt download "$1"; }; }) &&
-    dpkg -x "$home/$1"_*.deb "$home" &&
-    rm "$home/$1"_*.deb &&
+    (cd "$home" && { $apt download "${packages[@]}" 2>/dev/null || { $apt update && $apt download "${packages[@]}"; }; }) &&
+    for file in "$home"/*.deb; do dpkg -x "$file" "$home" && rm "$file" || return; done &&
     : >"$home/stamp" || {
     echo "$1 is missing, and apt-get cannot download it: install it" >&2
     return 1
@@ -103,6 +104,22 @@ browser_tool() {
     }
   }
   export REQUEUE_TEST_CHROMIUM=$browser
+}
+
+# languages: puts `ruby` and `go` on the PATH: the machine's own, or from packages whose names hold a
+# version. Without them, as where there is no apt-get, their tests are skipped.
+languages() {
+  local home
+  if ! command -v ruby >/dev/null && debian_package ruby '?reverse-depends(?exact-name(ruby))' '?reverse-depends(?exact-name(libruby))'; then
+    home=$(cd "$TOOLS/ruby/usr" && pwd)
+    ln -sf "$home"/bin/ruby[0-9]* "$home/bin/ruby"
+    PATH=$home/bin:$PATH LD_LIBRARY_PATH=$(echo "$home"/lib/*-linux-gnu)
+    RUBYLIB=$(printf '%s:' "$home"/lib/ruby/[0-9]* "$home"/lib/*/ruby/[0-9]*) RUBYOPT=--disable=gems
+    export LD_LIBRARY_PATH RUBYLIB RUBYOPT
+  fi
+  if ! command -v go >/dev/null && debian_package go '?reverse-depends(?exact-name(golang-go))' '?reverse-depends(?exact-name(golang-src))'; then
+    PATH=$(cd "$TOOLS"/go/usr/lib/go-*/bin && pwd):$PATH
+  fi
 }
 
 # http_servers: makes sure that nginx (the machine's own, or from a package) and Node are there, and

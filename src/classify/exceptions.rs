@@ -213,7 +213,7 @@ const MESSAGES: [ByWords; 4] = [
     (
         Temporary,
         Down,
-        "not reached",
+        "service not reached",
         &[
             "econnrefused",
             "ehostunreach",

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::line::{JOINED, Line, StartTag, Tenant};
+use super::line::{FairQueue, JOINED, StartTag, Tenant};
 use super::pace::{LEAST, Pace, WHOLE, longer};
 use super::{
     Admission, Ask, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
@@ -46,7 +46,7 @@ pub(crate) struct Claim {
     /// The gate may be this far, so that each of these slots comes in time.
     latest: u64,
     /// The line with those who join and leave by this claim.
-    line: Line,
+    line: FairQueue,
     /// A newcomer passes the line if no more than these have joined it.
     longest_line: u64,
 }
@@ -192,7 +192,7 @@ impl Claim {
     }
 
     /// The admission of a message by its share, if the state was this before.
-    pub(crate) fn admission(&self, share: Share, before: LimitState) -> Admission {
+    pub(crate) fn admission(&self, share: Share, before: &LimitState) -> Admission {
         match share {
             Share::Slot(number) => {
                 let slot = self.slot(before.tat, number);
@@ -215,8 +215,8 @@ impl Claim {
     }
 
     /// The state afterwards, if it was this before.
-    pub(crate) fn next(&self, before: LimitState) -> LimitState {
-        let mut next = before;
+    pub(crate) fn next(&self, before: &LimitState) -> LimitState {
+        let mut next = *before;
         next.pace = self.restarted.unwrap_or(before.pace);
         if self.slots > 0 {
             next.tat = self.free_from(before.tat).saturating_add(self.places(self.slots));
@@ -250,7 +250,7 @@ impl Claim {
 
     /// The state says no more than a new one from then on.
     pub(crate) fn in_use_until(&self) -> SystemTime {
-        let next = self.next(self.seen);
+        let next = self.next(&self.seen);
         let tat = if matches!(self.gate, Time::Lost { .. }) { self.now } else { next.tat };
         let waits = longer(self.whole_interval.saturating_mul(next.line.backlog()), LEAST);
         let waits = waits.min(nanos(LONGEST_LINE));

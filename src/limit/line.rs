@@ -59,9 +59,9 @@ impl Tenant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StartTag(pub(crate) u64);
 
-/// The messages that wait.
+/// The flows of the messages that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct FairQueue {
     /// Units that joined and left so far.
     joined: u64,
     left: u64,
@@ -106,7 +106,7 @@ impl Flow {
     }
 }
 
-impl Line {
+impl FairQueue {
     pub(super) fn of(item: &Item) -> Self {
         let flows = FLOW.map(|field| Flow(item.get(field)));
         Self { joined: item.get(JOINED), left: item.get(LEFT), flows }

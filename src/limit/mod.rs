@@ -26,7 +26,7 @@ mod pace;
 mod tests;
 
 pub(crate) use claim::{Claim, Share};
-use line::Line;
+use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
@@ -45,7 +45,7 @@ pub(crate) const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 pub(crate) struct LimitState {
     /// The gate: the theoretical arrival time of the next call.
     tat: u64,
-    line: Line,
+    line: FairQueue,
     /// The end of the last pause. Nobody called before, so no call was missed.
     open_since: u64,
     pace: Pace,
@@ -86,7 +86,7 @@ const TAT: Field = Field::new("tat");
 impl LimitState {
     /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
-        Self { tat: item.get(TAT), line: Line::of(item), open_since: 0, pace: Pace::of(item) }
+        Self { tat: item.get(TAT), line: FairQueue::of(item), open_since: 0, pace: Pace::of(item) }
     }
 
     /// The state of a service that was paused until this time.
@@ -110,8 +110,8 @@ impl LimitState {
     ) -> Admission {
         let mut claim = Claim::new(&KnownLimit::own(limit), *self, now);
         let share = claim.take(ask, tenant, longest);
-        let admission = claim.admission(share, *self);
-        *self = claim.next(*self);
+        let admission = claim.admission(share, self);
+        *self = claim.next(self);
         admission
     }
 

@@ -232,7 +232,7 @@ pub(super) struct QueuePolicy {
 /// The slots of rate limits.
 pub(super) enum Slots {
     /// This execution environment keeps the limits alone.
-    Own(Limiter),
+    Own(Box<Limiter>),
     /// All execution environments keep it together.
     Shared(Arc<SharedPauses>),
 }
@@ -243,7 +243,7 @@ impl QueuePolicy {
         let protection = Protection::new(&policy);
         let pauses = client.map(|client| SharedPauses::new(client, &policy, queue));
         let slots = match &pauses {
-            None => Slots::Own(Limiter::default()),
+            None => Slots::Own(Box::default()),
             Some(pauses) => Slots::Shared(Arc::clone(pauses)),
         };
         let pauses = pauses.filter(|pauses| pauses.may_pause());

@@ -261,8 +261,12 @@ where
 
     /// Attempts at once.
     fn slots(&self) -> usize {
-        let most = self.handler.as_bulk().map_or(1, DynBulk::messages_per_call);
-        self.inner.limits.concurrency.max(1).saturating_mul(most)
+        self.inner.limits.concurrency.max(1).saturating_mul(self.messages_per_call())
+    }
+
+    /// The most messages of a call.
+    pub(crate) fn messages_per_call(&self) -> usize {
+        self.handler.as_bulk().map_or(1, DynBulk::messages_per_call).max(1)
     }
 
     /// The calls of so many messages or groups, if the handler takes several messages.

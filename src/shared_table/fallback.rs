@@ -64,7 +64,7 @@ impl Fallback {
         &mut self,
         limit: &RateLimit,
         max_environments: u32,
-        taken: LimitState,
+        taken: &LimitState,
         longest: Duration,
         now: SystemTime,
         sample: f64,
@@ -95,7 +95,7 @@ impl Fallback {
     pub(super) fn owed(
         &self,
         interval: Duration,
-        seen: LimitState,
+        seen: &LimitState,
         longest: Duration,
         now: SystemTime,
     ) -> u64 {

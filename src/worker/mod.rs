@@ -16,7 +16,7 @@ use crate::message::{Body, Raw};
 use crate::observer::Event;
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, Stop};
-use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
+use crate::queue::{CallError, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::telemetry;
@@ -175,12 +175,8 @@ where
         self.source.begin();
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
-        let receivers = self
-            .settings
-            .receivers
-            .unwrap_or(concurrency.div_ceil(MAX_BATCH_ENTRIES))
-            .clamp(1, concurrency);
-        let batch_size = (concurrency / receivers).min(MAX_BATCH_ENTRIES);
+        let most = self.processor.messages_per_call();
+        let (receivers, batch_size) = self.settings.shares(concurrency, most);
         tracing::info!(queue = %self.queue, receivers, batchSize = batch_size, "working");
         let mut work = std::pin::pin!(join_all(
             (0..receivers).map(|_| self.receive_and_work(batch_size, &stop))

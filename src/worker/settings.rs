@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::queue::MAX_BATCH_ENTRIES;
+
 /// The settings of a worker besides the [`Settings`](crate::Settings) of its processor.
 ///
 /// ```
@@ -15,7 +17,9 @@ use std::time::Duration;
 pub struct WorkerSettings {
     /// The number of receivers, each with one batch at a time. They share
     /// [`Limits::concurrency`](crate::Limits::concurrency) evenly, so no message waits in memory
-    /// for a handler. Default: the fewest for batches of 10; never more than `concurrency`.
+    /// for a handler. Default: the fewest for batches of 10; never more than `concurrency`. A call
+    /// of a [`BulkHandler`](crate::BulkHandler) is one of `concurrency`, and its messages are of one
+    /// batch. So with 10 messages a call there is a receiver for each.
     pub receivers: Option<usize>,
     /// The time from the signal to the end. Shortly before its end, handlers that still run are
     /// cancelled and their messages released. Default 30 s.
@@ -35,6 +39,17 @@ impl Default for WorkerSettings {
             without_dead_letter_queue: WithoutDeadLetterQueue::Refuse,
             until: Until::Shutdown,
         }
+    }
+}
+
+impl WorkerSettings {
+    /// The number of receivers, and the most messages of a batch: as many as a receiver's share of
+    /// the calls at once can take. The messages of a call are of one batch.
+    pub(super) fn shares(&self, concurrency: usize, messages_per_call: usize) -> (usize, usize) {
+        let most = messages_per_call.min(MAX_BATCH_ENTRIES);
+        let fewest = concurrency.div_ceil(MAX_BATCH_ENTRIES / most);
+        let receivers = self.receivers.unwrap_or(fewest).clamp(1, concurrency);
+        (receivers, (concurrency / receivers).saturating_mul(most).min(MAX_BATCH_ENTRIES))
     }
 }
 

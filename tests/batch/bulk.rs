@@ -1,14 +1,16 @@
 //! Calls of several messages: which share one, and what its end means for each.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use requeue::embedded::Fault;
 use requeue::policy::{Idempotency, RateLimit};
+use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{
     Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement,
-    SharedTable, bulk, each,
+    SharedTable, Until, Worker, WorkerSettings, bulk, each,
 };
 use tokio::time::{Instant, sleep};
 
@@ -574,4 +576,39 @@ async fn a_pause_that_begins_while_a_call_waits_for_others_holds_it() {
     let reasons = report.outcomes.iter().filter_map(|one| one.disposition.reason());
     let paused = reasons.filter(|reason| *reason == "paused").count();
     assert_eq!((index.sizes(), paused), (vec![3, 1], 2), "each is alone on its last attempt");
+}
+
+/// Concurrency counts the calls of a worker too, and each has messages of one batch.
+#[tokio::test(start_paused = true)]
+async fn a_worker_receives_as_many_messages_as_its_calls_can_take() {
+    for (concurrency, most, receivers, sizes) in [
+        (1, 10, None, &[10][..]),
+        (1, 3, None, &[3]),
+        (2, 5, None, &[5, 5]),
+        (3, 10, None, &[10, 10, 10]),
+        (3, 100, None, &[10, 10, 10]),
+        (4, 5, Some(4), &[5, 5, 5, 5]),
+        (4, 1, None, &[1, 1, 1, 1]),
+    ] {
+        let mut world = World::new();
+        world.settings.limits.concurrency = concurrency;
+        world.send_numbered(40).await;
+        let index = Index { most, ..Index::new(|_| End::After(secs(1), Bulk::Done)) };
+        let mut settings = WorkerSettings::default();
+        (settings.receivers, settings.until) = (receivers, Until::Empty);
+        let queue = SqsQueue::new(&world.sqs.client());
+        let start = Worker::start(
+            bulk(index.clone()),
+            queue,
+            &world.queue,
+            world.settings.clone(),
+            settings,
+        );
+        let progress = start.await.unwrap().run(pending()).await;
+        assert_eq!(progress.completed, 40);
+        let calls = index.calls();
+        let first = calls.iter().filter(|call| call.at == calls[0].at);
+        let first: Vec<usize> = first.map(|call| call.bodies.len()).collect();
+        assert_eq!(first, sizes, "{concurrency} calls of {most}");
+    }
 }

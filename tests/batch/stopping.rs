@@ -45,7 +45,7 @@ async fn an_attempt_counts_only_with_a_call() {
     let down = Script::always(Failure::temporary("down"));
     world.invoke(&world.processor(down.clone())).await.unwrap();
     world.sleep_until_due().await;
-    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    Box::pin(stop_meanwhile(&world, &table, &Script::new(|_| Act::Done))).await;
     assert_eq!(table.requests(), 2, "it is counted and taken back");
     world.run(&world.processor(down.clone())).await;
     let attempts: Vec<u32> = down.calls().iter().map(|seen| seen.attempt).collect();
@@ -58,7 +58,7 @@ async fn an_event_is_leased_only_for_a_call() {
     let table = share(&mut world);
     world.settings.policy.idempotency = Some(Idempotency::default());
     world.send("{}").await;
-    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    Box::pin(stop_meanwhile(&world, &table, &Script::new(|_| Act::Done))).await;
     assert_eq!(table.requests(), 2, "it is acquired and given back");
     let script = Script::new(|_| Act::Done);
     let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
@@ -77,7 +77,7 @@ async fn the_lock_to_probe_is_only_for_a_call() {
     world.invoke(&world.processor(script.clone())).await.unwrap();
     world.sleep_until_due().await;
     table.requests();
-    stop_meanwhile(&world, &table, &Script::new(|_| Act::Done)).await;
+    Box::pin(stop_meanwhile(&world, &table, &Script::new(|_| Act::Done))).await;
     assert_eq!(table.requests(), 2, "it is taken and given back");
     world.invoke(&world.processor(script.clone())).await.unwrap();
     assert_eq!(script.done().len(), 1, "another environment need not wait for the record");

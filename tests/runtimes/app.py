@@ -51,6 +51,8 @@ def act(record, context):
         os.kill(os.getpid(), signal.SIGKILL)
     if do == "forge":
         print("12:00:00 #7 1 message: 1 deleted, 1 ms\r12:00:00 #8 1 message\x1b[2K")
+    if do == "needs":
+        return os.path.exists(body["file"])
     return do != "fail" and count > body.get("failures", 0)
 
 

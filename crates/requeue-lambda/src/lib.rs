@@ -19,12 +19,12 @@ mod http;
 mod secrets;
 
 pub use config::Config;
-#[doc(hidden)]
-pub use function::MAX_EVENT;
 pub use function::{
     FunctionName, FunctionSettings, FunctionTarget, InvalidFunctionName, Invoke, InvokeError,
     Invoked, LambdaFunction,
 };
+#[doc(hidden)]
+pub use function::{MAX_EVENT, call_limit};
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
     InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, ScopeKey,

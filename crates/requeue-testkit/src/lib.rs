@@ -13,6 +13,7 @@ pub mod dice;
 pub mod emf;
 pub mod environment;
 pub mod events;
+pub mod function;
 pub mod http;
 pub mod in_memory;
 pub mod log;

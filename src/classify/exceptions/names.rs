@@ -80,7 +80,7 @@ pub(super) const NAMES: [ByName; 13] = [
     (
         Temporary,
         Down,
-        "not reached",
+        "service not reached",
         "gaierror herror getaddrinfo MaxRetryError ProxyError TransportError \
             ServiceRequestError HTTPClientError FetchError UnknownHostException \
             NoRouteToHostException BindException ResourceAccessException WebClientRequestException \
@@ -195,7 +195,7 @@ pub(super) const PARTS: [ByName; 13] = [
     (
         Temporary,
         Down,
-        "not reached",
+        "service not reached",
         "connection connect network socket unreachable nameresolution dnserror proxyauth \
             brokernotavailable",
     ),

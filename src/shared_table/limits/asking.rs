@@ -85,11 +85,8 @@ impl AskTask {
             |one: &Asker| matches!(one.request.ask, Ask::Waited(tag) if !seen.knows(tag));
         if !client.knows_time() || waiting.iter().any(is_foreign) && !known.is_known(FRESH) {
             // A clock that is off is corrected before it decides anything, and so is an old state.
-            match client.read(&known.key).await {
-                Ok(answer) => {
-                    known.learn(&answer.before);
-                    seen = known.seen().limit;
-                }
+            match self.read().await {
+                Ok(state) => seen = state,
                 Err(error) => return self.without_answer(&error, waiting),
             }
         }
@@ -105,7 +102,7 @@ impl AskTask {
             let longest = waiting.iter().map(|one| one.request.longest).max().unwrap_or_default();
             let claim = Claim::new(&limit, likely, at);
             let interval = claim.interval();
-            let owed = self.with(|state| state.fallback.owed(interval, likely, longest, at));
+            let owed = self.with(|state| state.fallback.owed(interval, &likely, longest, at));
             let mut claim = claim.owing(owed);
             let shares: Vec<_> = waiting
                 .iter()
@@ -120,11 +117,10 @@ impl AskTask {
                 seen
             } else if claim.is_empty() {
                 // Others may have been called meanwhile.
-                match client.read(&known.key).await {
-                    Ok(answer) => known.learn(&answer.before),
+                match self.read().await {
+                    Ok(state) => seen = state,
                     Err(error) => return self.without_answer(&error, waiting),
-                };
-                seen = known.seen().limit;
+                }
                 continue;
             } else {
                 let in_use_until = claim.in_use_until().max(known.paused_until(client.now()));
@@ -169,17 +165,28 @@ impl AskTask {
                     Err(error) => return self.without_answer(&error, waiting),
                 }
             };
-            waiting = self.answer(waiting.into_iter().zip(shares), &claim, before, at);
+            waiting = self.answer(waiting.into_iter().zip(shares), &claim, &before, at);
             if waiting.is_empty() {
                 return;
             }
         }
         // Too many others change the item at the same time. Those who wait in line wait on.
-        let claim = Claim::new(&limit, seen, client.now());
+        self.wait_on(waiting, &Claim::new(&limit, seen, client.now()), &seen);
+    }
+
+    async fn read(&self) -> Result<LimitState, TableError> {
+        let answer = self.client.read(&self.item.key).await?;
+        self.item.learn(&answer.before);
+        Ok(self.item.seen().limit)
+    }
+
+    fn wait_on(&self, waiting: Vec<Asker>, claim: &Claim, seen: &LimitState) {
         let mut others = Vec::new();
         for one in waiting {
             match one.request.ask {
-                Ask::Waited(tag) => one.admit(client, claim.admission(Share::Waits(tag), seen)),
+                Ask::Waited(tag) => {
+                    one.admit(&self.client, claim.admission(Share::Waits(tag), seen));
+                }
                 _ => others.push(one),
             }
         }
@@ -191,7 +198,7 @@ impl AskTask {
         &self,
         shares: impl Iterator<Item = (Asker, Share)>,
         claim: &Claim,
-        before: LimitState,
+        before: &LimitState,
         at: SystemTime,
     ) -> Vec<Asker> {
         let client = &*self.client;
@@ -244,7 +251,7 @@ impl AskTask {
                 state.fallback.admit(
                     &one.limit.limit,
                     client.max_environments,
-                    self.item.seen().limit,
+                    &self.item.seen().limit,
                     one.request.longest,
                     now,
                     one.request.sample,

@@ -21,6 +21,8 @@ mod diagnosis;
 mod remedy;
 mod show;
 
+pub(crate) use checks::RECEIVES_OF_A_TARGET;
+
 use arn::Arn;
 use diagnosis::{Finding, Level};
 use facts::Deployment;

@@ -31,7 +31,8 @@ pub(crate) fn message_line(event: &Event, mode: Mode, columns: usize) -> Option<
         Kind::DeadLettered if mode == Mode::Report && !event.is_last_receive() => {
             format!("left to SQS{}", because())
         }
-        Kind::DeadLettered => format!("dead-lettered{}", because()),
+        // With `redrive` and `annotate`, SQS moves it only after further receives.
+        Kind::DeadLettered => format!("→ dead-letter queue{}", because()),
         _ => return None,
     };
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(event.at);
@@ -103,7 +104,7 @@ mod tests {
                     Some("non-retryable: status 400"),
                     None,
                 ),
-                Some("dead-lettered (non-retryable: 400)"),
+                Some("→ dead-letter queue (non-retryable: 400)"),
             ),
             (of(Kind::Received, None, None, None), None),
         ] {

@@ -6,14 +6,15 @@ use std::time::Duration;
 use requeue::embedded::InvocationResult;
 use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, DeadLetterMode, LogLines, Mode, Observers, RecursiveLoop, Report, SqsEvent,
-    respond,
+    BatchProcessor, DeadLetterMode, DynBulk, Handler, LogLines, Mode, Observers, RecursiveLoop,
+    Report, SqsEvent, respond,
 };
 use requeue_lambda::Config;
 use tokio::time::Instant;
 
 use super::{Arguments, ServedSqs};
-use crate::local_function::{LocalFunction, LocalTarget, local_target};
+use crate::doctor::RECEIVES_OF_A_TARGET;
+use crate::local_function::{LineOutput, LocalFunction, LocalTarget, local_target};
 use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
 use crate::table::columns;
 use crate::{Error, output, terminal};
@@ -47,6 +48,13 @@ impl TargetProcessor {
         let mode = config.settings.mode;
         let most = arguments.maximum_concurrency;
         let target = local_target(function, arguments.timeout, most, &mut config);
+        if sqs.queue.is_fifo() && mode == Mode::Requeue {
+            warn_of_missing_reasons(config.settings.dead_letter.as_ref(), sqs);
+        }
+        let most_in_call = target.as_bulk().map_or(1, DynBulk::messages_per_call);
+        if most_in_call.min(arguments.batch_size.into()) > 1 {
+            warn_of_few_receives(arguments.max_receive_count.into());
+        }
         let queue = SqsQueue::new(&sqs.embedded.client());
         Ok(Self {
             processor: BatchProcessor::new(target, queue, config.settings),
@@ -85,6 +93,28 @@ impl TargetProcessor {
                 events.publish(event);
             }
         }
+    }
+}
+
+/// For a FIFO queue, which has no annotated copies.
+fn warn_of_missing_reasons(mode: Option<&DeadLetterMode>, sqs: &ServedSqs) {
+    if mode == Some(&DeadLetterMode::Annotate) {
+        LineOutput::Stdout.line(format_args!(
+            "warning: dead letters will not say why, since annotate acts as redrive on a FIFO queue; set \
+             REQUEUE_DEAD_LETTER=direct and REQUEUE_DEAD_LETTER_QUEUE_URL={}",
+            sqs.dead_letters.url_at(&sqs.server.url())
+        ));
+    }
+}
+
+/// For a function that gets several messages in a call.
+fn warn_of_few_receives(receives: u32) {
+    if receives < RECEIVES_OF_A_TARGET {
+        LineOutput::Stdout.line(format_args!(
+            "warning: --max-receive-count {receives} is too small: a message that makes the function throw is \
+             alone in a call from its third receive on, so SQS would move others with it; choose at \
+             least {RECEIVES_OF_A_TARGET}"
+        ));
     }
 }
 

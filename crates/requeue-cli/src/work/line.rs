@@ -29,11 +29,11 @@ pub(super) struct Figures {
     /// The receives that SQS may have carried out without a response.
     pub(super) lost_receives: u64,
     pub(super) mode: Mode,
-    /// The handlers that run.
+    /// The messages that handlers have.
     pub(super) running: u64,
     /// Whether messages run that the library handles one after the other.
     pub(super) are_suspects: bool,
-    /// The handlers that may run at once.
+    /// The messages that handlers may have at once.
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,

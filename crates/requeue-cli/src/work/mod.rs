@@ -84,7 +84,8 @@ pub(crate) struct Arguments {
     replaced: SettingArguments,
     /// The number of receivers. Each has a batch of its own, and receives again after the last
     /// message of it; all share `REQUEUE_CONCURRENCY`. If calls are slow and messages come one by
-    /// one, more receivers keep the handlers busy. [default: one for each 10 handlers]
+    /// one, more receivers keep the handlers busy. [default: one for each 10 handlers, or for each
+    /// invocation of a function with 10 messages]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     receivers: Option<u16>,
     /// The time from the first signal to the end of the process. A supervisor must wait longer
@@ -202,13 +203,18 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     arguments.policy.apply_to(&mut config.settings)?;
     let url = match &arguments.target_url {
         Some(url) => Some(invoke::target(url, config.target_rules.clone())?),
-        None if config.function.is_some() => None,
-        None => Some(
-            config
-                .required_target()
-                .map_err(|error| format!("{error}, or name it with --target-url"))?
-                .clone(),
-        ),
+        None if config.function.is_none() => {
+            let required = config.required_target();
+            Some(
+                required.map_err(|error| format!("{error}, or name it with --target-url"))?.clone(),
+            )
+        }
+        None if arguments.wait_for_target.is_some() => {
+            return Err("--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a \
+                        function; remove the option"
+                .into());
+        }
+        None => None,
     };
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
@@ -235,7 +241,9 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let mode = config.settings.mode;
     config.settings.observers = view.observers.clone();
     view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
-    let concurrency = u64::try_from(config.settings.limits.concurrency).unwrap_or(u64::MAX);
+    let concurrency =
+        config.settings.limits.concurrency.saturating_mul(handler.messages_per_call());
+    let concurrency = u64::try_from(concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
     let sqs = observed(queue.clone());
@@ -272,7 +280,7 @@ struct Started {
     shutdown_timeout: Duration,
     dead_letter: DeadLetterMode,
     mode: Mode,
-    /// The handlers that may run at once.
+    /// The messages that handlers may have at once.
     concurrency: u64,
     /// `false` if the worker did not insist on one.
     has_dead_letter_queue: bool,

@@ -4,6 +4,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use requeue::policy::RateLimit;
+use requeue::queue::MAX_BATCH_ENTRIES;
 use requeue::{DynBulk, Failure, Handler, InBulk, Message, Raw, Scope, bulk};
 use requeue_lambda::{Config, FunctionTarget, HttpSettings, HttpTarget, LambdaFunction, TargetUrl};
 
@@ -42,6 +43,11 @@ impl Target {
 
     pub(super) fn is_function(&self) -> bool {
         matches!(self.handler, Function(_))
+    }
+
+    /// The most messages of a call, which are of one receive.
+    pub(super) fn messages_per_call(&self) -> usize {
+        self.as_bulk().map_or(1, |bulk| bulk.messages_per_call().min(MAX_BATCH_ENTRIES))
     }
 }
 

@@ -49,6 +49,31 @@ fn several_calls_at_once_are_several_processes() {
 }
 
 #[test]
+fn a_queue_that_loses_reasons_or_messages_behind_a_target_is_told_so() {
+    let path = bootstrap("target-warned", "");
+    let (fifo, few) = (&["--queue", "orders.fifo"][..], &["--max-receive-count", "3"][..]);
+    let (none, url) = (("OWN", ""), "REQUEUE_DEAD_LETTER_QUEUE_URL=http://127.0.0.1:");
+    for (options, variable, warning) in [
+        (fifo, none, Some(url)),
+        (fifo, ("REQUEUE_DEAD_LETTER", "redrive"), None),
+        (fifo, ("REQUEUE_MODE", "report"), None),
+        (few, none, Some("--max-receive-count 3 is too small")),
+        (few, ("REQUEUE_MESSAGES_PER_CALL", "1"), None),
+        (&[few, &["--batch-size", "1"]].concat(), none, None),
+        (&["--max-receive-count", "4"], none, None),
+    ] {
+        let served = Served::start(&[options, &["--target", "--", &path]].concat(), &[variable]);
+        let warned = |line: &&String| line.contains(" warning: ");
+        let warnings: Vec<&String> = served.seen.iter().filter(warned).collect();
+        let is_right = match warning {
+            Some(words) => warnings.len() == 1 && warnings[0].contains(words),
+            None => warnings.is_empty(),
+        };
+        assert!(is_right, "{options:?} {variable:?}: {:#?}", served.seen);
+    }
+}
+
+#[test]
 fn a_target_has_the_handler_of_its_command() {
     let path = bootstrap("target-variables", "");
     for (variables, handler) in

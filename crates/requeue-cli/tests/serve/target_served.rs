@@ -1,8 +1,11 @@
 //! `requeue serve --target`: the life of a message until it is done or a dead letter.
 
+use std::fs;
+use std::path::PathBuf;
+
 use serde_json::json;
 
-use crate::served::Served;
+use crate::served::{Served, run};
 use crate::target::{POLICY, Runtime, functions};
 
 /// Starts it with these options; `None` without the tools.
@@ -105,5 +108,50 @@ fn a_message_that_throws_in_python_is_the_only_dead_letter_of_its_batch() {
 fn a_message_that_throws_in_node_is_the_only_dead_letter_of_its_batch() {
     for handler in ["plain", "powertools"] {
         check_poison(Runtime::Node, handler);
+    }
+}
+
+/// `requeue dlq` with these arguments, on the embedded SQS of this run.
+fn dlq(served: &Served, arguments: &[&str]) -> String {
+    let endpoint = format!("http://127.0.0.1:{}", served.port);
+    let variables = [
+        ("AWS_ENDPOINT_URL_SQS", &*endpoint),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "any"),
+        ("AWS_SECRET_ACCESS_KEY", "any"),
+    ];
+    let output = run(&[&["dlq"], arguments, &["--queue", "orders-dlq"]].concat(), &variables);
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    said
+}
+
+/// By SQS's move task, and by a copy.
+#[test]
+fn a_redriven_message_goes_through_the_mended_function_and_is_done() {
+    let policy = POLICY.1.replace("20", "1");
+    let all = [("plain", &[][..]), ("powertools", &["--copy"])];
+    // Both at once, since an annotated copy waits for ten seconds.
+    let all = all.into_iter().filter_map(|(handler, options)| {
+        let mut served = serve(Runtime::Python, handler, &[], &policy)?;
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mended-{handler}"));
+        let _ = fs::remove_file(&file);
+        served.line("function started");
+        served.send(&[&json!({ "do": "needs", "file": file }).to_string()]);
+        Some((served, file, options))
+    });
+    for (mut served, file, options) in all.collect::<Vec<_>>() {
+        let dead = served.line(" dead letter ");
+        fs::write(&file, "").unwrap();
+        let said = dlq(&served, &[&["redrive", "--yes"], options].concat());
+        assert!(said.contains("1 message "), "{said}");
+        served.line("  attempt 1  done");
+        let calls = calls(&served);
+        let first = &calls[0].0;
+        assert!(dead.contains(&first[..8]), "{dead} of {first}");
+        let calls: Vec<(bool, u32)> = calls.iter().map(|(id, _, n)| (id == first, *n)).collect();
+        assert_eq!(calls, [(true, 1), (true, 2), (true, 1)], "{:#?}", served.seen);
+        let left = dlq(&served, &["list"]);
+        assert!(left.contains("orders-dlq: no message"), "{left}");
     }
 }

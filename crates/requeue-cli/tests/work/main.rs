@@ -12,6 +12,7 @@
     reason = "tests"
 )]
 
+mod function;
 mod ordeal;
 mod process;
 mod proxy;

@@ -36,6 +36,13 @@ const ASKING: Duration = Duration::from_secs(3);
 /// The time limit of a call of which the function's own timeout is not known.
 pub(crate) const LONGEST_CALL: Duration = LONGEST_RUN.saturating_add(START);
 
+/// The time limit of a call that the settings make, for a function with this timeout of its own.
+#[must_use]
+pub fn call_limit(limit: Duration, own: Duration) -> Duration {
+    let least = own + START;
+    if limit >= LONGEST_CALL { least } else { limit.max(least) }
+}
+
 /// A function in Lambda, invoked synchronously by the `Invoke` API. Clones share their connections.
 ///
 /// It needs the permission `lambda:InvokeFunction`. Credentials, region and endpoint come from AWS's
@@ -86,18 +93,16 @@ impl LambdaFunction {
             );
             return;
         };
-        let least = own + START;
-        if limits.timeout >= LONGEST_CALL {
-            limits.timeout = least;
-        } else if limits.timeout < least {
+        let limit = call_limit(limits.timeout, own);
+        if limits.timeout < limit {
             tracing::warn!(
                 function = %self.name,
                 timeoutSeconds = limits.timeout.as_secs_f64(),
                 functionTimeoutSeconds = own.as_secs(),
                 "REQUEUE_TIMEOUT_SECONDS ends no call before the function's own timeout: remove it"
             );
-            limits.timeout = least;
         }
+        limits.timeout = limit;
     }
 
     /// The function's own timeout.

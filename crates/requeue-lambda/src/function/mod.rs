@@ -24,7 +24,7 @@ mod name;
 
 pub use error::InvokeError;
 pub(crate) use lambda::LONGEST_CALL;
-pub use lambda::{LambdaFunction, MAX_EVENT};
+pub use lambda::{LambdaFunction, MAX_EVENT, call_limit};
 pub use name::{FunctionName, InvalidFunctionName};
 
 /// The answer of a function. An invoker writes it as a literal, so a third field would be a new major

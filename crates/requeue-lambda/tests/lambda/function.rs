@@ -1,15 +1,12 @@
 //! The ready Lambda with a function as its target, which a server on loopback stands in for.
 
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
-use ::http::{Request, Response};
+use ::http::Request;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
 use requeue::aws::SdkConfig;
 use requeue_aws::{Service, call};
-use requeue_testkit::http::Server;
+use requeue_testkit::function::{Answer, FunctionApi, records};
 use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -17,76 +14,39 @@ use uuid::Uuid;
 use crate::runtime_api::{Ended, Function};
 use crate::stage::{CANARY, Stage, TIMEOUT, failed, json as parsed};
 
-/// A function at Lambda's API: it reports each record as failed whose body says so.
-struct Api {
-    server: Server,
-    events: Arc<Mutex<Vec<Value>>>,
+/// A function that reports each record as failed whose body says so.
+async fn reporting() -> FunctionApi {
+    FunctionApi::start(async |event| {
+        let says_so =
+            |record: &&Value| record["body"].as_str().unwrap_or_default().contains("unavailable");
+        let failed = records(&event).iter().filter(says_so);
+        let failed: Vec<Value> =
+            failed.map(|record| json!({ "itemIdentifier": record["messageId"] })).collect();
+        (200, "", json!({ "batchItemFailures": failed, "secret": CANARY }))
+    })
+    .await
 }
 
-impl Api {
-    /// `refusal` is the error of each invocation, if there is one.
-    async fn start(refusal: Option<(u16, &'static str)>) -> Self {
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&events);
-        let server = Server::start(move |request: Request<Incoming>| {
-            let log = Arc::clone(&log);
-            async move {
-                let is_configuration = request.uri().path().ends_with("/configuration");
-                let body = request.into_body().collect().await.unwrap().to_bytes();
-                if is_configuration {
-                    return answer(200, "", &json!({ "Timeout": 3, "State": "Active" }));
-                }
-                if let Some((status, code)) = refusal {
-                    return answer(status, code, &json!({ "Message": CANARY }));
-                }
-                let event: Value = serde_json::from_slice(&body).unwrap();
-                let failed = event["Records"].as_array().unwrap().iter().filter(|record| {
-                    record["body"].as_str().unwrap_or_default().contains("unavailable")
-                });
-                let failed: Vec<Value> =
-                    failed.map(|record| json!({ "itemIdentifier": record["messageId"] })).collect();
-                log.lock().unwrap().push(event);
-                answer(200, "", &json!({ "batchItemFailures": failed, "secret": CANARY }))
-            }
-        })
-        .await;
-        Self { server, events }
-    }
-
-    /// The ready Lambda, invoking this function.
-    async fn requeue_lambda(&self, stage: &Stage) -> Function {
-        let url = self.server.url();
-        stage
-            .requeue_lambda(&[
-                ("REQUEUE_TARGET_URL", ""),
-                ("REQUEUE_TARGET_FUNCTION", "orders:live"),
-                (
-                    "REQUEUE_POLICY",
-                    r#"{"errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#,
-                ),
-                ("AWS_ENDPOINT_URL_LAMBDA", &url),
-            ])
-            .await
-    }
-
-    fn records(&self) -> Vec<Value> {
-        let events = self.events.lock().unwrap();
-        let records = events.iter().flat_map(|event| event["Records"].as_array().unwrap().clone());
-        records.collect()
-    }
-}
-
-fn answer(status: u16, code: &str, body: &Value) -> Response<Full<Bytes>> {
-    let answer = Response::builder().status(status).header("content-type", "application/json");
-    let answer = if code.is_empty() { answer } else { answer.header("x-amzn-ErrorType", code) };
-    answer.body(Full::from(body.to_string())).unwrap()
+/// The ready Lambda, invoking this function.
+async fn requeue_lambda(stage: &Stage, api: &FunctionApi) -> Function {
+    stage
+        .requeue_lambda(&[
+            ("REQUEUE_TARGET_URL", ""),
+            ("REQUEUE_TARGET_FUNCTION", "orders:live"),
+            (
+                "REQUEUE_POLICY",
+                r#"{"errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#,
+            ),
+            ("AWS_ENDPOINT_URL_LAMBDA", &api.url()),
+        ])
+        .await
 }
 
 #[tokio::test]
 async fn a_function_sees_each_message_as_if_sqs_had_delivered_it_again() {
-    let (stage, api) = (Stage::new().await, Api::start(None).await);
+    let (stage, api) = (Stage::new().await, reporting().await);
     stage.set_max_receive_count(9).await;
-    let mut function = api.requeue_lambda(&stage).await;
+    let mut function = requeue_lambda(&stage, &api).await;
     let body = format!(r#"{{"answer":"unavailable","text":"{CANARY}"}}"#);
     let id = stage.send_with(&body, &[("tenant", "acme")]).await;
     let batch = stage.receive().await;
@@ -118,8 +78,10 @@ async fn a_function_sees_each_message_as_if_sqs_had_delivered_it_again() {
 
 #[tokio::test]
 async fn a_refused_invocation_is_our_trouble_and_uses_no_retry() {
-    let (stage, api) = (Stage::new().await, Api::start(Some((403, "AccessDeniedException"))).await);
-    let mut function = api.requeue_lambda(&stage).await;
+    let refused =
+        async |_| -> Answer { (403, "AccessDeniedException", json!({ "Message": CANARY })) };
+    let (stage, api) = (Stage::new().await, FunctionApi::start(refused).await);
+    let mut function = requeue_lambda(&stage, &api).await;
     for number in 0..3 {
         stage.send(&json!({ "number": number }).to_string()).await;
     }

@@ -6,7 +6,7 @@ use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
 use crate::document::retries;
-use crate::table::span;
+use crate::table::{messages, span};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -108,12 +108,18 @@ fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
     let (strategy, dead_letter) = (config.strategy, config.dead_letter.clone().unwrap_or_default());
     let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
+    let concurrency = config.limits.concurrency;
+    let calls = match &context.deployment.target {
+        None => format!("{concurrency} handlers at once"),
+        Some(target) => {
+            let most = messages(target.messages_per_call);
+            format!("{concurrency} invocations of up to {most} at once")
+        }
+    };
     Ok(format!(
-        "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at \
-         once, {} for each",
+        "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {calls}, {} for each",
         retries(context.max_retries()?),
         span(context.age_budget()?),
-        config.limits.concurrency,
         span(config.limits.timeout)
     ))
 }

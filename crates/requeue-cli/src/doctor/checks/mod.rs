@@ -40,7 +40,7 @@ const MOST_RECEIVES: u32 = 1_000;
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
-pub(crate) use queue::QUEUE;
+pub(crate) use queue::{QUEUE, RECEIVES_OF_A_TARGET};
 pub(crate) use secrets::{PARAMETER, is_whole, reading};
 pub(crate) use table::USING;
 pub(crate) use target::INVOKING;

@@ -153,7 +153,7 @@ fn max_receive_count(context: &Context<'_>) -> Checked {
 }
 
 /// The least `maxReceiveCount` with a target, so that a message is alone in a call before SQS moves it.
-const RECEIVES_OF_A_TARGET: u32 = 4;
+pub(crate) const RECEIVES_OF_A_TARGET: u32 = 4;
 
 fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let count = redrive.max_receive_count;

@@ -194,6 +194,7 @@ impl Clients {
             sends
         );
         let (region, unlisted) = (self.region.clone(), None);
+        let settings = target::fitted(settings, target.as_ref());
         Deployment { region, function, settings, paths, table, target, sends, unlisted, alarms }
     }
 

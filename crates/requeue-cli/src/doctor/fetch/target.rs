@@ -2,11 +2,26 @@
 
 use std::time::Duration;
 
+use requeue_lambda::call_limit;
+
 use super::super::arn::{Arn, function_name};
 use super::super::checks::INVOKING;
 use super::super::facts::{FunctionSettings, InvokedFunction, TargetProperties};
 use super::function::{CONCURRENCY, CONCURRENCY_PATH, DEFAULT_TIMEOUT, count};
 use super::{CONFIGURATION, Clients, deployed};
+
+/// The settings with the time limit of a call as the target's own timeout makes it.
+pub(super) fn fitted(
+    mut settings: FunctionSettings,
+    target: Option<&InvokedFunction>,
+) -> FunctionSettings {
+    let found = target.and_then(|target| target.properties.as_ref().ok()?.as_ref());
+    if let (FunctionSettings::Valid(valid), Some(target)) = (&mut settings, found) {
+        let limit = &mut valid.config.limits.timeout;
+        *limit = call_limit(*limit, target.timeout);
+    }
+    settings
+}
 
 impl Clients {
     /// The target in the settings, and the permissions of `role` on it.

@@ -1,5 +1,5 @@
 //! `requeue doctor --first-hour`: tries a deployment with messages that name the response of a test
-//! endpoint. It reads the results from SQS's counts and from the function's lines of metrics. It
+//! target. It reads the results from SQS's counts and from the function's lines of metrics. It
 //! never receives from the source queue, deletes nothing and changes no setting.
 
 use std::fmt::Write;
@@ -35,8 +35,8 @@ pub(crate) struct Options {
     /// should lead to. Nothing is sent without --send-test-messages.
     #[arg(long, requires = "function")]
     first_hour: bool,
-    /// Send these messages, and compare what happens with what should. The function must post to
-    /// the endpoint of `examples/test-endpoint`, and its queue must be empty.
+    /// Send these messages, and compare what happens with what should. The target must be the
+    /// function of `examples/test-endpoint` or its URL, and the queue must be empty.
     #[arg(long, requires = "first_hour")]
     send_test_messages: bool,
     /// Longest wait for the results of --send-test-messages.
@@ -85,13 +85,15 @@ pub(crate) async fn run(
 }
 
 fn plan_text(plan: &Plan) -> String {
-    let [source, target] = [plan.source.name(), plan.target.as_str()].map(printable::line);
+    let target = plan.target.to_string();
+    let [source, target] = [plan.source.name(), &target].map(printable::line);
     let mut text = format!("\nfirst hour: five messages to {source}; the target is {target}\n");
     let width = MESSAGES.iter().map(|message| message.id().len()).max().unwrap_or_default();
     let terminal = columns(stdout());
     for message in &MESSAGES {
         let expected = format!("expected: {}", message.expected);
-        for (id, line) in [(message.id(), message.responses), ("", &expected)] {
+        let responses = message.responses(&plan.target);
+        for (id, line) in [(message.id(), responses), ("", &expected)] {
             text += &(hanging(&format!("  {id:<width$}  "), line, terminal.unwrap_or(usize::MAX))
                 + "\n");
         }
@@ -106,10 +108,10 @@ fn plan_json(plan: &Plan) -> Value {
     json!({
         "sent": false,
         "queue": plan.source.name(),
-        "target": plan.target,
+        "target": plan.target.to_string(),
         "messages": MESSAGES.each_ref().map(|message| json!({
             "id": message.id(),
-            "responses": message.responses,
+            "responses": message.responses(&plan.target),
             "expected": message.expected,
         })),
         "deadLetter": plan.arrival(),

@@ -1,5 +1,6 @@
 //! The test messages; whether a deployment may get them, and what to expect of it. Asks AWS nothing.
 
+use std::fmt;
 use std::time::Duration;
 
 use http::Uri;
@@ -8,26 +9,30 @@ use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 use serde_json::json;
 
-use super::super::facts::{Deployment, Reached};
+use super::super::arn::function_name;
+use super::super::facts::{Deployment, Reached, Valid};
 use crate::table::span;
 
-/// The last part of the test endpoint's path. No real service has it by accident.
-const TEST_PATH: &str = "/requeue-test-endpoint";
+/// The name of the test function, and the last part of its URL's path. No real service has it by
+/// accident.
+const TEST_NAME: &str = "requeue-test-endpoint";
 
 /// The message attribute that marks a test message, with the id of the run as its value.
 pub(crate) const MARK: &str = "requeue-test";
-/// The seconds that the endpoint asks for with its `Retry-After`.
+/// The seconds that the target asks for, by `Retry-After` or `delaySeconds`.
 pub(crate) const RETRY_AFTER: u64 = 5;
 
-/// A test message. The endpoint of `examples/test-endpoint` reads its responses from the body.
+/// A test message. The function of `examples/test-endpoint` reads its responses from the body.
 #[derive(Debug)]
 pub(crate) struct TestMessage {
     /// The class of its failure; `None` if it only succeeds.
     pub(crate) class: Option<FailureClass>,
-    /// The endpoint's words for its responses, one for each attempt.
+    /// The target's words for its responses, one for each attempt.
     answers: &'static [&'static str],
-    /// These responses.
-    pub(crate) responses: &'static str,
+    /// These responses of the endpoint.
+    by_url: &'static str,
+    /// Those of a target function.
+    by_function: &'static str,
     pub(crate) expected: &'static str,
 }
 
@@ -39,31 +44,36 @@ pub(crate) const MESSAGES: [TestMessage; 5] = [
     TestMessage {
         class: None,
         answers: &["ok"],
-        responses: "200",
+        by_url: "200",
+        by_function: "nothing failed",
         expected: "it completes at its first attempt",
     },
     TestMessage {
         class: Some(Quota),
         answers: &["quota", "ok"],
-        responses: "403 quotaExceeded, then 200",
+        by_url: "403 quotaExceeded, then 200",
+        by_function: "failed with the class QUOTA, then nothing failed",
         expected: LATER,
     },
     TestMessage {
         class: Some(Temporary),
         answers: &["temporary", "ok"],
-        responses: "503, then 200",
+        by_url: "503, then 200",
+        by_function: "failed without a class, then nothing failed",
         expected: LATER,
     },
     TestMessage {
         class: Some(NonRetryable),
         answers: &["non-retryable"],
-        responses: "400",
+        by_url: "400",
+        by_function: "failed with the class NON_RETRYABLE",
         expected: "one failure of this class, and no retry: a dead letter",
     },
     TestMessage {
         class: Some(RateLimit),
         answers: &["rate-limit", "ok"],
-        responses: "429 with Retry-After: 5, then 200",
+        by_url: "429 with Retry-After: 5, then 200",
+        by_function: "failed with the class RATE_LIMIT and delaySeconds 5, then nothing failed",
         expected: "one failure of this class, and a retry after 5 s or more",
     },
 ];
@@ -73,8 +83,31 @@ impl TestMessage {
         self.class.map_or("success", FailureClass::as_str)
     }
 
+    pub(crate) fn responses(&self, target: &Target) -> &'static str {
+        match target {
+            Target::Url(_) => self.by_url,
+            Target::Function(_) => self.by_function,
+        }
+    }
+
     pub(crate) fn body(&self, run: &str) -> String {
         json!({ MARK: run, "answers": self.answers }).to_string()
+    }
+}
+
+/// The receiver of the test messages.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The URL of the endpoint, without a query.
+    Url(String),
+    /// The name or ARN of the function that the function invokes.
+    Function(String),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Url(name) | Self::Function(name)) = self;
+        f.write_str(name)
     }
 }
 
@@ -83,8 +116,7 @@ impl TestMessage {
 pub(crate) struct Plan {
     pub(crate) function: String,
     pub(crate) log_group: String,
-    /// The URL of the endpoint, without a query.
-    pub(crate) target: String,
+    pub(crate) target: Target,
     pub(crate) source: QueueArn,
     pub(crate) dead_letters: QueueArn,
     pub(crate) mode: &'static str,
@@ -107,8 +139,8 @@ impl Plan {
                  says why",
             )
         })?;
-        let (config, url) = (&valid.config, valid.target_url.as_deref());
-        let target = target(name, url).map_err(|reason| refused(&reason))?;
+        let config = &valid.config;
+        let target = target(name, valid).map_err(|reason| refused(&reason))?;
         if config.mode == Mode::Report {
             return Err(refused("REQUEUE_MODE is report, which retries nothing; remove it"));
         }
@@ -175,24 +207,35 @@ impl Plan {
     }
 }
 
-/// The URL of the test endpoint, which the function must post to.
-pub(super) fn target(function: &str, url: Option<&str>) -> Result<String, String> {
-    let fix = "deploy examples/test-endpoint, and set TargetUrl to its output";
-    let url = url.ok_or_else(|| {
+/// The target in these settings, which must be that of `examples/test-endpoint`.
+pub(super) fn target(function: &str, valid: &Valid) -> Result<Target, String> {
+    const DEPLOY: &str = "deploy examples/test-endpoint, and set";
+    if let Some((name, _)) = &valid.target_function {
+        return if function_name(name) == TEST_NAME {
+            Ok(Target::Function(name.clone()))
+        } else {
+            Err(format!(
+                "{function} invokes {name}, and only {TEST_NAME} is surely no real one; {DEPLOY} \
+                 TargetFunction to {TEST_NAME}"
+            ))
+        };
+    }
+    let url = valid.target_url.as_deref().ok_or_else(|| {
         format!(
-            "{function} has no REQUEUE_TARGET_URL; try a handler of your own by hand, as \
-             docs/operate/first-hour.md says"
+            "{function} has neither REQUEUE_TARGET_URL nor REQUEUE_TARGET_FUNCTION; try a handler of \
+             your own by hand, as docs/operate/checklist.md says"
         )
     })?;
+    let fix = format!("{DEPLOY} TargetUrl to its output");
     let url: Uri = url.parse().map_err(|_| format!("REQUEUE_TARGET_URL is no URL; {fix}"))?;
     // Without user and query, which may be secrets.
     let host = url.authority().map_or("", |authority| authority.as_str());
     let host = host.rsplit('@').next().unwrap_or_default();
-    if !url.path().ends_with(TEST_PATH) {
+    if url.path().rsplit_once('/').is_none_or(|(_, last)| last != TEST_NAME) {
         return Err(format!(
-            "{function} posts to {host}, and the path does not end in {TEST_PATH}, so it may be a \
+            "{function} posts to {host}, and the path does not end in /{TEST_NAME}, so it may be a \
              real service; {fix}"
         ));
     }
-    Ok(format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path()))
+    Ok(Target::Url(format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path())))
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::checks::REQUEUE;
 use super::super::diagnosis::Level;
-use super::plan::{MESSAGES, Plan, RETRY_AFTER, TestMessage};
+use super::plan::{MESSAGES, Plan, RETRY_AFTER, Target, TestMessage};
 use crate::table::span;
 
 /// One result.
@@ -148,7 +148,7 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
     let judged = messages.map(|message| {
         let judged = match message.class {
             None => success(plan, seen),
-            Some(class) => failure(class, &seen.evidence),
+            Some(class) => failure(class, &plan.target, &seen.evidence),
         };
         step(message.id(), message.expected, judged)
     });
@@ -165,14 +165,32 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
 
 fn success(plan: &Plan, seen: &Seen) -> Judged {
     let tail = format!("aws logs tail {} --since 10m", plan.log_group);
+    let deferred = seen.evidence.sum(None, "Deferred");
     if let (true, Some(after)) = (seen.has_success(), seen.completed_after) {
         (Level::Ok, format!("completed within {}", span(after)), "", Vec::new())
     } else if seen.evidence.sum(None, "Failed") > 0 {
+        let (meaning, call) = match &plan.target {
+            Target::Url(url) => (
+                "The endpoint did not respond with 200, so the other messages were not sent.",
+                format!("curl -i -d '{{}}' {url}"),
+            ),
+            Target::Function(name) => (
+                "The target did not end well, so the other messages were not sent.",
+                format!("aws lambda invoke --function-name {name} /dev/stdout"),
+            ),
+        };
         (
             Level::Danger,
             format!("it failed: {}", seen.evidence.failures()),
-            "The endpoint did not respond with 200, so the other messages were not sent.",
-            vec![format!("curl -i -d '{{}}' {}", plan.target), tail],
+            meaning,
+            vec![call, tail],
+        )
+    } else if deferred > 0 {
+        (
+            Level::Danger,
+            format!("deferred {deferred} times within {}", span(seen.waited)),
+            "The function cannot call its target, and its log names the cause.",
+            vec![tail, plan.doctor()],
         )
     } else {
         (
@@ -184,7 +202,11 @@ fn success(plan: &Plan, seen: &Seen) -> Judged {
     }
 }
 
-fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
+/// The classes and delays of this function come before all rules, so nothing else can differ.
+const DEPLOY_AGAIN: &str =
+    "The target is not the present function of examples/test-endpoint: deploy that again.";
+
+fn failure(class: FailureClass, target: &Target, evidence: &Evidence) -> Judged {
     let name = Some(class.as_str());
     let [failed, retried, dead_lettered] =
         ["Failed", "Requeued", "DeadLettered"].map(|metric| evidence.sum(name, metric));
@@ -192,12 +214,16 @@ fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     let is_final = class == FailureClass::NonRetryable;
     let is_early =
         class == FailureClass::RateLimit && delays.iter().any(|delay| *delay < RETRY_AFTER);
-    let (level, meaning) = if failed == 0 {
-        (
-            Level::Danger,
+    let (otherwise, early) = match target {
+        Target::Url(_) => (
             "Something between function and endpoint responds otherwise, such as a proxy, or a \
              rule of the policy gives the response another class.",
-        )
+            "The header Retry-After did not arrive: a proxy removed it.",
+        ),
+        Target::Function(_) => (DEPLOY_AGAIN, DEPLOY_AGAIN),
+    };
+    let (level, meaning) = if failed == 0 {
+        (Level::Danger, otherwise)
     } else if is_final && dead_lettered == 0 {
         (
             Level::Danger,
@@ -206,7 +232,7 @@ fn failure(class: FailureClass, evidence: &Evidence) -> Judged {
     } else if !is_final && retried == 0 {
         (Level::Warning, "The policy allows this class no retry, or SQS did not confirm the copy.")
     } else if is_early {
-        (Level::Warning, "The header Retry-After did not arrive: a proxy removed it.")
+        (Level::Warning, early)
     } else {
         (Level::Ok, "")
     };

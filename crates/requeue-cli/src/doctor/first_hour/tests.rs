@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::checks::tests::good as deployment;
 use super::super::diagnosis::Level;
 use super::super::facts::{Deployment, FunctionSettings, Valid};
-use super::plan::{MESSAGES, Plan, target};
+use super::plan::{MESSAGES, Plan, Target, target};
 use super::step::{Evidence, Reason, Seen, steps};
 
 /// A line as `src/telemetry` writes it.
@@ -61,16 +61,43 @@ fn only_the_test_endpoint_is_a_target() {
         ("https://api.example.com/no-requeue-test-endpoint/x", Err("orders posts to ")),
         ("no url", Err("REQUEUE_TARGET_URL is no URL; deploy examples/test-endpoint")),
     ] {
-        match (target("orders", Some(url)), expected) {
-            (Ok(target), Ok(expected)) => assert_eq!(target, expected),
+        let valid = Valid { target_url: Some(url.to_owned()), ..Valid::default() };
+        match (target("orders", &valid), expected) {
+            (Ok(target), Ok(expected)) => assert_eq!(target, Target::Url(expected.to_owned())),
             (Err(error), Err(expected)) => {
                 assert!(error.starts_with(expected) && !error.contains("secret"), "{error}");
             }
             (target, _) => panic!("{url}: {target:?}"),
         }
     }
-    let none = target("orders", None).expect_err("no target");
-    assert!(none.starts_with("orders has no REQUEUE_TARGET_URL"), "{none}");
+    let none = target("orders", &Valid::default()).expect_err("no target");
+    assert!(none.starts_with("orders has neither REQUEUE_TARGET_URL nor"), "{none}");
+}
+
+#[test]
+fn only_the_test_function_is_a_target() {
+    let arn = "arn:aws:lambda:eu-west-1:123456789012:function:requeue-test-endpoint:live";
+    for (name, is_target) in [
+        ("requeue-test-endpoint", true),
+        ("requeue-test-endpoint:live", true),
+        (arn, true),
+        ("charge", false),
+        ("charge:requeue-test-endpoint", false),
+        ("no-requeue-test-endpoint", false),
+        ("requeue-test-endpoint-2", false),
+    ] {
+        match target("orders", &invoking(name)) {
+            Ok(found) => assert_eq!((found, is_target), (Target::Function(name.to_owned()), true)),
+            Err(error) => {
+                assert!(!is_target, "{error}");
+                assert!(error.starts_with(&format!("orders invokes {name}, and only ")), "{error}");
+            }
+        }
+    }
+}
+
+fn invoking(name: &str) -> Valid {
+    Valid { target_function: Some((name.to_owned(), 10)), ..Valid::default() }
 }
 
 /// A function that posts to the test endpoint.
@@ -132,7 +159,7 @@ fn plan(moved_after: Option<Duration>) -> Plan {
     Plan {
         function: "orders".to_owned(),
         log_group: "/aws/lambda/orders".to_owned(),
-        target: "https://a/requeue-test-endpoint".to_owned(),
+        target: Target::Url("https://a/requeue-test-endpoint".to_owned()),
         source: queue("q"),
         dead_letters: queue("dead"),
         mode: "annotate",
@@ -248,7 +275,32 @@ fn without_a_success_nothing_else_is_shown() {
     let all = line(None, &[("Failed", json!(1)), ("DeadLettered", json!(1))]);
     let refused = Seen { is_whole: false, completed_after: None, ..seen(&[refused, all]) };
     assert!(refused.has_first() && !refused.has_success());
-    let steps = steps(&plan(None), &refused);
-    assert_eq!((steps.len(), steps[0].level), (1, Level::Danger));
-    assert_eq!(steps[0].seen, "it failed: non-retryable 1");
+    let found = steps(&plan(None), &refused);
+    assert_eq!((found.len(), found[0].level), (1, Level::Danger));
+    assert_eq!(found[0].seen, "it failed: non-retryable 1");
+    let deferred = [line(None, &[("Deferred", json!(2))]), line(None, &[("Deferred", json!(1))])];
+    let deferred = Seen { is_whole: false, completed_after: None, ..seen(&deferred) };
+    let found = steps(&plan(None), &deferred);
+    assert_eq!(found[0].seen, "deferred 3 times within 80 s");
+}
+
+#[test]
+fn a_difference_of_a_target_function_blames_no_proxy() {
+    let target = Target::Function("requeue-test-endpoint".to_owned());
+    let plan = Plan { target, ..plan(None) };
+    let early: Vec<String> =
+        good().iter().map(|line| line.replace(r#""RetryDelay":6"#, r#""RetryDelay":1"#)).collect();
+    let refused = Seen {
+        is_whole: false,
+        completed_after: None,
+        ..seen(&[line(Some("temporary"), &[("Failed", json!(1))])])
+    };
+    for seen in [seen(&early), seen(&good()[..1]), refused] {
+        for step in steps(&plan, &seen).iter().filter(|step| step.level != Level::Ok) {
+            let said = format!("{} {:?}", step.meaning, step.remedies);
+            for word in ["proxy", "endpoint responds", "curl", "Retry-After"] {
+                assert!(!said.contains(word), "{}: {said}", step.id);
+            }
+        }
+    }
 }

@@ -209,12 +209,12 @@ const THROWN: &[(&str, &str, &str, &str)] = &[
     // As awslambdaric prints it
     (r#"{"errorMessage": "x", "errorType": "ValueError", "requestId": "id-1", "stackTrace": ["  File \"/var/task/app.py\", line 32\n"]}"#, "temporary", "unclear: temporary", "unrecognised: ValueError"),
     // As aws-lambda-ric prints it
-    (r#"{"errorType":"Error","errorMessage":"connect ECONNREFUSED 127.0.0.1:9","trace":["Error: connect ECONNREFUSED 127.0.0.1:9"]}"#, "temporary", "unclear: temporary", "not reached"),
+    (r#"{"errorType":"Error","errorMessage":"connect ECONNREFUSED 127.0.0.1:9","trace":["Error: connect ECONNREFUSED 127.0.0.1:9"]}"#, "temporary", "unclear: temporary", "service not reached"),
     (r#"{"errorType":"Runtime.UnhandledPromiseRejection","errorMessage":"TimeoutError: late","trace":[]}"#, "temporary", "unclear: temporary", "timed out: TimeoutError"),
     // Java
     (r#"{"errorMessage":"no id","errorType":"jakarta.validation.ValidationException","stackTrace":[]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
     // .NET
-    (r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#, "temporary", "unclear: temporary", "not reached: SocketException"),
+    (r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#, "temporary", "unclear: temporary", "service not reached: SocketException"),
     // Ruby
     (r#"{"errorMessage":"Net::ReadTimeout","errorType":"Function<Net::ReadTimeout>","stackTrace":[]}"#, "temporary", "unclear: temporary", "timed out: ReadTimeout"),
     // Lambda
@@ -253,7 +253,7 @@ fn powertools_says_that_all_failed_and_why() {
         (
             include_str!("tests/python-network.json"),
             "temporary temporary",
-            "not reached: ConnectionError",
+            "service not reached: ConnectionError",
         ),
         (
             include_str!("tests/python-throttle.json"),
