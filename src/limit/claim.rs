@@ -12,7 +12,8 @@ use super::{
 };
 use crate::table::Update;
 
-/// A message returns so long before its turn, since SQS delays by whole seconds.
+/// A message returns so long before its turn, so that the gate does not wait for those that are late.
+/// Rare calls have time for that.
 const EARLIER: u64 = 500_000_000;
 /// The calls of so long are not waited for, if the gate stands free.
 const LATE: u64 = 5 * 1_000_000_000;
@@ -274,7 +275,8 @@ impl Claim {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
         let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
         let waits = self.lasts(state.line.before(tag));
-        let at = gate.max(self.now).saturating_add(waits).saturating_sub(EARLIER);
+        let earlier = if self.interval < 2 * EARLIER { EARLIER } else { 0 };
+        let at = gate.max(self.now).saturating_add(waits).saturating_sub(earlier);
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
