@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RateLimit, RetryPolicy};
+use requeue::policy::{
+    Backoff, CircuitBreaker, ClassPolicy, FairShares, Jitter, MessageKey, RateLimit, RetryPolicy,
+};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
 use crate::idempotency::{SKEW, once};
@@ -124,6 +126,11 @@ impl Plan {
         policy.idempotency = (table.is_some() && of_limit.happens(500)).then(|| once(of_limit));
         if let Some(limit) = &mut policy.limit {
             limit.adaptive = of_limit.happens(300);
+            policy.fair_shares = of_limit.happens(400).then(|| {
+                let mut shares = FairShares::by(MessageKey::MessageGroupId);
+                shares.weights.insert("tenant-1".to_owned(), 3);
+                shares
+            });
         }
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
