@@ -137,14 +137,10 @@ impl SharedHealth {
         now + self.rest(epoch_nanos(now))
     }
 
-    /// Since when the service is not paused, in nanoseconds; never while it is.
+    /// Since when calls are possible, in nanoseconds: that of a probe too.
     pub(crate) fn open_since(&self) -> u64 {
-        match self.why {
-            // It begins with the end of a pause.
-            NOT_PAUSED => self.generation,
-            PAUSED => self.until.saturating_add(self.length),
-            _ => u64::MAX,
-        }
+        // The next generation begins with the end of a pause.
+        if self.why == NOT_PAUSED { self.generation } else { self.until }
     }
 
     /// The pause at this time.
