@@ -236,7 +236,9 @@ impl Drop for Call {
         // A call counts once.
         let is_heard = !self.is_unclear || self.place.is_first();
         if let Some(n) = ended.filter(|_| is_heard) {
-            book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);
+            // By which of its messages an unclear call counts is not known.
+            let words = has_words && !self.is_unclear;
+            book.heard(&self.world, self.environment, n, &self.message, self.ended, words);
         }
     }
 }
