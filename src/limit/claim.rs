@@ -269,8 +269,8 @@ impl Claim {
         whole.saturating_add((longer(whole, self.lasting_part) - whole).min(LATER))
     }
 
-    /// When a message with this start tag returns: as soon as the gate has slots within its wait for
-    /// one, and those before it have gone.
+    /// When a message with this start tag returns: a moment before the calls before it are over, which
+    /// begin with the next free slot.
     fn turn(&self, state: &LimitState, tag: StartTag, earliest: u64) -> SystemTime {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
         let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
