@@ -257,6 +257,8 @@ async fn posts(authority: &str, event: &Bytes) -> f64 {
     for _ in 0..ROUNDS {
         let request = Request::post("/").header("host", authority);
         let request = request.body(Full::new(event.clone())).unwrap();
+        // Its last response may not be over yet.
+        sender.ready().await.unwrap();
         let began = Instant::now();
         let response = sender.send_request(request).await.unwrap();
         response.into_body().collect().await.unwrap();
