@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
+use requeue_testkit::events::renewed;
 use requeue_testkit::{environment, http};
 use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -36,6 +37,7 @@ pub struct Function {
     answers: mpsc::Receiver<Answer>,
     process: Child,
     started: Instant,
+    rounds: u32,
     _server: http::Server,
 }
 
@@ -57,12 +59,13 @@ impl Function {
         let started = Instant::now();
         let process =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
-        Self { events, answers, process, started, _server: server }
+        Self { events, answers, process, started, rounds: 0, _server: server }
     }
 
-    /// Gives the function one event, and waits for the response.
+    /// Gives the function one event with new messages, and waits for the response.
     pub async fn invoke(&mut self, event: &Bytes) -> Answer {
-        self.events.send(event.clone()).await.expect("the server runs");
+        self.rounds += 1;
+        self.events.send(renewed(event, self.rounds)).await.expect("the server runs");
         let answer = tokio::time::timeout(TIMEOUT, self.answers.recv()).await;
         answer.expect("the function answers in time").expect("the server runs")
     }
