@@ -53,6 +53,22 @@ impl Limiter {
         admission
     }
 
+    /// Whether a message would wait in line.
+    pub(crate) fn would_wait(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        ask: Ask,
+        tenant: Option<Tenant>,
+        longest: Duration,
+        (now, at): (SystemTime, Instant),
+    ) -> bool {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let monotonic = scopes.monotonic(at);
+        let state = scopes.of(scope, now, monotonic).with_gate_moved(monotonic, epoch_nanos(now));
+        state.would_wait(&KnownLimit::own(limit), ask, tenant, longest, now)
+    }
+
     /// Notes that the service refused a call.
     pub(crate) fn refused(
         &self,

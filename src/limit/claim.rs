@@ -155,7 +155,7 @@ impl Claim {
                     slot
                 }
             },
-            Ask::Paused(until) => self.join(of, epoch_nanos(until)),
+            Ask::Joins(until) => self.join(of, epoch_nanos(until)),
             Ask::Newcomer | Ask::Retry | Ask::Waited(_) => {
                 let waits = match tenant {
                     Some(_) => self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY),

@@ -59,6 +59,18 @@ impl Tenant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StartTag(pub(crate) u64);
 
+impl StartTag {
+    /// As a message carries it, with the number of its limit.
+    pub(crate) fn of_limit(self, number: usize) -> Self {
+        Self(self.0 & LAST_TAG | (number as u64) << TAG_BITS)
+    }
+
+    /// The number of the limit, and its start tag there.
+    pub(crate) fn split(self) -> (usize, Self) {
+        (usize::try_from(self.0 >> TAG_BITS).unwrap_or(usize::MAX), Self(self.0 & LAST_TAG))
+    }
+}
+
 /// The flows of the messages that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FairQueue {

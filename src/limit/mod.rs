@@ -60,10 +60,10 @@ pub(crate) enum Ask {
     Waited(StartTag),
     /// A message that was called before. It waits in line only if the limit is fair.
     Retry,
-    /// A message whose service is paused until this time. It joins the line, and its turn is not
-    /// before.
-    Paused(SystemTime),
-    /// A message that waited by its visibility, and cannot carry a start tag.
+    /// A message that joins the line, and whose turn is not before this time. It takes no slot.
+    Joins(SystemTime),
+    /// A message that may have waited in this line, and has no start tag of it: it waited by its
+    /// visibility, or in the line of another limit.
     Returned,
 }
 
@@ -113,6 +113,19 @@ impl LimitState {
         let admission = claim.admission(share, self);
         *self = claim.next(self);
         admission
+    }
+
+    /// Whether a message would wait in line.
+    pub(crate) fn would_wait(
+        &self,
+        known: &KnownLimit,
+        ask: Ask,
+        tenant: Option<Tenant>,
+        longest: Duration,
+        now: SystemTime,
+    ) -> bool {
+        let share = Claim::new(known, *self, now).take(ask, tenant, longest);
+        matches!(share, Share::Joined(..) | Share::LineFull)
     }
 
     /// The state after a refused call, if that changes an adaptive limit.

@@ -145,7 +145,7 @@ fn a_pause_moves_nobody() {
     let mut state = state.open_since(epoch_nanos(at(60_000)));
     admit(&mut state, &limit, Ask::Waited(line[0].0), 60_000);
     assert_eq!(state.line.backlog(), 29, "no call was missed in the pause");
-    let joins = |state: &mut LimitState| admit(state, &limit, Ask::Paused(at(90_000)), 61_000);
+    let joins = |state: &mut LimitState| admit(state, &limit, Ask::Joins(at(90_000)), 61_000);
     let Admission::InLine(_, turn) = joins(&mut state) else { panic!("joins") };
     assert_eq!(turn, at(90_000 + 2_900));
 }

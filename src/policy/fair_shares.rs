@@ -1,9 +1,10 @@
-//! The shares of tenants in a rate limit.
+//! The shares of tenants in a rate limit, and limits of their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::RateLimit;
 use crate::pointer::{self, JsonPointer};
 
 /// A rate limit is shared fairly between tenants: while several of them have messages that wait, each
@@ -48,6 +49,39 @@ impl FairShares {
             both.into_iter().flatten().map(|name| (name, (*weight).max(1)))
         });
         named.collect()
+    }
+}
+
+/// A rate limit for each value at a place of the messages, such as a tenant: no value gets more calls,
+/// whatever the limit of all messages allows.
+///
+/// Values are told apart as those of [`FairShares`]; all messages without one share one limit. It is
+/// never adaptive.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{KeyLimit, RateLimit, RetryPolicy};
+///
+/// let second = Duration::from_secs(1);
+/// let mut policy = RetryPolicy::default();
+/// policy.limit = Some(RateLimit::new(50, second));
+/// policy.key_limits = vec![KeyLimit::new("/tenant".parse()?, RateLimit::new(5, second))];
+/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyLimit {
+    /// The place of the value.
+    pub key: MessageKey,
+    /// The limit of the messages with the same value.
+    pub limit: RateLimit,
+}
+
+impl KeyLimit {
+    /// A limit for each value.
+    #[must_use]
+    pub const fn new(key: MessageKey, limit: RateLimit) -> Self {
+        Self { key, limit }
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use defer::{
 };
 #[cfg(test)]
 pub(crate) use fair_shares::MAX_ATTRIBUTE_NAME;
-pub use fair_shares::{FairShares, InvalidMessageKey, MessageKey};
+pub use fair_shares::{FairShares, InvalidMessageKey, KeyLimit, MessageKey};
 pub use jitter::Jitter;
 use jitter::Spread;
 pub(crate) use presets::Preset;
@@ -79,6 +79,9 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
+    /// Limits for each value at a place of the messages, such as a tenant, beside that of all; two
+    /// at most. Default: none. No preset changes it.
+    pub key_limits: Vec<KeyLimit>,
     /// How tenants share a rate limit, which may be [that of a handler](crate::Handler::rate_limit)
     /// too. Default: messages are called in their order, whoever sent them. No preset changes it.
     pub fair_shares: Option<FairShares>,
@@ -212,6 +215,14 @@ impl RateLimit {
     pub(crate) fn interval_nanos(&self) -> u64 {
         let nanos = self.period.as_nanos().div_ceil(u128::from(self.limit.max(1)));
         u64::try_from(nanos).unwrap_or(u64::MAX).clamp(1, LONGEST_INTERVAL)
+    }
+
+    /// The calls that may come together beyond the first, if they have to wait for other limits after
+    /// this one.
+    pub(crate) fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
+        let wait: Duration = later.map(|limit| limit.max_reservation).sum();
+        let calls = wait.as_nanos().div_ceil(self.interval().as_nanos());
+        u32::try_from(calls).unwrap_or(u32::MAX)
     }
 
     /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.

@@ -26,6 +26,8 @@ mod pause;
 mod slot;
 mod tenant;
 
+use slot::Gate;
+
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
 /// gateways before them end a request after 30 to 60 s.
 const BEYOND: Duration = Duration::from_mins(1);
@@ -39,7 +41,9 @@ pub(super) struct Call<'a> {
     turn: &'a Turn,
     scope: Scope,
     caller: Caller,
-    pub(super) limit: Option<&'a RateLimit>,
+    limit: Option<&'a RateLimit>,
+    /// The limits of its keys.
+    keys: Vec<Gate>,
     /// Whether a pause or an open circuit may hold it back.
     may_be_deferred: bool,
     /// Whether it may share its call, for which the leader asks the rate limit.
@@ -80,6 +84,10 @@ impl<'a> Call<'a> {
         let may_be_deferred =
             policy::may_be_deferred(&policy.policy, &usage, usage.deferrals(), turn.at);
         let caller = Caller::of(delivery);
+        let keys = match attempts.inner.mode {
+            Mode::Requeue => Gate::of_keys(&policy.policy.key_limits, limit, scope, delivery),
+            Mode::Report => Vec::new(),
+        };
         Self {
             attempts,
             policy,
@@ -89,9 +97,15 @@ impl<'a> Call<'a> {
             scope,
             caller,
             limit,
+            keys,
             may_be_deferred,
             is_shared,
         }
+    }
+
+    /// Whether a rate limit bounds its calls.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.is_some() || !self.keys.is_empty()
     }
 
     /// The messages that may share its call.
@@ -100,6 +114,7 @@ impl<'a> Call<'a> {
         CallKey {
             queue: delivery.queue.clone(),
             scope,
+            keys: self.keys.iter().map(|gate| gate.scope).collect(),
             strategy: delivery.strategy,
             may_be_deferred,
             most: calls::most(&self.policy.policy, delivery, most),

@@ -176,7 +176,7 @@ async fn call<H: Handler<T>, T: Body>(
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
     }
-    if limit.is_some() {
+    if call.is_limited() {
         message.set_rate_limited();
     }
     if let Some(later) = slot.begin_after_wait() {
@@ -237,7 +237,7 @@ async fn lead<T: Body>(
     permit: Permit,
     tried: &mut Try<'_, T>,
 ) -> Handled {
-    let Call { attempts, slot, limit, .. } = *call;
+    let Call { attempts, slot, .. } = *call;
     let Try { taken, leading, .. } = tried;
     let Some(leads) = leading.as_mut() else { return Handled::Abandoned };
     slot.extend(attempts.deadlines.cutoff);
@@ -266,7 +266,7 @@ async fn lead<T: Body>(
     let messages = leads.begin(began, |delivery| call.check_other(delivery)).into_iter().map(
         |CallMember { mut message, delivery }| {
             message.set_deadline(end);
-            if limit.is_some() {
+            if call.is_limited() {
                 message.set_rate_limited();
             }
             attempts.inner.observers.tell(&called(&delivery));

@@ -44,6 +44,8 @@ pub(super) fn most(policy: &RetryPolicy, delivery: &Delivery, most: usize) -> us
 pub(super) struct CallKey {
     pub(super) queue: Option<Arc<QueueArn>>,
     pub(super) scope: Scope,
+    /// The values of its keys with a limit.
+    pub(super) keys: Vec<Scope>,
     pub(super) strategy: Strategy,
     /// Whether a pause or an open circuit may defer it.
     pub(super) may_be_deferred: bool,

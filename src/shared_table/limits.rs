@@ -13,7 +13,7 @@ use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::disposition::Deferral;
 use crate::gate::{Caller, NotPermitted, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, LimitState, StartTag};
+use crate::limit::{Admission, Ask, Claim, LimitState, StartTag, Tenant};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
@@ -21,6 +21,9 @@ mod asking;
 
 /// The most requests for the messages that ask together.
 const MAX_REQUESTS: u32 = 3;
+
+/// What was seen of a line says for so long whether messages wait in it.
+const LATELY: Duration = Duration::from_secs(10);
 
 impl SharedPauses {
     /// The longest time until a message has its slot.
@@ -57,6 +60,22 @@ impl SharedPauses {
         }
         // The task ends without an answer if its runtime does.
         admitted.await.unwrap_or(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 })
+    }
+
+    /// Whether a message would wait in line, as far as this execution environment knows.
+    pub(crate) fn would_wait(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        ask: Ask,
+        tenant: Option<Tenant>,
+        longest: Duration,
+    ) -> bool {
+        let client = &self.client;
+        let (item, now) = (self.scope(scope), client.now());
+        let known = item.limits().known(limit, client.started, now);
+        let seen = item.seen().limit;
+        item.is_known(LATELY) && seen.would_wait(&known, ask, tenant, longest, now)
     }
 
     /// Tells all execution environments that the service refused a call.

@@ -443,7 +443,7 @@ async fn a_held_message_takes_no_slot_while_the_store_is_down() {
     let (limits, limit) = environment(&table, 1, 1);
     table.next(&[Case::Denied; 20]);
     sleep(Duration::from_secs(100)).await;
-    let paused = Ask::Paused(epoch() + Duration::from_secs(1_000));
+    let paused = Ask::Joins(epoch() + Duration::from_secs(1_000));
     let admit = |ask| limits.take_slot(Scope::default(), &limit, request(ask, LONGEST, 0.0), 0);
     let why = Deferral::TableUnavailable;
     assert_eq!(admit(paused).await, Admitted::Deferred { why, times: 1 });

@@ -33,6 +33,7 @@ mod producer_limits;
 mod protection;
 mod protection_shared;
 mod queues;
+mod key_limits;
 mod rate_limit;
 mod rate_windows;
 mod receives;

@@ -17,16 +17,16 @@ use crate::world::{Act, SEND, Script, Seen, World, epoch_millis, millis, numbere
 
 /// Where the limit is kept.
 #[derive(Clone, Copy, Debug)]
-enum Kept {
+pub enum Kept {
     /// In the execution environment.
     Alone,
     /// In a table.
     Together,
 }
 
-const BOTH: [Kept; 2] = [Kept::Alone, Kept::Together];
+pub const BOTH: [Kept; 2] = [Kept::Alone, Kept::Together];
 
-fn world(kept: Kept, limit: u32, burst: u32) -> World {
+pub fn world(kept: Kept, limit: u32, burst: u32) -> World {
     with_limit(World::new(), kept, limit, burst)
 }
 
@@ -57,7 +57,7 @@ fn in_place(kept: Kept, name: &str) -> World {
 }
 
 /// Fails if more than `burst` and one call for each interval came in any window of time.
-fn assert_within(limit: u32, burst: u32, calls: &[Seen]) {
+pub fn assert_within(limit: u32, burst: u32, calls: &[Seen]) {
     let interval = secs(1) / limit;
     for (first, one) in calls.iter().enumerate() {
         for (count, other) in (1_u32..).zip(&calls[first..]) {

@@ -197,7 +197,7 @@ pub struct Book {
     /// The messages of which each environment sent a copy.
     pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
-    pub rated: BTreeMap<(usize, usize), Vec<(Instant, u64)>>,
+    pub rated: BTreeMap<(usize, usize, Option<String>), Vec<(Instant, u64)>>,
     /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls in each environment spoke of their service.
@@ -414,7 +414,7 @@ impl Book {
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
         self.dead_lettered.retain(|(other, ..), _| *other != environment);
-        self.rated.retain(|(other, _), _| *other != environment);
+        self.rated.retain(|(other, ..), _| *other != environment);
         self.left.retain(|(other, ..)| *other != environment);
         self.waiting.born(environment);
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{MessageState, MessageView};
+use requeue::policy::{KeyLimit, RateLimit};
 use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, Mode, SqsBatchResponse};
 use tokio::time::Instant;
@@ -81,7 +82,7 @@ impl Book {
             self.history.violate(Some(n), what);
         }
         if in_call.is_first()
-            && let Err(what) = self.check_rate(world, environment, n)
+            && let Err(what) = self.check_rates(world, environment, n)
         {
             self.history.violate(Some(n), what);
         }
@@ -126,18 +127,48 @@ impl Book {
         ensure(!plan.is_fifo || calls <= most, "a call beyond a producer's limit")
     }
 
-    /// No window of time has more calls than the rate limit: one for each interval, and the burst.
+    /// No window of time has more calls than a rate limit: one for each interval, and the burst.
     /// Without a table this holds for each environment. With a table, one that met a fault calls at
     /// its own rate for a second, at most at that of the limit.
-    fn check_rate(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
-        let Some(limit) = world.plan.policy.limit.filter(|_| {
-            // Without an answer, a message that waits in its place is called on its second receive.
-            world.plan.mode == Mode::Requeue && !world.plan.store_uses_receives()
-        }) else {
+    fn check_rates(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
+        let plan = &world.plan;
+        // Without an answer, a message that waits in its place is called on its second receive.
+        if plan.mode != Mode::Requeue || plan.store_uses_receives() {
             return Ok(());
+        }
+        if let Some(limit) = plan.policy.limit {
+            self.check_rate(world, environment, n, None, limit)?;
+        }
+        let total = plan.policy.limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
+        for KeyLimit { mut limit, .. } in plan.policy.key_limits.clone() {
+            // A call may wait for the limit of all after its slot.
+            let together = total.as_nanos().div_ceil(limit.interval().as_nanos());
+            limit.burst = limit.burst.max(1 + u32::try_from(together).expect("few"));
+            let group = self.tracks[n].product.group.clone().unwrap_or_default();
+            self.check_rate(world, environment, n, Some(group), limit)?;
+        }
+        Ok(())
+    }
+
+    fn check_rate(
+        &mut self,
+        world: &World,
+        environment: usize,
+        n: usize,
+        key: Option<String>,
+        limit: RateLimit,
+    ) -> Result<(), String> {
+        let plan = &world.plan;
+        // In its place it waits for the limit of all as long as it can.
+        let in_place = key.is_some() && copies::may_wait_in_place(plan);
+        let in_place = if in_place { plan.function_timeout / 2 } else { Duration::ZERO };
+        let what = if key.is_some() {
+            "called beyond the rate limit of a key"
+        } else {
+            "called beyond the rate limit"
         };
-        let kept_by = world.plan.table.map_or(environment, |_| usize::MAX);
-        let calls = self.rated.entry((kept_by, world.plan.scope(n))).or_default();
+        let kept_by = plan.table.map_or(environment, |_| usize::MAX);
+        let calls = self.rated.entry((kept_by, plan.scope(n), key)).or_default();
         let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
         calls.push((Instant::now(), wipes));
         let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
@@ -148,12 +179,12 @@ impl Book {
             let bursts = burst * (1 + usize::try_from(meanwhile).expect("few"));
             let beyond = u32::try_from(usize::saturating_sub(count, bursts)).expect("few");
             let lost = u32::try_from(meanwhile + u64::from(*earlier > 0)).expect("few");
-            let lost = limit.max_reservation * lost;
+            let lost = limit.max_reservation * lost + in_place;
             // A timer has a resolution of a millisecond.
-            let within = began.elapsed() + TICK + world.plan.looseness() + lost;
+            let within = began.elapsed() + TICK + plan.looseness(&limit) + lost;
             let faults = world.table.as_ref().map_or(0, |table| table.faults_since(*began - ALONE));
             let alone = faults * (interval + ALONE);
-            ensure(within + alone >= interval * beyond, "called beyond the rate limit")?;
+            ensure(within + alone >= interval * beyond, what)?;
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use requeue::policy::{
-    Backoff, CircuitBreaker, ClassPolicy, FairShares, Jitter, MessageKey, RateLimit, RetryPolicy,
+    Backoff, CircuitBreaker, ClassPolicy, FairShares, Jitter, KeyLimit, MessageKey, RateLimit,
+    RetryPolicy,
 };
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
@@ -131,6 +132,13 @@ impl Plan {
                 shares.weights.insert("tenant-1".to_owned(), 3);
                 shares
             });
+            if of_limit.happens(300) {
+                let mut limit = *limit;
+                limit.burst = of_limit.pick(&[1, 3, 30]);
+                limit.limit = 1 + limit.limit / 2;
+                limit.adaptive = false;
+                policy.key_limits.push(KeyLimit::new(MessageKey::MessageGroupId, limit));
+            }
         }
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
@@ -297,10 +305,10 @@ impl Plan {
     }
 
     /// How much sooner than by its rate limit a call may come where environments keep it together.
-    pub fn looseness(&self) -> Duration {
-        let (Some(_), Some(limit)) = (self.table, self.policy.limit) else {
+    pub fn looseness(&self, limit: &RateLimit) -> Duration {
+        if self.table.is_none() {
             return Duration::ZERO;
-        };
+        }
         // A slot that passed so long ago is still used.
         let late = Duration::from_millis(100).max(limit.interval());
         // One clock is early and the other late. Only a table's time that seems too late includes the

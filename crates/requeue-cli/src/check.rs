@@ -277,6 +277,13 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
+fn place(key: &MessageKey) -> String {
+    match key {
+        MessageKey::Attribute(name) => format!("attribute {name}"),
+        key => key.to_string(),
+    }
+}
+
 /// `; shared fairly by /tenant, with 2 weights; …`
 fn shares(shares: &FairShares) -> String {
     let weights = match shares.weights.len() {
@@ -284,11 +291,48 @@ fn shares(shares: &FairShares) -> String {
         1 => ", with 1 weight".to_owned(),
         count => format!(", with {count} weights"),
     };
-    let by = match &shares.by {
-        MessageKey::Attribute(name) => format!("attribute {name}"),
-        by => by.to_string(),
-    };
+    let by = place(&shares.by);
     format!("; shared fairly by {by}{weights}; a function needs REQUEUE_RECURSIVE_LOOP=Allow")
+}
+
+/// A line for each rate limit.
+fn rate_limits(policy: &RetryPolicy) -> String {
+    let line = |each: &str, limit: &RateLimit, burst: u32, more: &str| {
+        let RateLimit { limit: calls, period, max_reservation, .. } = *limit;
+        format!(
+            "rate limit{each}: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
+             each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
+             the function for at most {2}{more}\n",
+            span(period),
+            u64::from(calls) + u64::from(burst),
+            span(max_reservation),
+        )
+    };
+    let total = policy.limit.map(|limit| {
+        let adaptive = if limit.adaptive {
+            "; refused calls lower the limit, to a tenth at least"
+        } else {
+            ""
+        };
+        let shares = policy.fair_shares.as_ref().map_or_else(String::new, shares);
+        line("", &limit, limit.burst, &format!("{adaptive}{shares}"))
+    });
+    let keys = policy.key_limits.iter().enumerate().map(|(at, KeyLimit { key, limit })| {
+        let later = policy.key_limits[at + 1..].iter().map(|key| &key.limit).chain(&policy.limit);
+        let wait: Duration = later.map(|limit| limit.max_reservation).sum();
+        let together = wait.as_nanos().div_ceil(limit.interval().as_nanos());
+        let together = u32::try_from(together).unwrap_or(u32::MAX).saturating_add(1);
+        let more = if together > limit.burst {
+            format!(
+                "; so many calls may come at once, since they wait up to {} for the other limits",
+                span(wait)
+            )
+        } else {
+            String::new()
+        };
+        line(&format!(" of each {}", place(key)), limit, limit.burst.max(together), &more)
+    });
+    total.into_iter().chain(keys).collect()
 }
 
 /// A line for the rate limit and one for `idempotency`, where they are set, one for the pause, and one for the circuit breaker.
@@ -311,19 +355,7 @@ fn protection(policy: &RetryPolicy) -> String {
         }
         None => "never opens".to_owned(),
     };
-    let limit = policy.limit.map_or_else(String::new, |limit| {
-        let RateLimit { limit: calls, period, burst, max_reservation, adaptive, .. } = limit;
-        format!(
-            "rate limit: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
-             each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
-             the function for at most {2}{3}{4}\n",
-            span(period),
-            u64::from(calls) + u64::from(burst),
-            span(max_reservation),
-            if adaptive { "; refused calls lower the limit, to a tenth at least" } else { "" },
-            policy.fair_shares.as_ref().map_or_else(String::new, shares)
-        )
-    });
+    let limits = rate_limits(policy);
     let idempotency = policy.idempotency.as_ref().map_or_else(String::new, |idempotency| {
         let event = idempotency.key.as_ref().map_or_else(
             || "for each original message id".to_owned(),
@@ -340,7 +372,7 @@ fn protection(policy: &RetryPolicy) -> String {
         )
     });
     format!(
-        "{limit}{idempotency}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
+        "{limits}{idempotency}pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}"
     )
 }
 

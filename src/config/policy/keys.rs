@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::classes::{Class, Entries, Entry};
 use super::delays::{Backoffs, Calls, Jitters, Presets};
 use super::json::Json;
-use super::limits::{Limit, Limited};
+use super::limits::{Limit, LimitList, Limited};
 use super::object::{KeyTable, keys};
 use super::rules::RuleList;
 use super::shapes::{
@@ -25,7 +25,9 @@ pub(in crate::config) struct Document {
     pub(super) preset: Preset,
     /// The policy of the preset with the values of the document, but for those of classes.
     pub(in crate::config) policy: RetryPolicy,
+    /// The limit of `rateLimit`, or those of `limits`.
     pub(super) limited: Option<Limited>,
+    pub(super) limits: Option<Vec<Limited>>,
     /// The values for all classes.
     pub(super) globals: Entry,
     pub(super) jitter_percentage: Option<Given<f64>>,
@@ -38,9 +40,11 @@ pub(in crate::config) struct Document {
 impl Document {
     /// No values but those of a policy.
     pub(super) fn of(preset: Preset, policy: RetryPolicy) -> Self {
+        let (limited, limits) = Limited::of(&policy);
         Self {
             preset,
-            limited: Limited::of(&policy),
+            limited,
+            limits,
             policy,
             globals: Entry::default(),
             jitter_percentage: None,
@@ -117,6 +121,8 @@ pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
             "When Requeue stops calling a downstream service that fails: off, or these keys.";
         "rateLimit", Maybe(Limit) => limited,
             "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in the waiting list, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
+        "limits", Maybe(LimitList) => limits,
+            "Several rate limits: that of all messages of a scope, and up to two with a key. A message passes all of them. Not allowed beside rateLimit, which stands for a list of one.";
         "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
             "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
         "errorConfigs", Entries => entries,

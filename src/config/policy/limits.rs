@@ -1,4 +1,4 @@
-//! The rate limit of the document, and how tenants share it.
+//! The rate limits of the document, and how tenants share one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,33 +9,51 @@ use super::json::Json;
 use super::object::{KeyTable, keys};
 use super::shapes::{CALLS, Count, Flag, Maybe, PERIOD, SLOT_WAIT, Shape};
 use crate::pointer;
-use crate::policy::{FairShares, InvalidMessageKey, MessageKey, RateLimit, RetryPolicy};
+use crate::policy::{FairShares, InvalidMessageKey, KeyLimit, MessageKey, RateLimit, RetryPolicy};
 
 /// The most weights: a document has to fit into a parameter or secret.
 pub(super) const MAX_WEIGHTS: usize = 1_000;
+/// Each one costs a message a request to the table.
+pub(super) const MAX_LIMITS: usize = 3;
 /// A flow has one byte for its weight.
 pub(super) const WEIGHT: Count = Count { min: 1, max: 255 };
 
-/// The values of a `rateLimit`.
+/// The values of a `rateLimit`, or of an entry of `limits`.
 #[derive(Clone)]
 pub(super) struct Limited {
+    /// For each value there, instead of all messages.
+    key: Option<MessageKey>,
     limit: RateLimit,
     fair_by: Option<MessageKey>,
     weights: Option<BTreeMap<String, u8>>,
 }
 
 impl Limited {
-    /// Those of a policy.
-    pub(super) fn of(policy: &RetryPolicy) -> Option<Self> {
+    /// Those of a policy: the limit of all messages, and with it those of keys, if there are any.
+    pub(super) fn of(policy: &RetryPolicy) -> (Option<Self>, Option<Vec<Self>>) {
         let shares = policy.fair_shares.as_ref();
-        Some(Self {
-            limit: policy.limit?,
+        let total = policy.limit.map(|limit| Self {
+            limit,
             fair_by: shares.map(|shares| shares.by.clone()),
             weights: shares.map(|shares| shares.weights.clone()).filter(|it| !it.is_empty()),
-        })
+            ..(LIMITED.default)()
+        });
+        if policy.key_limits.is_empty() {
+            return (total, None);
+        }
+        let of_key = |KeyLimit { key, limit }: &KeyLimit| Self {
+            key: Some(key.clone()),
+            limit: *limit,
+            ..(LIMITED.default)()
+        };
+        (None, Some(total.into_iter().chain(policy.key_limits.iter().map(of_key)).collect()))
     }
 
     pub(super) fn apply(self, policy: &mut RetryPolicy) {
+        if let Some(key) = self.key {
+            policy.key_limits.push(KeyLimit::new(key, self.limit));
+            return;
+        }
         policy.limit = Some(self.limit);
         policy.fair_shares = self.fair_by.map(|by| {
             let mut shares = FairShares::by(by);
@@ -50,9 +68,11 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     required: &["limit"],
     default: || {
         let limit = RateLimit::new(1, Duration::from_secs(1));
-        Limited { limit, fair_by: None, weights: None }
+        Limited { key: None, limit, fair_by: None, weights: None }
     },
     keys: keys! { Limited:
+        "key", Maybe(Place) => key,
+            "The limit holds for each value at this place, such as a tenant, instead of for all messages: a JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a value share one limit.";
         "limit", CALLS => limit.limit,
             "Calls in each period. Required.";
         "periodSeconds", PERIOD => limit.period,
@@ -73,6 +93,9 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
 /// A rate limit.
 pub(super) struct Limit;
 
+/// Rate limits: one of all messages, and those of keys.
+pub(super) struct LimitList;
+
 /// A place in a message.
 pub(super) struct Place;
 
@@ -85,18 +108,57 @@ impl Shape for Limit {
     fn read(&self, json: &Json<'_>) -> Option<Limited> {
         let members = json.members().unwrap_or_default();
         let has = |key: &str| members.iter().any(|(name, _)| name == key);
-        let is_lost = has("weights") && !has("fairBy");
-        if is_lost {
+        let before = json.problems.count();
+        if has("weights") && !has("fairBy") {
             let (weights, by) = (json.path_to("weights"), json.path_to("fairBy"));
             json.problems.note(format!(
                 "{weights} has no effect without {by}: add {by}, or remove {weights}"
             ));
         }
-        LIMITED.read(json).filter(|_| !is_lost)
+        for other in ["adaptive", "fairBy"].into_iter().filter(|other| has("key") && has(other)) {
+            json.problems.note(format!(
+                "{} is for the limit of all messages, and {} makes this one that of single values: remove one of them",
+                json.path_to(other),
+                json.path_to("key")
+            ));
+        }
+        LIMITED.read(json).filter(|_| json.problems.count() == before)
     }
 
     fn write(&self, limit: &Limited) -> Option<Value> {
         LIMITED.write(limit)
+    }
+}
+
+impl Shape for LimitList {
+    type Value = Vec<Limited>;
+
+    fn read(&self, json: &Json<'_>) -> Option<Vec<Limited>> {
+        let items = json.items().filter(|items| (1..=MAX_LIMITS).contains(&items.len()));
+        let Some(items) = items else {
+            return json.refuse(&format!("a list of 1 to {MAX_LIMITS} limits"));
+        };
+        let mut read: Vec<Limited> = Vec::new();
+        let mut is_sound = true;
+        for item in &items {
+            let Some(limit) = Limit.read(item) else {
+                is_sound = false;
+                continue;
+            };
+            if read.iter().any(|other| other.key == limit.key) {
+                let key =
+                    limit.key.as_ref().map_or("no key".into(), |key| format!("the key {key}"));
+                json.problems
+                    .note(format!("{} has {key}, as one before it: keep one of them", item.path));
+                is_sound = false;
+            }
+            read.push(limit);
+        }
+        is_sound.then_some(read)
+    }
+
+    fn write(&self, limits: &Vec<Limited>) -> Option<Value> {
+        limits.iter().map(|limit| Limit.write(limit)).collect::<Option<_>>().map(Value::Array)
     }
 }
 

@@ -240,9 +240,13 @@ fn document(json: &Json<'_>) -> Document {
         let share = Given { value: Jitter::Proportional(value), path };
         document.globals.jitter.get_or_insert(share);
     }
-    if let Some(limited) = document.limited.take() {
-        limited.apply(&mut document.policy);
+    let (limited, limits) = (document.limited.take(), document.limits.take());
+    if limited.is_some() && limits.is_some() {
+        problems.note("limits sets the same as rateLimit: remove one of them".to_owned());
     }
+    limited.into_iter().chain(limits.into_iter().flatten()).for_each(|limit| {
+        limit.apply(&mut document.policy);
+    });
     let Document { policy, globals, entries, preset, .. } = &mut document;
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);

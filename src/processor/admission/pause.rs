@@ -9,7 +9,7 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Permit};
-use crate::limit::{Admission, Ask, StartTag};
+use crate::limit::{Admission, Ask};
 use crate::policy;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
@@ -22,7 +22,7 @@ impl Call<'_> {
     pub(super) async fn ticket(&self, pauses: &SharedPauses) -> Result<Option<Ticket>, Uncalled> {
         let looked = pauses.look(self.scope, self.caller);
         // A newcomer does not probe if others wait in line, which the gate says.
-        let asks_gate_first = self.limit.is_some_and(|limit| self.is_newcomer(limit));
+        let asks_gate_first = self.is_newcomer();
         match looked {
             Err(refused) if self.may_be_deferred && asks_gate_first && !refused.rest.is_zero() => {
                 Err(self.paused(refused).await)
@@ -119,33 +119,33 @@ impl Call<'_> {
     /// A message that finds a pause. If the limit has a line, it joins the line: after the pause the
     /// messages come in their order, as fast as the limit allows.
     pub(super) async fn paused(&self, paused: NotPermitted) -> Uncalled {
-        let Self { attempts, delivery, turn, scope, limit, .. } = *self;
+        let Self { attempts, delivery, turn, .. } = *self;
         let QueuePolicy { policy, slots, .. } = self.policy;
         let deferred = |rest, now, sample| {
             let usage = delivery.usage();
             policy::pause(policy, &usage, paused.why, rest, usage.deferrals(), now, sample)
         };
         let alone = || Uncalled::from(deferred(paused.rest, attempts.now(), turn.sample));
-        let (Slots::Shared(shared), Some(limit), Strategy::Copy) =
-            (slots, limit, delivery.strategy)
+        let (Slots::Shared(shared), Some(total), Strategy::Copy) =
+            (slots, self.total(), delivery.strategy)
         else {
             return alone();
         };
         let now = attempts.now();
         let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
         let until = now + paused.rest;
-        let (tag, at) = if let Some(tag) = delivery.state.start_tag.map(StartTag) {
-            (tag, shared.paused_in_line(scope, limit, tag, until))
+        let (tag, at) = if let Some((gate, tag)) = self.line() {
+            (gate.carried(tag), shared.paused_in_line(gate.scope, &gate.limit, tag, until))
         } else {
             let request = Request {
-                ask: Ask::Paused(until),
-                tenant: self.tenant(),
+                ask: Ask::Joins(until),
+                tenant: self.tenant(&total),
                 longest: Duration::ZERO,
                 sample: turn.sample,
                 may_be_deferred: true,
             };
             // The others of its batch are held in a moment too, and it is in no hurry.
-            let admitted = shared.take_slot(scope, limit, request, MAX_BATCH);
+            let admitted = shared.take_slot(total.scope, &total.limit, request, MAX_BATCH);
             match timeout_at(attempts.deadlines.cutoff, admitted).await {
                 Ok(Admitted::By(Admission::InLine(tag, at))) => (tag, at),
                 _ => return alone(),

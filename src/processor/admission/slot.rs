@@ -6,49 +6,152 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::tenant::tenant;
+use super::tenant::{key_scope, tenant};
 use super::{Call, Refused, Taken};
+use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
-use crate::gate::{Permit, expires, is_refused};
+use crate::gate::{Permit, Scope, expires, is_refused};
 use crate::limit::{Admission, Ask, StartTag, Tenant};
-use crate::policy::{self, RateLimit};
+use crate::policy::{self, KeyLimit, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
 /// A message that waits by its visibility asks again after so long, if the table did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// A limit on the way of a message to its call.
+#[derive(Clone, Copy)]
+pub(super) struct Gate {
+    /// 0 for the limit of all messages of the scope. Those of keys count from 1.
+    number: usize,
+    pub(super) scope: Scope,
+    pub(super) limit: RateLimit,
+    /// Calls of its burst that are kept for messages which have their slots, and wait for the limits
+    /// after this one.
+    kept: u32,
+}
+
+impl Gate {
+    /// The limits of a message's keys, without that of all messages.
+    pub(super) fn of_keys(
+        limits: &[KeyLimit],
+        total: Option<&RateLimit>,
+        scope: Scope,
+        delivery: &Delivery,
+    ) -> Vec<Self> {
+        let of_key = |(number, limit): (usize, &KeyLimit)| {
+            let later = limits[number + 1..].iter().map(|limit| &limit.limit).chain(total);
+            let kept = limit.limit.together(later);
+            let burst = limit.limit.burst.saturating_sub(kept).max(1);
+            let scope = key_scope(scope, &limit.key, delivery);
+            Self { number: number + 1, scope, limit: RateLimit { burst, ..limit.limit }, kept }
+        };
+        limits.iter().enumerate().map(of_key).collect()
+    }
+
+    /// A start tag of its line, as a message carries it.
+    pub(super) fn carried(&self, tag: StartTag) -> StartTag {
+        tag.of_limit(self.number)
+    }
+
+    fn is_total(&self) -> bool {
+        self.number == 0
+    }
+}
+
 impl Call<'_> {
-    /// Waits for the reservation of the rate limit.
+    /// The limit of all messages of its scope.
+    pub(super) fn total(&self) -> Option<Gate> {
+        let limit = *self.limit?;
+        Some(Gate { number: 0, scope: self.scope, limit, kept: 0 })
+    }
+
+    /// The limits in their order.
+    fn gates(&self) -> impl Iterator<Item = Gate> {
+        self.keys.iter().copied().chain(self.total())
+    }
+
+    /// Waits for the reservation of each rate limit.
     pub(in crate::processor) async fn reserve(
         &self,
         permit: Permit,
         taken: &mut Taken,
     ) -> Result<Permit, Uncalled> {
-        let Some(limit) = self.limit else { return Ok(permit) };
-        let has_waited = self.wait_for_slot(limit, &mut taken.ticket).await?;
+        if !self.is_limited() {
+            return Ok(permit);
+        }
+        self.join_total().await?;
+        let mut has_waited = false;
+        loop {
+            let mut first = None;
+            for gate in self.gates() {
+                has_waited |= self.wait_for_slot(gate, &mut taken.ticket).await?;
+                first.get_or_insert_with(Instant::now);
+            }
+            // After a freeze, all slots of a key that passed meanwhile would be used at once.
+            if first.is_none_or(|first| first.elapsed() <= self.longest_call_after_key()) {
+                break;
+            }
+        }
         if has_waited { self.renew(permit, taken).await } else { Ok(permit) }
     }
 
+    /// How long a slot of its first key may wait for the other limits.
+    fn longest_call_after_key(&self) -> Duration {
+        let Some(first) = self.keys.first().filter(|_| self.delivery.strategy == Strategy::Copy)
+        else {
+            return Duration::MAX;
+        };
+        let others: Duration = self.gates().skip(1).map(|gate| gate.limit.max_reservation).sum();
+        others + first.limit.tolerance()
+    }
+
+    /// A message that would wait in line for the limit of all joins that line before it asks for
+    /// slots of its keys, which would be lost.
+    async fn join_total(&self) -> Result<(), Uncalled> {
+        let may_join = !self.keys.is_empty() && self.delivery.strategy == Strategy::Copy;
+        let Some(gate) = self.total().filter(|_| may_join) else { return Ok(()) };
+        let (ask, longest) = self.ask(&gate);
+        let Gate { scope, limit, .. } = gate;
+        let tenant = self.tenant(&gate);
+        let now = (self.attempts.now(), Instant::now());
+        let waits = match &self.policy.slots {
+            Slots::Own(limiter) => limiter.would_wait(scope, &limit, ask, tenant, longest, now),
+            Slots::Shared(shared) => shared.would_wait(scope, &limit, ask, tenant, longest),
+        };
+        if matches!(ask, Ask::Waited(_)) || !waits {
+            return Ok(());
+        }
+        match self.ask_for_slot(&gate, Some(Ask::Joins(now.0)), self.may_be_deferred).await? {
+            admitted @ Admitted::By(Admission::InLine(..) | Admission::LineFull) => {
+                Err(self.limited(&gate, admitted))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for a slot of the rate limit. Returns whether that took time.
-    pub(super) async fn wait_for_slot(
+    async fn wait_for_slot(
         &self,
-        limit: &RateLimit,
+        gate: Gate,
         ticket: &mut Option<Ticket>,
     ) -> Result<bool, Uncalled> {
-        let Self { scope, delivery, .. } = *self;
+        let delivery = self.delivery;
+        let Gate { scope, limit, .. } = gate;
         let QueuePolicy { pacer, slots, pauses, .. } = self.policy;
         let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
-        let mut may_be_deferred = self.may_be_deferred && pauses.is_some() && !is_probe;
+        // The pause stands in the item of the whole scope.
+        let may_be_held = gate.is_total() && pauses.is_some() && !is_probe;
+        let mut may_be_deferred = self.may_be_deferred && may_be_held;
         let mut has_waited = matches!(slots, Slots::Shared(_));
         let until = Instant::now() + self.half();
         loop {
-            let admitted = self.ask_limit(limit, may_be_deferred).await?;
+            let admitted = self.ask_for_slot(&gate, None, may_be_deferred).await?;
             let answered = Instant::now();
             let (wait, is_slot) = match admitted {
                 Admitted::By(Admission::Slot(wait)) => {
                     self.keep_lock(ticket, answered + wait).await?;
-                    if wait.is_zero() && pacer.backlog(scope, limit) <= limit.tolerance() {
+                    if wait.is_zero() && pacer.backlog(scope, &limit) <= limit.tolerance() {
                         return Ok(has_waited);
                     }
                     (wait, true)
@@ -71,39 +174,44 @@ impl Call<'_> {
                 {
                     return Ok(has_waited);
                 }
-                refused => return Err(self.limited(refused)),
+                refused => return Err(self.limited(&gate, refused)),
             };
             has_waited = true;
             let turn = self.slot.wait(wait.saturating_sub(answered.elapsed()));
             self.unless_stopped(sleep_until(turn.began)).await?;
             self.check()?;
             // After a freeze, all slots that passed meanwhile would be used at once.
-            let late = turn.began.elapsed() + pacer.backlog(scope, limit);
+            let late = turn.began.elapsed() + pacer.backlog(scope, &limit);
             if is_slot && late <= limit.tolerance() {
                 return Ok(true);
             }
         }
     }
 
-    async fn ask_limit(
+    /// Asks a limit, as `asked` or as the message stands.
+    async fn ask_for_slot(
         &self,
-        limit: &RateLimit,
+        gate: &Gate,
+        asked: Option<Ask>,
         may_be_deferred: bool,
     ) -> Result<Admitted, Uncalled> {
-        let Self { attempts, slot, scope, .. } = *self;
         match &self.policy.slots {
             Slots::Own(limiter) => {
-                let (ask, longest) = self.ask(limit);
-                let now = (attempts.now(), Instant::now());
-                Ok(Admitted::By(limiter.admit(scope, limit, ask, self.tenant(), longest, now)))
+                let now = (self.attempts.now(), Instant::now());
+                let Gate { scope, limit, .. } = gate;
+                let (ask, longest) = self.ask(gate);
+                let ask = asked.unwrap_or(ask);
+                let admission = limiter.admit(*scope, limit, ask, self.tenant(gate), longest, now);
+                Ok(Admitted::By(admission))
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.
-                slot.wait(shared.reservation_timeout());
-                let (ask, longest) = self.ask(limit);
-                let (tenant, sample) = (self.tenant(), self.turn.sample);
+                self.slot.wait(shared.reservation_timeout());
+                let (ask, longest) = self.ask(gate);
+                let ask = asked.unwrap_or(ask);
+                let (tenant, sample) = (self.tenant(gate), self.turn.sample);
                 let request = Request { ask, tenant, longest, sample, may_be_deferred };
-                let asked = shared.take_slot(scope, limit, request, self.others());
+                let asked = shared.take_slot(gate.scope, &gate.limit, request, self.others());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
                 Ok(admitted)
@@ -112,9 +220,9 @@ impl Call<'_> {
     }
 
     /// Whose share of the limit it takes, if the limit is fair.
-    pub(super) fn tenant(&self) -> Option<Tenant> {
+    pub(super) fn tenant(&self, gate: &Gate) -> Option<Tenant> {
         let QueuePolicy { policy, weights, .. } = self.policy;
-        let shares = policy.fair_shares.as_ref()?;
+        let shares = policy.fair_shares.as_ref().filter(|_| gate.is_total())?;
         Some(tenant(&shares.by, weights, self.delivery))
     }
 
@@ -128,19 +236,27 @@ impl Call<'_> {
         self.attempts.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
     }
 
-    /// The request of a message to the rate limit, and how long it can wait for its slot. A message
+    /// The request of a message to a rate limit, and how long it can wait for its slot. A message
     /// that waits by its visibility cannot carry a start tag, and each further
     /// receive counts as a retry. So it waits here for longer.
-    fn ask(&self, limit: &RateLimit) -> (Ask, Duration) {
+    fn ask(&self, gate: &Gate) -> (Ask, Duration) {
         let Self { attempts, delivery, .. } = self;
         let half = self.half();
-        let state = &delivery.state;
-        let (ask, longest) = match (delivery.strategy, state.start_tag) {
+        let longest = gate.limit.max_reservation;
+        let (ask, longest) = match (delivery.strategy, self.start_tag()) {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
             (Strategy::Visibility, _) => (Ask::Newcomer, half),
-            (Strategy::Copy, Some(tag)) => (Ask::Waited(StartTag(tag)), limit.max_reservation),
-            (Strategy::Copy, None) if state.was_called() => (Ask::Retry, limit.max_reservation),
-            (Strategy::Copy, None) => (Ask::Newcomer, limit.max_reservation),
+            (Strategy::Copy, Some((number, tag))) if number == gate.number => {
+                (Ask::Waited(tag), longest)
+            }
+            // It waited for a later limit.
+            (Strategy::Copy, Some((number, _)))
+                if !gate.is_total() && (number == 0 || number > gate.number) =>
+            {
+                (Ask::Returned, longest)
+            }
+            (Strategy::Copy, _) if delivery.state.was_called() => (Ask::Retry, longest),
+            (Strategy::Copy, _) => (Ask::Newcomer, longest),
         };
         // It must not expire meanwhile.
         let lives = expires(&self.policy.policy, delivery)
@@ -148,26 +264,40 @@ impl Call<'_> {
         (ask, longest.min(half).min(lives))
     }
 
-    /// Whether the message joins the line, if there is one.
-    pub(super) fn is_newcomer(&self, limit: &RateLimit) -> bool {
-        self.ask(limit).0 == Ask::Newcomer
+    /// The number of the limit in whose line the message waited, and its start tag there.
+    fn start_tag(&self) -> Option<(usize, StartTag)> {
+        let tag = self.delivery.state.start_tag.map(|tag| StartTag(tag).split());
+        tag.filter(|(number, _)| *number <= self.keys.len())
+    }
+
+    /// The limit in whose line the message waited, and its start tag there.
+    pub(super) fn line(&self) -> Option<(Gate, StartTag)> {
+        let (number, tag) = self.start_tag()?;
+        Some((self.gates().find(|gate| gate.number == number)?, tag))
+    }
+
+    /// Whether the message joins the line of all messages, if there is one.
+    pub(super) fn is_newcomer(&self) -> bool {
+        self.total().is_some_and(|total| self.ask(&total).0 == Ask::Newcomer)
     }
 
     /// Waits until the call may be made, and it must be made at once then.
     pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
-        let Some(limit) = self.limit else { return Ok(()) };
         let QueuePolicy { pacer, slots, .. } = self.policy;
-        let limit = &match slots {
-            Slots::Own(_) => *limit,
-            Slots::Shared(shared) => shared.in_effect(self.scope, limit),
-        };
-        let gate = pacer.gate(self.scope);
-        if gate.lets_through(limit) {
-            return Ok(());
+        for Gate { scope, limit, kept, .. } in self.gates() {
+            let mut limit = match slots {
+                Slots::Own(_) => limit,
+                Slots::Shared(shared) => shared.in_effect(scope, &limit),
+            };
+            limit.burst = limit.burst.saturating_add(kept);
+            let gate = pacer.gate(scope);
+            if !gate.lets_through(&limit) {
+                self.slot.wait(pacer.backlog(scope, &limit));
+                self.unless_stopped(gate.passed(&limit)).await?;
+                self.check()?;
+            }
         }
-        self.slot.wait(pacer.backlog(self.scope, limit));
-        self.unless_stopped(gate.passed(limit)).await?;
-        self.check()
+        Ok(())
     }
 
     /// The refusal by which a failure lowers an adaptive limit.
@@ -177,12 +307,12 @@ impl Call<'_> {
     }
 
     /// A message that the rate limit did not let through.
-    fn limited(&self, admitted: Admitted) -> Uncalled {
+    fn limited(&self, gate: &Gate, admitted: Admitted) -> Uncalled {
         let now = self.attempts.now();
         match admitted {
             Admitted::By(Admission::InLine(tag, due)) => {
                 let disposition = policy::in_line(Deferral::RateLimited, due, now);
-                Uncalled { disposition, start_tag: Some(tag) }
+                Uncalled { disposition, start_tag: Some(gate.carried(tag)) }
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
             Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Paused => {

@@ -1,10 +1,12 @@
-//! The tenant of a message, which shares a rate limit with others.
+//! The values by which rate limits tell messages apart: tenants that share one, and keys with limits of
+//! their own.
 
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
 use crate::delivery::Delivery;
+use crate::gate::Scope;
 use crate::limit::Tenant;
 use crate::pointer;
 use crate::policy::MessageKey;
@@ -20,6 +22,14 @@ pub(super) fn tenant(
     let weight = weights.get(&name).copied().unwrap_or(1);
     let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(&name));
     Tenant { hash: u32::from_le_bytes([a, b, c, d]), weight }
+}
+
+/// The scope of the messages with the same value of a key. All without one have the same.
+pub(super) fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> Scope {
+    let name = name(key, delivery).unwrap_or_default();
+    // A key has no line break, and a hash is always as long.
+    let value = format!("{key}\n{name}");
+    Scope::of([scope.bytes(), value.as_bytes()].concat())
 }
 
 /// The name of the value at a place in a message.

@@ -243,7 +243,7 @@ impl AskTask {
         let now = client.now();
         for one in waiting {
             // It would not call by its slot, and another could.
-            if matches!(one.request.ask, Ask::Paused(_)) {
+            if matches!(one.request.ask, Ask::Joins(_)) {
                 one.answer(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 });
                 continue;
             }
@@ -273,7 +273,7 @@ impl Asker {
     /// Its question, with the time that all execution environments have.
     fn ask(&self, client: &TableClient) -> Ask {
         match self.request.ask {
-            Ask::Paused(until) => Ask::Paused(client.shared(until)),
+            Ask::Joins(until) => Ask::Joins(client.shared(until)),
             ask => ask,
         }
     }

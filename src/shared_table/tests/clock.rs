@@ -41,7 +41,7 @@ async fn a_message_joins_the_line_and_returns_at_the_end_of_the_pause_though_its
     let ahead = epoch() + Duration::from_secs(600);
     let (_, (limits, limit)) = environment_with(&table, Clock::starting_at(ahead));
     let until = ahead + Duration::from_secs(10);
-    let asks = request(Ask::Paused(until), Duration::ZERO, 0.5);
+    let asks = request(Ask::Joins(until), Duration::ZERO, 0.5);
     let admitted = limits.take_slot(Scope::default(), &limit, asks, 0).await;
     let Admitted::By(Admission::InLine(_, turn)) = admitted else { panic!("{admitted:?}") };
     assert_eq!(turn, until);

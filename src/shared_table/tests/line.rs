@@ -75,7 +75,7 @@ async fn messages_that_a_hold_calls_up_move_behind_it_without_a_request() {
     }
     pause(&one, secs(60)).await;
     // The other environment learns of it by its next request.
-    let ask_again = Ask::Paused(epoch() + secs(60));
+    let ask_again = Ask::Joins(epoch() + secs(60));
     let last = ask(&other_slots, ask_again, Duration::ZERO).await;
     let Admitted::By(Admission::InLine(_, last)) = last else { panic!("{last:?}") };
     assert!(other.look(Scope::default(), caller(1)).is_err());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::classify::Rules;
 use crate::policy::{
-    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Idempotency, Jitter, RateLimit,
-    RetryPolicy, WhenUnavailable,
+    Backoff, CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Idempotency, Jitter, KeyLimit,
+    RateLimit, RetryPolicy, WhenUnavailable,
 };
 
 mod fuzz;
@@ -200,6 +200,7 @@ fn every_key_reaches_its_place() {
             max_reservation: Duration::from_millis(1_500),
             adaptive: true,
         }),
+        key_limits: Vec::new(),
         fair_shares: Some(FairShares {
             by: "/tenant".parse().expect("a pointer"),
             weights: [("acme", 3), ("7.0", 255)]

@@ -231,10 +231,14 @@ fn limits() -> BoxedStrategy<Value> {
         let weights = prop::collection::hash_map("[a-c]{1,2}|[17](\\.0|e0)?|.{0,1}", weight, 0..4);
         weights.prop_map(|members| Value::Object(members.into_iter().collect()))
     };
-    let limit = (1_u32..=1_000_000, prop::option::of(place()), prop::option::of(weights()));
+    let key = prop::option::weighted(0.3, place());
+    let limit = (1_u32..=1_000_000, key, prop::option::of(place()), prop::option::of(weights()));
     limit
-        .prop_map(|(limit, by, weights)| {
+        .prop_map(|(limit, key, by, weights)| {
             let mut limit = json!({ "limit": limit });
+            if let Some(key) = key {
+                limit["key"] = key;
+            }
             if let Some(by) = by {
                 limit["fairBy"] = by;
             }
@@ -275,6 +279,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("circuitBreaker", breakers),
         ("errorConfigs", entries),
         ("rateLimit", limits),
+        ("limits", || prop::collection::vec(limits(), 0..4).prop_map(Value::from).boxed()),
         ("rules", rules),
         ("sqsCalls", calls),
         ("receiveCalls", calls),
@@ -284,9 +289,16 @@ fn documents() -> BoxedStrategy<Value> {
 
 /// A problem between two values, each of which alone is as the schema wants it.
 pub(super) fn is_between_values(problem: &str) -> bool {
-    [", since ", ", but ", ", by ", " sets the same as ", " is a second entry "]
-        .iter()
-        .any(|words| problem.contains(words))
+    [
+        ", since ",
+        ", but ",
+        ", by ",
+        " sets the same as ",
+        " is a second entry ",
+        ", as one before it",
+    ]
+    .iter()
+    .any(|words| problem.contains(words))
 }
 
 pub(super) fn assert_bounded(policy: &RetryPolicy) {

@@ -11,7 +11,9 @@ use super::super::delays::{
     Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
 };
 use super::super::keys::{DOCUMENT, Pointer};
-use super::super::limits::{LIMITED, Limit, MAX_WEIGHTS, Place, WEIGHT, Weights};
+use super::super::limits::{
+    LIMITED, Limit, LimitList, MAX_LIMITS, MAX_WEIGHTS, Place, WEIGHT, Weights,
+};
 use super::super::object::KeyTable;
 use super::super::rules::{
     CONDITIONS, Code, HUNDREDS, Header, Label, MAX_CHARS, MAX_HEADERS, MAX_LABEL_CHARS, MAX_RULES,
@@ -231,7 +233,15 @@ impl Schema for Limit {
     fn schema(&self) -> Value {
         let mut schema = LIMITED.schema();
         schema["dependentRequired"] = json!({ "weights": ["fairBy"] });
+        let of_all = json!({ "properties": { "adaptive": false, "fairBy": false } });
+        schema["dependentSchemas"] = json!({ "key": of_all });
         schema
+    }
+}
+
+impl Schema for LimitList {
+    fn schema(&self) -> Value {
+        json!({ "type": "array", "items": Limit.schema(), "minItems": 1, "maxItems": MAX_LIMITS })
     }
 }
 

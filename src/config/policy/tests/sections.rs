@@ -137,6 +137,8 @@ fn the_document_of_a_policy_gives_that_policy_again() {
         r#"{"rateLimit": {"limit": 20, "periodSeconds": 0.5, "burst": 3, "adaptive": true}}"#,
         r#"{"rateLimit": {"limit": 20, "fairBy": "MessageGroupId"}}"#,
         r#"{"rateLimit": {"limit": 20, "fairBy": "/a~1b", "weights": {"acme": 3, "7": 255, "é": 1}}}"#,
+        r#"{"rateLimit": {"key": "/tenant", "limit": 20}}"#,
+        r#"{"limits": [{"limit": 50, "fairBy": "t"}, {"key": "t", "limit": 5, "burst": 11}, {"key": "/a", "limit": 1}]}"#,
         r#"{"idempotency": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
         r#"{"jitter": "decorrelated", "errorConfigs": {"QUOTA": {"maxRetries": 3}}}"#,
         r#"{"backoff": "fibonacci", "receiveCalls": {"maxAttempts": 7}}"#,
@@ -208,4 +210,42 @@ fn keys_with_their_name_before_the_first_release_are_read() {
     assert_eq!(accepted(old), accepted(new));
     let both = r#"{"once": {}, "idempotency": {}}"#.parse::<RetryPolicy>().expect_err("both names");
     assert!(both.to_string().contains("idempotency stands more than once"), "{both}");
+}
+
+#[test]
+fn limits_are_that_of_all_messages_and_those_of_keys() {
+    let limit = |calls| RateLimit::new(calls, secs(1));
+    let of = |key: &str, calls| KeyLimit::new(key.parse().expect("a key"), limit(calls));
+    let policy = accepted(
+        r#"{"limits": [{"key": "/tenant", "limit": 5}, {"limit": 50}, {"key": "plan", "limit": 9}]}"#,
+    );
+    assert_eq!(policy.limit, Some(limit(50)));
+    assert_eq!(policy.key_limits, [of("/tenant", 5), of("plan", 9)]);
+    let policy = accepted(r#"{"rateLimit": {"key": "/tenant", "limit": 5}}"#);
+    assert_eq!((policy.limit, policy.key_limits), (None, vec![of("/tenant", 5)]));
+    let for_all = "is for the limit of all messages, and limits[0].key makes this one that of single \
+                   values: remove one of them";
+    for (text, problem) in [
+        ("[]", "limits is `[]`: must be a list of 1 to 3 limits".to_owned()),
+        (
+            r#"[{"limit": 1}, {"limit": 2}]"#,
+            "limits[1] has no key, as one before it: keep one of them".to_owned(),
+        ),
+        (
+            r#"[{"key": "a", "limit": 1}, {"limit": 3}, {"key": "a", "limit": 2}]"#,
+            "limits[2] has the key a, as one before it: keep one of them".to_owned(),
+        ),
+        (r#"[{"key": "a"}]"#, "limits[0].limit is missing".to_owned()),
+        (
+            r#"[{"key": "a", "limit": 1, "adaptive": true}]"#,
+            format!("limits[0].adaptive {for_all}"),
+        ),
+        (r#"[{"key": "a", "limit": 1, "fairBy": "b"}]"#, format!("limits[0].fairBy {for_all}")),
+        (
+            r#"[{"limit": 1}], "rateLimit": {"limit": 2}"#,
+            "limits sets the same as rateLimit: remove one of them".to_owned(),
+        ),
+    ] {
+        assert_eq!(read(&format!(r#"{{"limits": {text}}}"#)), Err(vec![problem]), "{text}");
+    }
 }

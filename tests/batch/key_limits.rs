@@ -1,0 +1,122 @@
+//! A limit for each value of a key, beside that of all messages: neither gets more calls than it
+//! allows, and the calls that one leaves over go to the others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use requeue::Failure;
+use requeue::policy::{FairShares, KeyLimit, RateLimit};
+use tokio::time::{Instant, sleep};
+
+use crate::rate_limit::{BOTH, Kept, assert_within, world};
+use crate::world::{Act, Script, Seen, World, millis, secs};
+
+/// Five calls in a second for each tenant. So many may come together, since a call may wait for the
+/// limit of all.
+fn with_keys(kept: Kept, limit: u32) -> World {
+    let mut world = world(kept, limit, 1);
+    let mut each = RateLimit::new(5, secs(1));
+    each.burst = BURST;
+    world.settings.policy.key_limits = vec![KeyLimit::new("/tenant".parse().unwrap(), each)];
+    world
+}
+
+const BURST: u32 = 11;
+
+async fn send(world: &World, n: usize, tenant: &str) {
+    world.send(&format!(r#"{{"n":{n},"tenant":"{tenant}"}}"#)).await;
+}
+
+/// Runs environments until so many messages are done. Returns the time and the calls.
+async fn run(world: &World, script: &Script, messages: usize) -> (Duration, Vec<Seen>) {
+    let environments: Vec<_> = (0..5).map(|_| world.processor(script.clone())).collect();
+    let began = Instant::now();
+    while script.done().len() < messages {
+        let all = environments.iter().flat_map(|one| [one, one, one]);
+        join_all(all.map(|one| world.invoke(one))).await;
+        sleep(millis(100)).await;
+        assert!(began.elapsed() < secs(1_000), "{} of {messages}", script.done().len());
+    }
+    assert!(world.dead().is_empty());
+    (began.elapsed(), script.calls())
+}
+
+/// The calls of each tenant, of which those with the number `n` are `n % tenants`.
+fn by_tenant(calls: &[Seen], tenants: usize) -> BTreeMap<usize, Vec<Seen>> {
+    let mut of = BTreeMap::<_, Vec<_>>::new();
+    for seen in calls {
+        of.entry(seen.n() % tenants).or_default().push(seen.clone());
+    }
+    of
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tenants_use_the_limit_of_all_and_none_more_than_its_own() {
+    let world = with_keys(Kept::Together, 50);
+    for n in 0..1_260 {
+        send(&world, n, &format!("tenant {}", n % 21)).await;
+    }
+    let script = Script::failing_first(1, Failure::temporary("down"));
+    let (took, calls) = run(&world, &script, 1_260).await;
+    assert_within(50, 1, &calls);
+    for calls in by_tenant(&calls, 21).values() {
+        assert_within(5, BURST, calls);
+    }
+    assert_eq!(calls.len(), 2_520);
+    // 50 s at the limit of all, and the delays of the last retries.
+    assert!(took <= secs(65), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_gets_the_calls_of_its_key_and_leaves_the_others_the_rest() {
+    for fair in [false, true] {
+        let mut world = with_keys(Kept::Together, 20);
+        world.settings.policy.fair_shares =
+            fair.then(|| FairShares::by("/tenant".parse().unwrap()));
+        for n in 0..500 {
+            send(&world, n * 2, "flood").await;
+        }
+        for n in 0..250 {
+            send(&world, n * 2 + 1, &format!("tenant {}", n % 25)).await;
+        }
+        let script = Script::new(|_| Act::Done);
+        let (took, calls) = run(&world, &script, 750).await;
+        assert_within(20, 1, &calls);
+        let of = by_tenant(&calls, 2);
+        assert_within(5, BURST, &of[&0]);
+        // 500 messages at 5 in a second.
+        assert!(took <= secs(115), "{fair}: {took:?}");
+        let others = of[&1].iter().map(|seen| seen.at).max().unwrap() - calls[0].at;
+        let longest = if fair { secs(25) } else { secs(50) };
+        assert!(others <= longest, "{fair}: {others:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_have_limits_without_one_of_all_and_messages_without_a_value_share_one() {
+    for kept in BOTH {
+        let mut world = with_keys(kept, 1);
+        world.settings.policy.limit = None;
+        world.settings.policy.key_limits[0].limit.burst = 1;
+        for n in 0..100 {
+            let body = if n % 4 == 0 {
+                format!(r#"{{"n":{n}}}"#)
+            } else {
+                format!(r#"{{"n":{n},"tenant":{}}}"#, n % 4)
+            };
+            world.send(&body).await;
+        }
+        let script = Script::new(|_| Act::Done);
+        let began = Instant::now();
+        let processor = world.processor(script.clone());
+        join_all((0..4).map(|_| world.run(&processor))).await;
+        let calls = script.calls();
+        assert_eq!((calls.len(), world.dead().len()), (100, 0));
+        for calls in by_tenant(&calls, 4).values() {
+            assert_within(5, 1, calls);
+        }
+        let last = calls.iter().map(|seen| seen.at).max().unwrap() - began;
+        assert!(last <= secs(8), "{kept:?}: {last:?}");
+    }
+}
