@@ -115,14 +115,17 @@ impl Shape for Limit {
                 "{weights} has no effect without {by}: add {by}, or remove {weights}"
             ));
         }
-        for other in ["adaptive", "fairBy"].into_iter().filter(|other| has("key") && has(other)) {
+        let read = LIMITED.read(json);
+        let is_adaptive = read.as_ref().is_some_and(|read| read.limit.adaptive);
+        let of_all = [("adaptive", is_adaptive), ("fairBy", has("fairBy"))];
+        for (other, _) in of_all.into_iter().filter(|(_, is_used)| has("key") && *is_used) {
             json.problems.note(format!(
-                "{} is for the limit of all messages, and {} makes this one that of single values: remove one of them",
+                "{} is for the limit of all messages: remove it or {}",
                 json.path_to(other),
                 json.path_to("key")
             ));
         }
-        LIMITED.read(json).filter(|_| json.problems.count() == before)
+        read.filter(|_| json.problems.count() == before)
     }
 
     fn write(&self, limit: &Limited) -> Option<Value> {

@@ -233,7 +233,7 @@ impl Schema for Limit {
     fn schema(&self) -> Value {
         let mut schema = LIMITED.schema();
         schema["dependentRequired"] = json!({ "weights": ["fairBy"] });
-        let of_all = json!({ "properties": { "adaptive": false, "fairBy": false } });
+        let of_all = json!({ "properties": { "adaptive": { "const": false }, "fairBy": false } });
         schema["dependentSchemas"] = json!({ "key": of_all });
         schema
     }

@@ -223,8 +223,7 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
     assert_eq!(policy.key_limits, [of("/tenant", 5), of("plan", 9)]);
     let policy = accepted(r#"{"rateLimit": {"key": "/tenant", "limit": 5}}"#);
     assert_eq!((policy.limit, policy.key_limits), (None, vec![of("/tenant", 5)]));
-    let for_all = "is for the limit of all messages, and limits[0].key makes this one that of single \
-                   values: remove one of them";
+    let for_all = "is for the limit of all messages: remove it or limits[0].key";
     for (text, problem) in [
         ("[]", "limits is `[]`: must be a list of 1 to 3 limits".to_owned()),
         (
