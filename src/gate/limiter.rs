@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::time::Instant;
 
 use super::call::Scope;
-use crate::limit::{Admission, Ask, KnownLimit, LimitState, Tenant, epoch_nanos, nanos};
+use crate::limit::{Admission, Demand, KnownLimit, LimitState, epoch_nanos, nanos};
 use crate::policy::RateLimit;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
@@ -33,22 +33,19 @@ struct Scopes {
 }
 
 impl Limiter {
-    /// Admits one message, which can wait for its slot as long as `longest`. The time is now by both
-    /// clocks.
+    /// Admits one message. The time is now by both clocks.
     pub(crate) fn admit(
         &self,
         scope: Scope,
         limit: &RateLimit,
-        ask: Ask,
-        tenant: Option<Tenant>,
-        longest: Duration,
+        demand: Demand,
         (now, at): (SystemTime, Instant),
     ) -> Admission {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
         let state = scopes.of(scope, now, monotonic);
         let mut by_day = state.with_gate_moved(monotonic, time_of_day);
-        let admission = by_day.admit(limit, ask, tenant, longest, now);
+        let admission = by_day.admit(limit, demand, now);
         *state = by_day.with_gate_moved(time_of_day, monotonic);
         admission
     }
@@ -58,15 +55,13 @@ impl Limiter {
         &self,
         scope: Scope,
         limit: &RateLimit,
-        ask: Ask,
-        tenant: Option<Tenant>,
-        longest: Duration,
+        demand: Demand,
         (now, at): (SystemTime, Instant),
     ) -> bool {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let monotonic = scopes.monotonic(at);
         let state = scopes.of(scope, now, monotonic).with_gate_moved(monotonic, epoch_nanos(now));
-        state.would_wait(&KnownLimit::own(limit), ask, tenant, longest, now)
+        state.would_wait(&KnownLimit::own(limit), demand, now)
     }
 
     /// Notes that the service refused a call.
@@ -104,12 +99,17 @@ impl Scopes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::limit::Ask;
 
     #[test]
     fn a_clock_that_is_set_neither_stops_the_calls_nor_adds_any() {
         let limit = RateLimit::new(10, Duration::from_secs(1));
         let (second, began) = (Duration::from_secs(1), Instant::now());
+        let longest = Duration::ZERO;
+        let demand = Demand { ask: Ask::Retry, tenant: None, units: 1, longest };
         let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
         for by in [0, 1, 50, 400, 2_000, 600_000, 4_000_000, 40_000_000] {
             let by = Duration::from_millis(by);
@@ -120,14 +120,7 @@ mod tests {
                     let real = second * *tick / 20;
                     let clock = if *tick < 10 { noon + real } else { set + real };
                     let now = (clock, began + real);
-                    let admitted = limiter.admit(
-                        Scope::default(),
-                        &limit,
-                        Ask::Retry,
-                        None,
-                        Duration::ZERO,
-                        now,
-                    );
+                    let admitted = limiter.admit(Scope::default(), &limit, demand, now);
                     admitted == Admission::Slot(Duration::ZERO)
                 };
                 let called: Vec<_> = (0..20).filter(is_called).collect();

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::line::{FairQueue, JOINED, StartTag, Tenant};
 use super::pace::{LEAST, Pace, WHOLE, longer};
 use super::{
-    Admission, Ask, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
+    Admission, Ask, Demand, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
     epoch_nanos, from_epoch_nanos, nanos,
 };
 use crate::table::Update;
@@ -79,8 +79,11 @@ impl Claim {
         // A slower pace must not let more calls through at once.
         let ahead = whole_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
         let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { interval };
-        let furthest =
-            now.saturating_add(nanos(FURTHEST_SLOT)).saturating_add(ahead).saturating_add(slowest);
+        let largest = limit.largest().into();
+        let furthest = now
+            .saturating_add(nanos(FURTHEST_SLOT))
+            .saturating_add(ahead)
+            .saturating_add(slowest.saturating_mul(largest));
         let gate = Time::of(seen.tat, now, furthest);
         let free_from = seen.tat.max(seen.open_since).saturating_add(ahead);
         Self {
@@ -113,9 +116,10 @@ impl Claim {
         Self { owed, ..self }
     }
 
-    /// Takes the share of one message, which can wait for its slot as long as `longest`. The messages
-    /// of a limit that is not fair have no tenant.
-    pub(crate) fn take(&mut self, ask: Ask, tenant: Option<Tenant>, longest: Duration) -> Share {
+    /// Takes the share of one message. The messages of a limit that is not fair have no tenant.
+    pub(crate) fn take(&mut self, demand: Demand) -> Share {
+        let Demand { ask, tenant, longest, .. } = demand;
+        let units = demand.units.into();
         // A slot that is further away would count as lost.
         let mut longest = nanos(longest.min(FURTHEST_SLOT));
         let of = tenant.unwrap_or(Tenant::ALL);
@@ -133,39 +137,39 @@ impl Claim {
                 if !is_free && self.lasts(before) > nanos(EARLY) {
                     return Share::Waits(tag);
                 }
-                match self.pass(longest) {
+                match self.pass(longest, units) {
                     Share::Full => {
                         if before == 0 {
-                            self.line.wait_longer(1);
+                            self.line.wait_longer(units);
                         }
                         Share::Waits(tag)
                     }
                     slot => {
-                        self.line.leave(1);
+                        self.line.leave(units);
                         slot
                     }
                 }
             }
-            Ask::Retry if tenant.is_none() => self.pass(longest),
-            Ask::Returned => match self.pass(longest) {
+            Ask::Retry if tenant.is_none() => self.pass(longest, units),
+            Ask::Returned => match self.pass(longest, units) {
                 // It cannot know its start tag.
-                Share::Full => self.join(of, self.now),
+                Share::Full => self.join(of, units, self.now),
                 slot => {
-                    self.line.leave(1);
+                    self.line.leave(units);
                     slot
                 }
             },
-            Ask::Joins(until) => self.join(of, epoch_nanos(until)),
+            Ask::Joins(until) => self.join(of, units, epoch_nanos(until)),
             Ask::Newcomer | Ask::Retry | Ask::Waited(_) => {
                 let waits = match tenant {
                     Some(_) => self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY),
                     None => self.line.backlog() > 0,
                 };
                 if waits {
-                    return self.join(of, self.now);
+                    return self.join(of, units, self.now);
                 }
-                match self.pass(longest) {
-                    Share::Full => self.join(of, self.now),
+                match self.pass(longest, units) {
+                    Share::Full => self.join(of, units, self.now),
                     slot => {
                         let others =
                             if tenant.is_some() { nanos(EARLY) / self.interval } else { 0 };
@@ -173,7 +177,7 @@ impl Claim {
                         // If nobody waits, nobody's turn depends on it.
                         if self.line.backlog() > 0 {
                             self.line.join(of, 1);
-                            self.line.leave(1);
+                            self.line.leave(units);
                         }
                         slot
                     }
@@ -304,8 +308,9 @@ impl Claim {
         self.slots.max(self.owed)
     }
 
-    /// Takes a slot of the gate, if it has one soon enough.
-    fn pass(&mut self, longest: u64) -> Share {
+    /// Takes slots of the gate, if the first one comes soon enough: a call that is heavy would wait for
+    /// ever for all of its units.
+    fn pass(&mut self, longest: u64, units: u64) -> Share {
         let number = self.next_number();
         if self.slot(self.seen.tat, number) - self.now > longest {
             return Share::Full;
@@ -316,16 +321,16 @@ impl Claim {
             // Those who were to make these calls are late, or will never come.
             self.line.leave(self.unused.min(self.line.backlog()));
         }
-        self.slots = number + 1;
+        self.slots = number + units;
         Share::Slot(number)
     }
 
     /// Joins the line, to return at `earliest` or later.
-    fn join(&mut self, tenant: Tenant, earliest: u64) -> Share {
+    fn join(&mut self, tenant: Tenant, units: u64, earliest: u64) -> Share {
         let tag = self.line.next_tag(tenant);
         if self.lasts(self.line.before(tag)) >= nanos(LONGEST_LINE) {
             return Share::LineFull;
         }
-        Share::Joined(self.line.join(tenant, 1), tag, earliest)
+        Share::Joined(self.line.join(tenant, units), tag, earliest)
     }
 }

@@ -67,6 +67,18 @@ pub(crate) enum Ask {
     Returned,
 }
 
+/// What a message asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    pub(crate) ask: Ask,
+    /// Whose share of the limit it takes, if the limit is fair.
+    pub(crate) tenant: Option<Tenant>,
+    /// The units of its call.
+    pub(crate) units: u32,
+    /// The longest wait for its slot.
+    pub(crate) longest: Duration,
+}
+
 /// What a message gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -99,32 +111,23 @@ impl LimitState {
         from_epoch_nanos(self.tat).max(now)
     }
 
-    /// Admits one message, which can wait for its slot as long as `longest`.
+    /// Admits one message.
     pub(crate) fn admit(
         &mut self,
         limit: &RateLimit,
-        ask: Ask,
-        tenant: Option<Tenant>,
-        longest: Duration,
+        demand: Demand,
         now: SystemTime,
     ) -> Admission {
         let mut claim = Claim::new(&KnownLimit::own(limit), *self, now);
-        let share = claim.take(ask, tenant, longest);
+        let share = claim.take(demand);
         let admission = claim.admission(share, self);
         *self = claim.next(self);
         admission
     }
 
     /// Whether a message would wait in line.
-    pub(crate) fn would_wait(
-        &self,
-        known: &KnownLimit,
-        ask: Ask,
-        tenant: Option<Tenant>,
-        longest: Duration,
-        now: SystemTime,
-    ) -> bool {
-        let share = Claim::new(known, *self, now).take(ask, tenant, longest);
+    pub(crate) fn would_wait(&self, known: &KnownLimit, demand: Demand, now: SystemTime) -> bool {
+        let share = Claim::new(known, *self, now).take(demand);
         matches!(share, Share::Joined(..) | Share::LineFull)
     }
 

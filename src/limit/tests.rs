@@ -21,7 +21,36 @@ fn limit(limit: u32, burst: u32) -> RateLimit {
 
 /// A message that can wait for two seconds.
 fn admit(state: &mut LimitState, limit: &RateLimit, ask: Ask, now: u64) -> Admission {
-    state.admit(limit, ask, None, limit.max_reservation, at(now))
+    state.admit(limit, demand(ask, limit.max_reservation), at(now))
+}
+
+fn demand(ask: Ask, longest: Duration) -> Demand {
+    Demand { ask, tenant: None, units: 1, longest }
+}
+
+#[test]
+fn a_call_waits_for_its_first_unit_and_those_after_it_for_all() {
+    let mut limit = limit(10, 1);
+    let mut state = LimitState::default();
+    let mut asks = |units, now| {
+        let demand = Demand { units, ..demand(Ask::Retry, limit.max_reservation) };
+        state.admit(&limit, demand, at(now))
+    };
+    let slots: Vec<_> = [3, 1, 10, 7, 1].into_iter().map(|units| asks(units, 0)).collect();
+    let waits = [Some(0), Some(300), Some(400), Some(1_400), None];
+    let expected =
+        waits.map(|wait| wait.map_or(Admission::Full, |wait| Admission::Slot(millis(wait))));
+    assert_eq!(slots, expected);
+    assert_eq!(asks(1, 100), Admission::Slot(millis(2_000)));
+    // A day's quota, all of it in one call, is no error of a clock.
+    (limit.limit, limit.period, limit.has_units) = (1_000, Duration::from_hours(24), true);
+    let mut state = LimitState::default();
+    let all = Demand { units: 1_000, ..demand(Ask::Newcomer, limit.max_reservation) };
+    assert_eq!(state.admit(&limit, all, at(0)), Admission::Slot(Duration::ZERO));
+    for hours in [1, 12, 22] {
+        let admission = state.admit(&limit, all, at(hours * 3_600_000));
+        assert!(!matches!(admission, Admission::Slot(_)), "{hours}: {admission:?}");
+    }
 }
 
 #[test]
@@ -47,7 +76,7 @@ fn the_gate_passes_a_burst_at_once_then_one_call_for_each_interval_up_to_the_lon
     assert_eq!(slots[23], Admission::Full, "it would be called after 2.1 s");
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 99), Admission::Full);
     assert_eq!(admit(&mut state, &limit, Ask::Retry, 100), Admission::Slot(millis(2_000)));
-    let longest = state.admit(&limit, Ask::Retry, None, millis(99), at(2_100));
+    let longest = state.admit(&limit, demand(Ask::Retry, millis(99)), at(2_100));
     assert_eq!(longest, Admission::Full, "this message can wait for less");
 }
 
@@ -319,7 +348,7 @@ proptest! {
                         1 => Ask::Retry,
                         _ => Ask::Waited(StartTag(place)),
                     };
-                    claim.take(ask, tenant, limit.max_reservation)
+                    claim.take(Demand { tenant, ..demand(ask, limit.max_reservation) })
                 }).collect();
                 let before = LimitState::of(&item);
                 let is_changed = claim.update().apply(&mut item);
@@ -381,7 +410,8 @@ fn run(
             let hash = message.tenant.wrapping_mul(0x9E37_79B9) ^ 0x5555_AAAA;
             Tenant { hash, weight: weight(message.tenant) }
         });
-        let admission = state.admit(limit, ask, tenant, limit.max_reservation, at(0) + now);
+        let demand = Demand { tenant, ..demand(ask, limit.max_reservation) };
+        let admission = state.admit(limit, demand, at(0) + now);
         end.deferrals += u32::from(!matches!(admission, Admission::Slot(_)));
         match admission {
             Admission::Slot(wait) => {

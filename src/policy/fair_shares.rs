@@ -75,13 +75,15 @@ pub struct KeyLimit {
     pub key: MessageKey,
     /// The limit of the messages with the same value.
     pub limit: RateLimit,
+    /// The place of the units of a message's call, as [`RetryPolicy::units`](super::RetryPolicy::units).
+    pub units: Option<MessageKey>,
 }
 
 impl KeyLimit {
     /// A limit for each value.
     #[must_use]
     pub const fn new(key: MessageKey, limit: RateLimit) -> Self {
-        Self { key, limit }
+        Self { key, limit, units: None }
     }
 }
 

@@ -79,6 +79,9 @@ pub struct RetryPolicy {
     /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
     /// environment and each worker counts its own calls. Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
+    /// The place of the units of a message's call, a whole number: the limit counts them instead of
+    /// calls. Default: each call has one unit. No preset changes it.
+    pub units: Option<MessageKey>,
     /// Limits for each value at a place of the messages, such as a tenant, beside that of all; two
     /// at most. Default: none. No preset changes it.
     pub key_limits: Vec<KeyLimit>,
@@ -196,13 +199,16 @@ pub struct RateLimit {
     /// tenth at least, and time without any raises it again. A refused call is a failure of the
     /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
     pub adaptive: bool,
+    /// Whether calls may have more than one unit.
+    pub(crate) has_units: bool,
 }
 
 impl RateLimit {
     /// So many calls in each period, with the default burst.
     #[must_use]
     pub const fn new(limit: u32, period: Duration) -> Self {
-        Self { limit, period, burst: 1, max_reservation: Duration::from_secs(2), adaptive: false }
+        let max_reservation = Duration::from_secs(2);
+        Self { limit, period, burst: 1, max_reservation, adaptive: false, has_units: false }
     }
 
     /// The time between two calls at the limit, rounded up; a day at most.
@@ -223,6 +229,11 @@ impl RateLimit {
         let wait: Duration = later.map(|limit| limit.max_reservation).sum();
         let calls = wait.as_nanos().div_ceil(self.interval().as_nanos());
         u32::try_from(calls).unwrap_or(u32::MAX)
+    }
+
+    /// The most units of a call.
+    pub(crate) fn largest(&self) -> u32 {
+        if self.has_units { self.limit.max(1) } else { 1 }
     }
 
     /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.

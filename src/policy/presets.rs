@@ -75,6 +75,7 @@ impl Preset {
             max_deferrals: 100,
             max_deferral: Duration::from_mins(1),
             limit: None,
+            units: None,
             key_limits: Vec::new(),
             fair_shares: None,
             idempotency: None,

@@ -46,7 +46,8 @@ pub(super) struct Call<'a> {
     keys: Vec<Gate>,
     /// Whether a pause or an open circuit may hold it back.
     may_be_deferred: bool,
-    /// Whether it may share its call, for which the leader asks the rate limit.
+    /// Whether it may share its call, for which the leader asks the rate limit, unless that counts
+    /// units.
     is_shared: bool,
 }
 
@@ -108,6 +109,12 @@ impl<'a> Call<'a> {
         self.limit.is_some() || !self.keys.is_empty()
     }
 
+    /// Whether it asks the rate limits for itself: a shared call is one call, but has the units of
+    /// each of its messages.
+    pub(super) fn reserves_alone(&self) -> bool {
+        !self.is_shared || self.has_units()
+    }
+
     /// The messages that may share its call.
     pub(super) fn key(&self, most: usize) -> CallKey {
         let Self { delivery, scope, may_be_deferred, .. } = *self;
@@ -137,7 +144,7 @@ impl<'a> Call<'a> {
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
         }
-        if !self.is_shared {
+        if self.reserves_alone() {
             permit = self.reserve(permit, taken).await?;
         }
         if let Some(events) = events {
@@ -146,7 +153,7 @@ impl<'a> Call<'a> {
         if let Some(counts) = &attempts.inner.counts {
             self.count(counts, &mut taken.attempt).await?;
         }
-        if !self.is_shared {
+        if self.reserves_alone() {
             self.pace().await?;
         }
         Ok(permit)

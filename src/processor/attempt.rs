@@ -245,9 +245,11 @@ async fn lead<T: Body>(
     leads.gathered().await;
     let _running = calls.running().await;
     let admitted = async {
-        let permit = call.renew_since(joined, permit, taken).await?;
-        let permit = call.reserve(permit, taken).await?;
-        call.pace().await?;
+        let mut permit = call.renew_since(joined, permit, taken).await?;
+        if !call.reserves_alone() {
+            permit = call.reserve(permit, taken).await?;
+            call.pace().await?;
+        }
         call.check_other(call.delivery)?;
         Ok(permit)
     };

@@ -31,21 +31,21 @@ pub(super) struct PacerGate(sync::Mutex<Option<Instant>>);
 
 impl PacerGate {
     /// Whether a call may go on at once.
-    pub(super) fn lets_through(&self, limit: &RateLimit) -> bool {
-        self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit).is_ok())
+    pub(super) fn lets_through(&self, limit: &RateLimit, units: u32) -> bool {
+        self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit, units).is_ok())
     }
 
     /// Waits until a call may go on.
-    pub(super) async fn passed(&self, limit: &RateLimit) {
+    pub(super) async fn passed(&self, limit: &RateLimit, units: u32) {
         let mut next = self.0.lock().await;
-        while let Err(wait) = Self::pass(&mut next, limit) {
+        while let Err(wait) = Self::pass(&mut next, limit, units) {
             sleep(wait).await;
         }
     }
 
     /// Lets a call through now, or says how long it has to wait. `next` is the theoretical arrival
     /// time of the generic cell rate algorithm.
-    fn pass(next: &mut Option<Instant>, limit: &RateLimit) -> Result<(), Duration> {
+    fn pass(next: &mut Option<Instant>, limit: &RateLimit, units: u32) -> Result<(), Duration> {
         let now = Instant::now();
         let interval = limit.interval();
         let at = next.map_or(now, |next| next.max(now));
@@ -53,7 +53,7 @@ impl PacerGate {
         match at.duration_since(now).checked_sub(ahead) {
             Some(wait) if !wait.is_zero() => Err(wait),
             _ => {
-                *next = Some(at + interval);
+                *next = Some(at + interval.saturating_mul(units));
                 Ok(())
             }
         }

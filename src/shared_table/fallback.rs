@@ -30,19 +30,21 @@ pub(super) struct Fallback {
 #[derive(Clone, Copy, Debug)]
 struct OwnGate {
     interval: Duration,
+    /// The most units of a call.
+    largest: u32,
     next: SystemTime,
 }
 
 impl OwnGate {
-    fn admit(&mut self, longest: Duration, now: SystemTime) -> Admission {
+    fn admit(&mut self, units: u32, longest: Duration, now: SystemTime) -> Admission {
         // A slot that is further away is one of a clock that was set back since.
-        let is_lost = self.next > now + self.interval + FURTHEST_SLOT;
+        let is_lost = self.next > now + self.interval.saturating_mul(self.largest) + FURTHEST_SLOT;
         let slot = if is_lost { now } else { self.next.max(now) };
         let wait = slot.duration_since(now).unwrap_or_default();
         if wait > longest {
             return Admission::Full;
         }
-        self.next = slot + self.interval;
+        self.next = slot + self.interval.saturating_mul(units);
         Admission::Slot(wait)
     }
 }
@@ -63,6 +65,7 @@ impl Fallback {
     pub(super) fn admit(
         &mut self,
         limit: &RateLimit,
+        units: u32,
         max_environments: u32,
         taken: &LimitState,
         longest: Duration,
@@ -79,11 +82,11 @@ impl Fallback {
             let lately = LATELY.saturating_add(burst).checked_div(calls).unwrap_or(rarest);
             let interval = lately.clamp(interval, rarest);
             let next = taken.gate_end(now) + interval.mul_f64(sample);
-            self.alone = Some(OwnGate { interval, next });
+            self.alone = Some(OwnGate { interval, largest: limit.largest(), next });
             self.alone_since.get_or_insert(now);
         }
         let Some(own) = &mut self.alone else { return Admission::Full };
-        let admission = own.admit(longest.min(LONGEST), now);
+        let admission = own.admit(units, longest.min(LONGEST), now);
         if let Admission::Slot(wait) = admission {
             self.last = Some(now + wait);
         }

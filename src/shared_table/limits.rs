@@ -13,7 +13,7 @@ use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::disposition::Deferral;
 use crate::gate::{Caller, NotPermitted, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, LimitState, StartTag, Tenant};
+use crate::limit::{Admission, Ask, Claim, Demand, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
@@ -63,19 +63,12 @@ impl SharedPauses {
     }
 
     /// Whether a message would wait in line, as far as this execution environment knows.
-    pub(crate) fn would_wait(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        ask: Ask,
-        tenant: Option<Tenant>,
-        longest: Duration,
-    ) -> bool {
+    pub(crate) fn would_wait(&self, scope: Scope, limit: &RateLimit, demand: Demand) -> bool {
         let client = &self.client;
         let (item, now) = (self.scope(scope), client.now());
         let known = item.limits().known(limit, client.started, now);
         let seen = item.seen().limit;
-        item.is_known(LATELY) && seen.would_wait(&known, ask, tenant, longest, now)
+        item.is_known(LATELY) && seen.would_wait(&known, demand, now)
     }
 
     /// Tells all execution environments that the service refused a call.
@@ -152,8 +145,8 @@ impl SharedPauses {
         let Recovery { limit, rest } = recovery;
         // Nobody stands in line, since the limit of now says nothing about the time of a turn.
         let longest = limit.max_reservation;
-        let request =
-            Request { ask: Ask::Retry, tenant: None, longest, sample: 0.0, may_be_deferred: false };
+        let demand = Demand { ask: Ask::Retry, tenant: None, units: 1, longest };
+        let request = Request { demand, sample: 0.0, may_be_deferred: false };
         match self.take_slot(scope, &limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::disposition::Deferral;
 use crate::gate::Scope;
-use crate::limit::{Admission, Ask};
+use crate::limit::{Admission, Ask, Demand};
 use crate::policy::{RateLimit, RetryPolicy};
 use crate::table::MemoryTable;
 
@@ -127,7 +127,8 @@ fn environment(table: &Arc<Told>, calls: u32, burst: u32) -> Environment {
 
 /// The request of a message that a pause does not concern.
 fn request(ask: Ask, longest: Duration, sample: f64) -> Request {
-    Request { ask, tenant: None, longest, sample, may_be_deferred: false }
+    let demand = Demand { ask, tenant: None, units: 1, longest };
+    Request { demand, sample, may_be_deferred: false }
 }
 
 async fn ask_all((limits, limit): &Environment, ask: Ask, messages: u32) -> Vec<Admitted> {

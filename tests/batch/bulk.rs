@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use requeue::embedded::Fault;
-use requeue::policy::{Idempotency, RateLimit};
+use requeue::policy::{Idempotency, KeyLimit, RateLimit};
 use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{
@@ -611,4 +611,30 @@ async fn a_worker_receives_as_many_messages_as_its_calls_can_take() {
         let first: Vec<usize> = first.map(|call| call.bodies.len()).collect();
         assert_eq!(first, sizes, "{concurrency} calls of {most}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_call_has_the_units_of_its_messages_and_keys_do_not_share_one() {
+    let mut world = World::new();
+    let mut limit = RateLimit::new(10, secs(1));
+    limit.burst = 11;
+    world.settings.policy.key_limits = vec![KeyLimit::new("/tenant".parse().unwrap(), limit)];
+    world.settings.policy.key_limits[0].units = Some("/items".parse().unwrap());
+    for n in 0..20 {
+        world.send(&format!(r#"{{"n":{n},"tenant":{},"items":5}}"#, n % 2)).await;
+    }
+    let index = done();
+    let began = Instant::now();
+    world.run(&world.processor(bulk(index.clone()))).await;
+    let mut units = [0_u32, 0];
+    for Call { bodies, at } in index.calls() {
+        let tenant = |body: &String| usize::from(body.contains(r#""tenant":1"#));
+        assert!(bodies.iter().all(|body| tenant(body) == tenant(&bodies[0])), "{bodies:?}");
+        let of = &mut units[tenant(&bodies[0])];
+        *of += 5 * u32::try_from(bodies.len()).unwrap();
+        // The burst, and the units of one message at most beyond the limit.
+        let most = 11 + 4 + 10 * (at - began + millis(150)).as_millis() / 1_000;
+        assert!(u128::from(*of) <= most, "{of} units after {:?}", at - began);
+    }
+    assert_eq!(units, [50, 50]);
 }

@@ -120,3 +120,32 @@ async fn keys_have_limits_without_one_of_all_and_messages_without_a_value_share_
         assert!(last <= secs(8), "{kept:?}: {last:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_counts_the_units_of_calls() {
+    for kept in BOTH {
+        let mut world = world(kept, 100, 1);
+        world.settings.policy.units = Some("/tokens".parse().unwrap());
+        let tokens = |n: usize| [1, 50, 7, 100, 1_000][n % 5];
+        for n in 0..50 {
+            world.send(&format!(r#"{{"n":{n},"tokens":{}}}"#, tokens(n))).await;
+        }
+        let script = Script::new(|_| Act::Done);
+        let began = Instant::now();
+        let processor = world.processor(script.clone());
+        join_all((0..3).map(|_| world.run(&processor))).await;
+        let calls = script.calls();
+        assert_eq!((calls.len(), world.dead().len()), (50, 0));
+        for (first, one) in calls.iter().enumerate() {
+            let mut units = 0;
+            for other in &calls[first..] {
+                assert!(other.at - one.at + millis(1) >= millis(10) * units, "{kept:?}: {units}");
+                // More than the limit count as all of it.
+                units += tokens(other.n()).min(100);
+            }
+        }
+        // 2,580 units.
+        let last = calls.iter().map(|seen| seen.at).max().unwrap() - began;
+        assert!((secs(24)..=secs(28)).contains(&last), "{kept:?}: {last:?}");
+    }
+}

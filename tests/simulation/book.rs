@@ -130,6 +130,14 @@ impl Invocation {
     }
 }
 
+/// A call that a rate limit bounds.
+pub struct Rated {
+    pub at: Instant,
+    /// How often the table had been wiped by then.
+    pub wipes: u64,
+    pub units: u32,
+}
+
 /// The receives of the message before another one in its FIFO group, in the same batch.
 #[derive(Default)]
 struct Predecessor {
@@ -197,7 +205,7 @@ pub struct Book {
     /// The messages of which each environment sent a copy.
     pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
-    pub rated: BTreeMap<(usize, usize, Option<String>), Vec<(Instant, u64)>>,
+    pub rated: BTreeMap<(usize, usize, Option<String>), Vec<Rated>>,
     /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls in each environment spoke of their service.

@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{MessageState, MessageView};
 use requeue::policy::{KeyLimit, RateLimit};
-use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
+use requeue::queue::{AttributeValue, CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, Mode, SqsBatchResponse};
 use tokio::time::Instant;
 
-use crate::book::{Book, HANDLE, InCall, Invocation, Member, Track};
+use crate::book::{Book, HANDLE, InCall, Invocation, Member, Rated, Track};
 use crate::bulk;
 use crate::copies;
 use crate::letters;
-use crate::plan::{DeadLetters, secs};
+use crate::plan::{DeadLetters, UNITS, secs};
 use crate::producer::{CANARY, Copies, Maker, number};
 use crate::system::World;
 use crate::wire::Members;
@@ -81,9 +81,8 @@ impl Book {
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }
-        if in_call.is_first()
-            && let Err(what) = self.check_rates(world, environment, n)
-        {
+        let counts = in_call.is_first() || world.plan.policy.units.is_some();
+        if counts && let Err(what) = self.check_rates(world, environment, n) {
             self.history.violate(Some(n), what);
         }
         let track = &mut self.tracks[n];
@@ -137,7 +136,8 @@ impl Book {
             return Ok(());
         }
         if let Some(limit) = plan.policy.limit {
-            self.check_rate(world, environment, n, None, limit)?;
+            let units = plan.policy.units.as_ref().map_or(1, |_| self.units(n, limit));
+            self.check_rate(world, environment, n, (None, units), limit)?;
         }
         let total = plan.policy.limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
         for KeyLimit { mut limit, .. } in plan.policy.key_limits.clone() {
@@ -145,7 +145,7 @@ impl Book {
             let together = total.as_nanos().div_ceil(limit.interval().as_nanos());
             limit.burst = limit.burst.max(1 + u32::try_from(together).expect("few"));
             let group = self.tracks[n].product.group.clone().unwrap_or_default();
-            self.check_rate(world, environment, n, Some(group), limit)?;
+            self.check_rate(world, environment, n, (Some(group), 1), limit)?;
         }
         Ok(())
     }
@@ -155,10 +155,13 @@ impl Book {
         world: &World,
         environment: usize,
         n: usize,
-        key: Option<String>,
+        (key, units): (Option<String>, u32),
         limit: RateLimit,
     ) -> Result<(), String> {
         let plan = &world.plan;
+        // With its slot, it may wait to share a call, and each of a shared call has units.
+        let shares = plan.per_call.is_some() && plan.policy.units.is_some();
+        let shares = if shares { plan.function_timeout } else { Duration::ZERO };
         // In its place it waits for the limit of all as long as it can.
         let in_place = key.is_some() && copies::may_wait_in_place(plan);
         let in_place = if in_place { plan.function_timeout / 2 } else { Duration::ZERO };
@@ -170,16 +173,19 @@ impl Book {
         let kept_by = plan.table.map_or(environment, |_| usize::MAX);
         let calls = self.rated.entry((kept_by, plan.scope(n), key)).or_default();
         let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
-        calls.push((Instant::now(), wipes));
-        let (interval, burst) = (limit.interval(), usize::try_from(limit.burst).expect("small"));
-        for (count, (began, earlier)) in (1..).zip(calls.iter().rev()) {
+        calls.push(Rated { at: Instant::now(), wipes, units });
+        let (interval, burst) = (limit.interval(), u64::from(limit.burst));
+        let mut before = 0;
+        for (count, Rated { at: began, wipes: earlier, units }) in (1..).zip(calls.iter().rev()) {
+            // A call waits for the units of those before it, and for one of its own.
+            before += if count == 1 { 1 } else { u64::from(*units) };
             // A table that was wiped begins with the burst, and knows no slot of the next seconds. The
             // last wipe may have been right before the first one of these calls.
             let meanwhile = wipes - earlier;
-            let bursts = burst * (1 + usize::try_from(meanwhile).expect("few"));
-            let beyond = u32::try_from(usize::saturating_sub(count, bursts)).expect("few");
+            let beyond =
+                u32::try_from(before.saturating_sub(burst * (1 + meanwhile))).expect("few");
             let lost = u32::try_from(meanwhile + u64::from(*earlier > 0)).expect("few");
-            let lost = limit.max_reservation * lost + in_place;
+            let lost = limit.max_reservation * lost + in_place + shares;
             // A timer has a resolution of a millisecond.
             let within = began.elapsed() + TICK + plan.looseness(&limit) + lost;
             let faults = world.table.as_ref().map_or(0, |table| table.faults_since(*began - ALONE));
@@ -187,6 +193,13 @@ impl Book {
             ensure(within + alone >= interval * beyond, what)?;
         }
         Ok(())
+    }
+
+    /// The units of a message's call.
+    fn units(&self, n: usize, limit: RateLimit) -> u32 {
+        let units = self.tracks[n].product.attributes.get(UNITS).map(|attribute| &attribute.value);
+        let Some(AttributeValue::Text(units)) = units else { return 1 };
+        units.parse().map_or(1, |units: u64| units.clamp(1, limit.limit.into()) as u32)
     }
 
     fn check_call(

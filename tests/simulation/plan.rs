@@ -112,6 +112,9 @@ pub struct Plan {
     pub host: Host,
 }
 
+/// The attribute with the units of a call.
+pub const UNITS: &str = "requeue.maxRetries";
+
 impl Plan {
     /// The rate limit has dice of its own, and so has the bulk handler.
     pub fn new(dice: &Dice, of_limit: &Dice, of_bulk: &Dice) -> Self {
@@ -132,6 +135,9 @@ impl Plan {
                 shares.weights.insert("tenant-1".to_owned(), 3);
                 shares
             });
+            // An attribute that some messages have, with different numbers.
+            let units = MessageKey::Attribute(UNITS.to_owned());
+            policy.units = of_limit.happens(200).then_some(units);
             if of_limit.happens(300) {
                 let mut limit = *limit;
                 limit.burst = of_limit.pick(&[1, 3, 30]);

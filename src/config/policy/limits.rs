@@ -24,6 +24,7 @@ pub(super) struct Limited {
     /// For each value there, instead of all messages.
     key: Option<MessageKey>,
     limit: RateLimit,
+    units: Option<MessageKey>,
     fair_by: Option<MessageKey>,
     weights: Option<BTreeMap<String, u8>>,
 }
@@ -34,6 +35,7 @@ impl Limited {
         let shares = policy.fair_shares.as_ref();
         let total = policy.limit.map(|limit| Self {
             limit,
+            units: policy.units.clone(),
             fair_by: shares.map(|shares| shares.by.clone()),
             weights: shares.map(|shares| shares.weights.clone()).filter(|it| !it.is_empty()),
             ..(LIMITED.default)()
@@ -41,9 +43,10 @@ impl Limited {
         if policy.key_limits.is_empty() {
             return (total, None);
         }
-        let of_key = |KeyLimit { key, limit }: &KeyLimit| Self {
+        let of_key = |KeyLimit { key, limit, units }: &KeyLimit| Self {
             key: Some(key.clone()),
             limit: *limit,
+            units: units.clone(),
             ..(LIMITED.default)()
         };
         (None, Some(total.into_iter().chain(policy.key_limits.iter().map(of_key)).collect()))
@@ -51,10 +54,11 @@ impl Limited {
 
     pub(super) fn apply(self, policy: &mut RetryPolicy) {
         if let Some(key) = self.key {
-            policy.key_limits.push(KeyLimit::new(key, self.limit));
+            policy.key_limits.push(KeyLimit { key, limit: self.limit, units: self.units });
             return;
         }
         policy.limit = Some(self.limit);
+        policy.units = self.units;
         policy.fair_shares = self.fair_by.map(|by| {
             let mut shares = FairShares::by(by);
             shares.weights = self.weights.unwrap_or_default();
@@ -68,7 +72,7 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     required: &["limit"],
     default: || {
         let limit = RateLimit::new(1, Duration::from_secs(1));
-        Limited { key: None, limit, fair_by: None, weights: None }
+        Limited { key: None, limit, units: None, fair_by: None, weights: None }
     },
     keys: keys! { Limited:
         "key", Maybe(Place) => key,
@@ -83,6 +87,8 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
             "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
         "adaptive", Flag => limit.adaptive,
             "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
+        "units", Maybe(Place) => units,
+            "The place of a message's units, a whole number: the limit counts them instead of calls. A message without such a number has one unit, and none has more than limit. Default: each call has one unit.";
         "fairBy", Maybe(Place) => fair_by,
             "The place of a message's tenant, a text or a number: while messages of several tenants wait, each tenant gets its share of the limit. A JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a tenant share as one. Default: messages are called in their order.";
         "weights", Maybe(Weights) => weights,

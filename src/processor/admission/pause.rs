@@ -9,7 +9,7 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Permit};
-use crate::limit::{Admission, Ask};
+use crate::limit::{Admission, Ask, Demand};
 use crate::policy;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
@@ -137,13 +137,9 @@ impl Call<'_> {
         let (tag, at) = if let Some((gate, tag)) = self.line() {
             (gate.carried(tag), shared.paused_in_line(gate.scope, &gate.limit, tag, until))
         } else {
-            let request = Request {
-                ask: Ask::Joins(until),
-                tenant: self.tenant(&total),
-                longest: Duration::ZERO,
-                sample: turn.sample,
-                may_be_deferred: true,
-            };
+            let demand =
+                Demand { longest: Duration::ZERO, ..self.demand(&total, Some(Ask::Joins(until))) };
+            let request = Request { demand, sample: turn.sample, may_be_deferred: true };
             // The others of its batch are held in a moment too, and it is in no hurry.
             let admitted = shared.take_slot(total.scope, &total.limit, request, MAX_BATCH);
             match timeout_at(attempts.deadlines.cutoff, admitted).await {

@@ -6,13 +6,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::tenant::{key_scope, tenant};
+use super::tenant::{key_scope, tenant, units};
 use super::{Call, Refused, Taken};
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, Scope, expires, is_refused};
-use crate::limit::{Admission, Ask, StartTag, Tenant};
+use crate::limit::{Admission, Ask, Demand, StartTag};
 use crate::policy::{self, KeyLimit, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
@@ -26,6 +26,8 @@ pub(super) struct Gate {
     number: usize,
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
+    /// The units of the call.
+    units: u32,
     /// Calls of its burst that are kept for messages which have their slots, and wait for the limits
     /// after this one.
     kept: u32,
@@ -44,7 +46,10 @@ impl Gate {
             let kept = limit.limit.together(later);
             let burst = limit.limit.burst.saturating_sub(kept).max(1);
             let scope = key_scope(scope, &limit.key, delivery);
-            Self { number: number + 1, scope, limit: RateLimit { burst, ..limit.limit }, kept }
+            let has_units = limit.units.is_some();
+            let units = units(limit.units.as_ref(), limit.limit.limit, delivery);
+            let limit = RateLimit { burst, has_units, ..limit.limit };
+            Self { number: number + 1, scope, limit, units, kept }
         };
         limits.iter().enumerate().map(of_key).collect()
     }
@@ -63,7 +68,15 @@ impl Call<'_> {
     /// The limit of all messages of its scope.
     pub(super) fn total(&self) -> Option<Gate> {
         let limit = *self.limit?;
-        Some(Gate { number: 0, scope: self.scope, limit, kept: 0 })
+        let place = self.policy.policy.units.as_ref();
+        let units = units(place, limit.limit, self.delivery);
+        let limit = RateLimit { has_units: place.is_some(), ..limit };
+        Some(Gate { number: 0, scope: self.scope, limit, units, kept: 0 })
+    }
+
+    /// Whether a limit counts units.
+    pub(super) fn has_units(&self) -> bool {
+        self.gates().any(|gate| gate.limit.has_units)
     }
 
     /// The limits in their order.
@@ -111,15 +124,14 @@ impl Call<'_> {
     async fn join_total(&self) -> Result<(), Uncalled> {
         let may_join = !self.keys.is_empty() && self.delivery.strategy == Strategy::Copy;
         let Some(gate) = self.total().filter(|_| may_join) else { return Ok(()) };
-        let (ask, longest) = self.ask(&gate);
         let Gate { scope, limit, .. } = gate;
-        let tenant = self.tenant(&gate);
+        let demand = self.demand(&gate, None);
         let now = (self.attempts.now(), Instant::now());
         let waits = match &self.policy.slots {
-            Slots::Own(limiter) => limiter.would_wait(scope, &limit, ask, tenant, longest, now),
-            Slots::Shared(shared) => shared.would_wait(scope, &limit, ask, tenant, longest),
+            Slots::Own(limiter) => limiter.would_wait(scope, &limit, demand, now),
+            Slots::Shared(shared) => shared.would_wait(scope, &limit, demand),
         };
-        if matches!(ask, Ask::Waited(_)) || !waits {
+        if matches!(demand.ask, Ask::Waited(_)) || !waits {
             return Ok(());
         }
         match self.ask_for_slot(&gate, Some(Ask::Joins(now.0)), self.may_be_deferred).await? {
@@ -198,19 +210,14 @@ impl Call<'_> {
         match &self.policy.slots {
             Slots::Own(limiter) => {
                 let now = (self.attempts.now(), Instant::now());
-                let Gate { scope, limit, .. } = gate;
-                let (ask, longest) = self.ask(gate);
-                let ask = asked.unwrap_or(ask);
-                let admission = limiter.admit(*scope, limit, ask, self.tenant(gate), longest, now);
-                Ok(Admitted::By(admission))
+                let demand = self.demand(gate, asked);
+                Ok(Admitted::By(limiter.admit(gate.scope, &gate.limit, demand, now)))
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.
                 self.slot.wait(shared.reservation_timeout());
-                let (ask, longest) = self.ask(gate);
-                let ask = asked.unwrap_or(ask);
-                let (tenant, sample) = (self.tenant(gate), self.turn.sample);
-                let request = Request { ask, tenant, longest, sample, may_be_deferred };
+                let (demand, sample) = (self.demand(gate, asked), self.turn.sample);
+                let request = Request { demand, sample, may_be_deferred };
                 let asked = shared.take_slot(gate.scope, &gate.limit, request, self.others());
                 let admitted = self.unless_stopped(asked).await?;
                 self.check()?;
@@ -219,16 +226,18 @@ impl Call<'_> {
         }
     }
 
-    /// Whose share of the limit it takes, if the limit is fair.
-    pub(super) fn tenant(&self, gate: &Gate) -> Option<Tenant> {
+    /// What the message asks of a limit, as `asked` or as it stands.
+    pub(super) fn demand(&self, gate: &Gate, asked: Option<Ask>) -> Demand {
         let QueuePolicy { policy, weights, .. } = self.policy;
-        let shares = policy.fair_shares.as_ref().filter(|_| gate.is_total())?;
-        Some(tenant(&shares.by, weights, self.delivery))
+        let (ask, longest) = self.ask(gate);
+        let shares = policy.fair_shares.as_ref().filter(|_| gate.is_total());
+        let tenant = shares.map(|shares| tenant(&shares.by, weights, self.delivery));
+        Demand { ask: asked.unwrap_or(ask), tenant, units: gate.units, longest }
     }
 
     /// The calls that are about to begin too.
     pub(super) fn others(&self) -> usize {
-        if self.is_shared { 0 } else { self.slot.about_to_begin() }
+        if self.reserves_alone() { self.slot.about_to_begin() } else { 0 }
     }
 
     /// The longest wait for a slot. The other half of the time is for the handler.
@@ -284,16 +293,16 @@ impl Call<'_> {
     /// Waits until the call may be made, and it must be made at once then.
     pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
         let QueuePolicy { pacer, slots, .. } = self.policy;
-        for Gate { scope, limit, kept, .. } in self.gates() {
+        for Gate { scope, limit, units, kept, .. } in self.gates() {
             let mut limit = match slots {
                 Slots::Own(_) => limit,
                 Slots::Shared(shared) => shared.in_effect(scope, &limit),
             };
             limit.burst = limit.burst.saturating_add(kept);
             let gate = pacer.gate(scope);
-            if !gate.lets_through(&limit) {
+            if !gate.lets_through(&limit, units) {
                 self.slot.wait(pacer.backlog(scope, &limit));
-                self.unless_stopped(gate.passed(&limit)).await?;
+                self.unless_stopped(gate.passed(&limit, units)).await?;
                 self.check()?;
             }
         }

@@ -24,6 +24,27 @@ pub(super) fn tenant(
     Tenant { hash: u32::from_le_bytes([a, b, c, d]), weight }
 }
 
+/// The units of a message's call, of a limit of so many.
+pub(super) fn units(place: Option<&MessageKey>, limit: u32, delivery: &Delivery) -> u32 {
+    let text = place.and_then(|place| text(place, delivery));
+    let units = text.and_then(|text| text.trim().parse::<f64>().ok());
+    let units = units.filter(|units| units.fract() == 0.0).unwrap_or(1.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    (units as u32).clamp(1, limit.max(1))
+}
+
+/// What stands at a place in a message: JSON in its body.
+fn text<'a>(place: &MessageKey, delivery: &'a Delivery) -> Option<&'a str> {
+    match place {
+        MessageKey::Body(pointer) => pointer.find(delivery.payload()),
+        MessageKey::MessageGroupId => delivery.group_id.as_deref(),
+        MessageKey::Attribute(name) => match &delivery.attributes.get(name)?.value {
+            AttributeValue::Text(text) => Some(text),
+            AttributeValue::Binary(_) => None,
+        },
+    }
+}
+
 /// The scope of the messages with the same value of a key. All without one have the same.
 pub(super) fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> Scope {
     let name = name(key, delivery).unwrap_or_default();
@@ -34,13 +55,13 @@ pub(super) fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> 
 
 /// The name of the value at a place in a message.
 fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
+    let text = text(key, delivery)?;
     match key {
-        MessageKey::Body(pointer) => pointer.find(delivery.payload()).and_then(pointer::name),
-        MessageKey::MessageGroupId => delivery.group_id.as_deref().and_then(pointer::name_of_text),
+        MessageKey::Body(_) => pointer::name(text),
+        MessageKey::MessageGroupId => pointer::name_of_text(text),
         MessageKey::Attribute(name) => {
-            let attribute = delivery.attributes.get(name)?;
-            let AttributeValue::Text(text) = &attribute.value else { return None };
-            let is_number = attribute.data_type.split('.').next() == Some("Number");
+            let data_type = &delivery.attributes.get(name)?.data_type;
+            let is_number = data_type.split('.').next() == Some("Number");
             let number = if is_number { pointer::name_of_number(text) } else { None };
             number.or_else(|| pointer::name_of_text(text))
         }

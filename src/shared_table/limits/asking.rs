@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
-use crate::limit::{Admission, Ask, Claim, LimitState, Share};
+use crate::limit::{Admission, Ask, Claim, Demand, LimitState, Share};
 use crate::shared_table::pauses::{Admitted, Asker, Askers, SharedScope};
 use crate::shared_table::{TableClient, expires};
 use crate::table::{Field, TableError};
@@ -82,7 +82,7 @@ impl AskTask {
         let known = &self.item;
         let mut seen = known.seen().limit;
         let is_foreign =
-            |one: &Asker| matches!(one.request.ask, Ask::Waited(tag) if !seen.knows(tag));
+            |one: &Asker| matches!(one.request.demand.ask, Ask::Waited(tag) if !seen.knows(tag));
         if !client.knows_time() || waiting.iter().any(is_foreign) && !known.is_known(FRESH) {
             // A clock that is off is corrected before it decides anything, and so is an old state.
             match self.read().await {
@@ -99,14 +99,15 @@ impl AskTask {
             let is_free = number == 0 && seen.has_free_gate(at);
             let is_guess = is_free && self.with(|state| state.is_gate_busy);
             let likely = if is_guess { seen.with_busy_gate(at) } else { seen };
-            let longest = waiting.iter().map(|one| one.request.longest).max().unwrap_or_default();
+            let longest =
+                waiting.iter().map(|one| one.request.demand.longest).max().unwrap_or_default();
             let claim = Claim::new(&limit, likely, at);
             let interval = claim.interval();
             let owed = self.with(|state| state.fallback.owed(interval, &likely, longest, at));
             let mut claim = claim.owing(owed);
             let shares: Vec<_> = waiting
                 .iter()
-                .map(|one| claim.take(one.ask(client), one.request.tenant, one.request.longest))
+                .map(|one| claim.take(Demand { ask: one.ask(client), ..one.request.demand }))
                 .collect();
             if is_guess && claim.slots() == 0 {
                 // No message is refused by a guess.
@@ -183,7 +184,7 @@ impl AskTask {
     fn wait_on(&self, waiting: Vec<Asker>, claim: &Claim, seen: &LimitState) {
         let mut others = Vec::new();
         for one in waiting {
-            match one.request.ask {
+            match one.request.demand.ask {
                 Ask::Waited(tag) => {
                     one.admit(&self.client, claim.admission(Share::Waits(tag), seen));
                 }
@@ -243,16 +244,17 @@ impl AskTask {
         let now = client.now();
         for one in waiting {
             // It would not call by its slot, and another could.
-            if matches!(one.request.ask, Ask::Joins(_)) {
+            if matches!(one.request.demand.ask, Ask::Joins(_)) {
                 one.answer(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 });
                 continue;
             }
             let admission = self.with(|state| {
                 state.fallback.admit(
                     &one.limit.limit,
+                    one.request.demand.units,
                     client.max_environments,
                     &self.item.seen().limit,
-                    one.request.longest,
+                    one.request.demand.longest,
                     now,
                     one.request.sample,
                 )
@@ -272,7 +274,7 @@ impl AskTask {
 impl Asker {
     /// Its question, with the time that all execution environments have.
     fn ask(&self, client: &TableClient) -> Ask {
-        match self.request.ask {
+        match self.request.demand.ask {
             Ask::Joins(until) => Ask::Joins(client.shared(until)),
             ask => ask,
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::disposition::Deferral;
 use crate::gate::{Caller, ProbeLock, Results, SharedHealth};
-use crate::limit::{Admission, Ask, KnownLimit, LimitState, Tenant};
+use crate::limit::{Admission, Demand, KnownLimit, LimitState};
 use crate::policy::RateLimit;
 use crate::shared_table::fallback::Fallback;
 use crate::table::{Field, Item, Key};
@@ -131,11 +131,7 @@ pub(in crate::shared_table) struct Askers {
 /// The request of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    pub(crate) ask: Ask,
-    /// Whose share of the limit it takes, if the limit is fair.
-    pub(crate) tenant: Option<Tenant>,
-    /// The longest wait for its slot.
-    pub(crate) longest: Duration,
+    pub(crate) demand: Demand,
     pub(crate) sample: f64,
     /// Whether it takes no slot while its service is paused.
     pub(crate) may_be_deferred: bool,

@@ -237,7 +237,8 @@ fn limits() -> BoxedStrategy<Value> {
         .prop_map(|(limit, key, by, weights)| {
             let mut limit = json!({ "limit": limit });
             if let Some(key) = key {
-                limit["key"] = key;
+                limit["key"] = key.clone();
+                limit["units"] = key;
             }
             if let Some(by) = by {
                 limit["fairBy"] = by;

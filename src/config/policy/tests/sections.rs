@@ -138,7 +138,7 @@ fn the_document_of_a_policy_gives_that_policy_again() {
         r#"{"rateLimit": {"limit": 20, "fairBy": "MessageGroupId"}}"#,
         r#"{"rateLimit": {"limit": 20, "fairBy": "/a~1b", "weights": {"acme": 3, "7": 255, "é": 1}}}"#,
         r#"{"rateLimit": {"key": "/tenant", "limit": 20}}"#,
-        r#"{"limits": [{"limit": 50, "fairBy": "t"}, {"key": "t", "limit": 5, "burst": 11}, {"key": "/a", "limit": 1}]}"#,
+        r#"{"limits": [{"limit": 50, "fairBy": "t"}, {"key": "t", "limit": 5, "burst": 11}, {"key": "/a", "limit": 1, "units": "/b"}]}"#,
         r#"{"idempotency": {"key": "/orderId", "whenUnavailable": "defer"}}"#,
         r#"{"jitter": "decorrelated", "errorConfigs": {"QUOTA": {"maxRetries": 3}}}"#,
         r#"{"backoff": "fibonacci", "receiveCalls": {"maxAttempts": 7}}"#,
