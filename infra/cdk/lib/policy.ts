@@ -70,6 +70,8 @@ export interface RetryPolicy {
    * execution environment counts its own calls.
    */
   readonly rateLimit?: RateLimit;
+  /** Several rate limits: that of all messages, and up to two with a key. Not beside `rateLimit`. */
+  readonly limits?: readonly RateLimit[];
   /** Calls the handler once for each event. It needs a table. */
   readonly idempotency?: Idempotency;
   /** Delays and budgets for each class of failures. */
@@ -153,6 +155,11 @@ export interface CircuitBreaker {
 
 /** The calls that a downstream service takes. */
 export interface RateLimit {
+  /**
+   * The limit holds for each value at this place, which is written as that of `fairBy`.
+   * @default - it holds for all messages
+   */
+  readonly key?: string;
   /** Calls in each period. */
   readonly limit: number;
   /** The period. */
@@ -163,6 +170,11 @@ export interface RateLimit {
   readonly maxReservationSeconds?: number;
   /** Whether refused calls lower the limit for a while. */
   readonly adaptive?: boolean;
+  /**
+   * The place of a message's units, a whole number: the limit counts them instead of calls.
+   * @default - each call has one unit
+   */
+  readonly units?: string;
   /**
    * The place of a message's tenant: a JSON pointer into the body, `MessageGroupId`, or the name of a
    * message attribute. Each tenant gets its share of the calls.

@@ -126,7 +126,7 @@ impl Shape for Limit {
         let of_all = [("adaptive", is_adaptive), ("fairBy", has("fairBy"))];
         for (other, _) in of_all.into_iter().filter(|(_, is_used)| has("key") && *is_used) {
             json.problems.note(format!(
-                "{} is for the limit of all messages: remove it or {}",
+                "{} is for the limit of all messages, but this one has {}: remove one of them",
                 json.path_to(other),
                 json.path_to("key")
             ));

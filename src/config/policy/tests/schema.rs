@@ -233,8 +233,6 @@ impl Schema for Limit {
     fn schema(&self) -> Value {
         let mut schema = LIMITED.schema();
         schema["dependentRequired"] = json!({ "weights": ["fairBy"] });
-        let of_all = json!({ "properties": { "adaptive": { "const": false }, "fairBy": false } });
-        schema["dependentSchemas"] = json!({ "key": of_all });
         schema
     }
 }

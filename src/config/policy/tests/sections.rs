@@ -223,7 +223,8 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
     assert_eq!(policy.key_limits, [of("/tenant", 5), of("plan", 9)]);
     let policy = accepted(r#"{"rateLimit": {"key": "/tenant", "limit": 5}}"#);
     assert_eq!((policy.limit, policy.key_limits), (None, vec![of("/tenant", 5)]));
-    let for_all = "is for the limit of all messages: remove it or limits[0].key";
+    let for_all =
+        "is for the limit of all messages, but this one has limits[0].key: remove one of them";
     for (text, problem) in [
         ("[]", "limits is `[]`: must be a list of 1 to 3 limits".to_owned()),
         (
