@@ -128,7 +128,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// All steps; the leader of a shared call makes those of the rate limit. `taken` has what is to be
+    /// All steps, of which the ones that few policies have are boxed: the future of an attempt is moved
+    /// several times, and so it is to be small. The leader of a shared call makes those of the rate limit. `taken` has what is to be
     /// given back after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
         let QueuePolicy { protection, pauses, events, .. } = self.policy;
@@ -138,23 +139,24 @@ impl<'a> Call<'a> {
         }
         let mut permit = self.own_permit(self.turn.at).await?;
         if let Some(pauses) = pauses {
-            taken.ticket = self.ticket(pauses).await?;
+            taken.ticket = Box::pin(self.ticket(pauses)).await?;
             // Its end gives back the probe lock.
             self.check()?;
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
         }
-        if self.reserves_alone() {
-            permit = self.reserve(permit, taken).await?;
+        let reserves = self.is_limited() && self.reserves_alone();
+        if reserves {
+            permit = Box::pin(self.reserve(permit, taken)).await?;
         }
         if let Some(events) = events {
-            self.acquire(events, &mut taken.event).await?;
+            Box::pin(self.acquire(events, &mut taken.event)).await?;
         }
         if let Some(counts) = &attempts.inner.counts {
-            self.count(counts, &mut taken.attempt).await?;
+            Box::pin(self.count(counts, &mut taken.attempt)).await?;
         }
-        if self.reserves_alone() {
-            self.pace().await?;
+        if reserves {
+            Box::pin(self.pace()).await?;
         }
         Ok(permit)
     }
@@ -165,7 +167,7 @@ impl<'a> Call<'a> {
         let QueuePolicy { protection, .. } = self.policy;
         match protection.admit(scope, caller, at) {
             Ok(permit) => Ok(permit),
-            Err(paused) if self.may_be_deferred => Err(self.paused(paused).await),
+            Err(paused) if self.may_be_deferred => Err(Box::pin(self.paused(paused)).await),
             // It calls in any case. If a permit to probe was free, its call counts as a probe.
             Err(_) => Ok(protection.permit_despite(scope, caller)),
         }

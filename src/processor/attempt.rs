@@ -171,7 +171,7 @@ async fn call<H: Handler<T>, T: Body>(
         Err(uncalled) => return Handled::Uncalled(uncalled),
     };
     if let Some((bulk, calls)) = bulk {
-        return share(bulk, calls, &call, message, permit, tried).await;
+        return Box::pin(share(bulk, calls, &call, message, permit, tried)).await;
     }
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());
@@ -246,7 +246,7 @@ async fn lead<T: Body>(
     let _running = calls.running().await;
     let admitted = async {
         let mut permit = call.renew_since(joined, permit, taken).await?;
-        if !call.reserves_alone() {
+        if call.is_limited() && !call.reserves_alone() {
             permit = call.reserve(permit, taken).await?;
             call.pace().await?;
         }

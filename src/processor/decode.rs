@@ -16,7 +16,7 @@ pub(super) async fn decode(
     deadline: Instant,
 ) -> Vec<Delivery> {
     if let Some(senders) = &inner.decoder.senders {
-        senders.identify(&records, deadline).await;
+        Box::pin(senders.identify(&records, deadline)).await;
     }
     let received = inner.clock.now();
     let decode = |(position, record)| Delivery::decode(position, record, received, &inner.decoder);

@@ -297,14 +297,20 @@ fn shares(shares: &FairShares) -> String {
 
 /// A line for each rate limit.
 fn rate_limits(policy: &RetryPolicy) -> String {
-    let line = |each: &str, limit: &RateLimit, burst: u32, more: &str| {
+    let line = |each: &str,
+                limit: &RateLimit,
+                units: Option<&MessageKey>,
+                burst: u32,
+                more: &str| {
         let RateLimit { limit: calls, period, max_reservation, .. } = *limit;
+        let what = units.map_or_else(|| "calls".to_owned(), |at| format!("units of {}", place(at)));
         format!(
-            "rate limit{each}: {calls} calls in {0}, and a burst of {burst}: at most {1} in any {0}; for \
-             each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
-             the function for at most {2}{more}\n",
+            "rate limit{each}: {calls} {what} in {0}, and a burst of {burst}: at most {1}{2} in any \
+             {0}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
+             inside the function for at most {3}{more}\n",
             span(period),
             u64::from(calls) + u64::from(burst),
+            if units.is_some() { " and the last call" } else { "" },
             span(max_reservation),
         )
     };
@@ -315,22 +321,23 @@ fn rate_limits(policy: &RetryPolicy) -> String {
             ""
         };
         let shares = policy.fair_shares.as_ref().map_or_else(String::new, shares);
-        line("", &limit, limit.burst, &format!("{adaptive}{shares}"))
+        line("", &limit, policy.units.as_ref(), limit.burst, &format!("{adaptive}{shares}"))
     });
-    let keys = policy.key_limits.iter().enumerate().map(|(at, KeyLimit { key, limit })| {
+    let keys = policy.key_limits.iter().enumerate().map(|(at, key)| {
+        let (each, limit) = (format!(" of each {}", place(&key.key)), &key.limit);
         let later = policy.key_limits[at + 1..].iter().map(|key| &key.limit).chain(&policy.limit);
         let wait: Duration = later.map(|limit| limit.max_reservation).sum();
-        let together = wait.as_nanos().div_ceil(limit.interval().as_nanos());
-        let together = u32::try_from(together).unwrap_or(u32::MAX).saturating_add(1);
-        let more = if together > limit.burst {
+        let kept = wait.as_nanos().div_ceil(limit.interval().as_nanos());
+        let least = u32::try_from(kept).unwrap_or(u32::MAX).saturating_add(1);
+        let more = if least > limit.burst {
             format!(
-                "; so many calls may come at once, since they wait up to {} for the other limits",
+                "; the burst is {least}, since calls wait up to {} for other limits",
                 span(wait)
             )
         } else {
             String::new()
         };
-        line(&format!(" of each {}", place(key)), limit, limit.burst.max(together), &more)
+        line(&each, limit, key.units.as_ref(), limit.burst.max(least), &more)
     });
     total.into_iter().chain(keys).collect()
 }

@@ -90,9 +90,6 @@ impl Call<'_> {
         permit: Permit,
         taken: &mut Taken,
     ) -> Result<Permit, Uncalled> {
-        if !self.is_limited() {
-            return Ok(permit);
-        }
         self.join_total().await?;
         let mut has_waited = false;
         loop {
@@ -102,7 +99,7 @@ impl Call<'_> {
                 first.get_or_insert_with(Instant::now);
             }
             // After a freeze, all slots of a key that passed meanwhile would be used at once.
-            if first.is_none_or(|first| first.elapsed() <= self.longest_call_after_key()) {
+            if first.is_none_or(|first| first.elapsed() <= self.longest_after_key()) {
                 break;
             }
         }
@@ -110,7 +107,7 @@ impl Call<'_> {
     }
 
     /// How long a slot of its first key may wait for the other limits.
-    fn longest_call_after_key(&self) -> Duration {
+    fn longest_after_key(&self) -> Duration {
         let Some(first) = self.keys.first().filter(|_| self.delivery.strategy == Strategy::Copy)
         else {
             return Duration::MAX;

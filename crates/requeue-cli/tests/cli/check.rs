@@ -143,6 +143,21 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
         );
         assert_eq!(told(document), Some(expected));
     }
+    let limits = r#"{"limits": [{"limit": 4000, "periodSeconds": 60, "units": "/tokens"},
+                               {"key": "/tenant", "limit": 5}, {"key": "plan", "limit": 1, "burst": 9}]}"#;
+    let said = requeue_reading(limits, &["check", "-"]).succeeded();
+    let begins = |begin: &str| said.lines().any(|line| line.starts_with(begin));
+    for begin in [
+        "rate limit: 4000 units of /tokens in 60 s, and a burst of 1: at most 4001 and the last call in any 60 s; ",
+        "rate limit of each /tenant: 5 calls in 1 s, and a burst of 21: at most 26 in any 1 s; ",
+        "rate limit of each attribute plan: 1 calls in 1 s, and a burst of 9: at most 10 in any 1 s; ",
+    ] {
+        assert!(begins(begin), "{begin}: {said}");
+    }
+    assert!(
+        said.contains("; the burst is 21, since calls wait up to 4 s for other limits\n"),
+        "{said}"
+    );
     let refused = requeue_reading(r#"{"rateLimit": {"burst": 5}}"#, &["check", "-"]);
     assert!(refused.stderr.contains("rateLimit.limit is missing"), "{}", refused.stderr);
 }
