@@ -104,17 +104,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether a rate limit bounds its calls.
-    pub(super) fn is_limited(&self) -> bool {
-        self.limit.is_some() || !self.keys.is_empty()
-    }
-
-    /// Whether it asks the rate limits for itself: a shared call is one call, but has the units of
-    /// each of its messages.
-    pub(super) fn reserves_alone(&self) -> bool {
-        !self.is_shared || self.has_units()
-    }
-
     /// The messages that may share its call.
     pub(super) fn key(&self, most: usize) -> CallKey {
         let Self { delivery, scope, may_be_deferred, .. } = *self;

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::REST;
-use crate::limit::{Admission, FURTHEST_SLOT, LimitState};
+use crate::limit::{Admission, Demand, FURTHEST_SLOT, LimitState};
 use crate::policy::RateLimit;
 
 /// The calls of so long count, and of up to half as long before.
@@ -65,10 +65,9 @@ impl Fallback {
     pub(super) fn admit(
         &mut self,
         limit: &RateLimit,
-        units: u32,
+        demand: Demand,
         max_environments: u32,
         taken: &LimitState,
-        longest: Duration,
         now: SystemTime,
         sample: f64,
     ) -> Admission {
@@ -86,7 +85,7 @@ impl Fallback {
             self.alone_since.get_or_insert(now);
         }
         let Some(own) = &mut self.alone else { return Admission::Full };
-        let admission = own.admit(units, longest.min(LONGEST), now);
+        let admission = own.admit(demand.units, demand.longest.min(LONGEST), now);
         if let Admission::Slot(wait) = admission {
             self.last = Some(now + wait);
         }

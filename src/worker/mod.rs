@@ -144,7 +144,7 @@ where
         let dead_letter = settings.dead_letter.or(Some(DeadLetterMode::OF_WORKERS));
         let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
         let settings = telemetry::completed(settings);
-        let description = check::check(&source, queue, &settings, &worker).await?;
+        let description = Box::pin(check::check(&source, queue, &settings, &worker)).await?;
         let source = Extended::new(source, settings.observers.clone());
         let trouble = Trouble::none(&description, settings.observers.clone());
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());

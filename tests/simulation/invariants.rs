@@ -199,7 +199,9 @@ impl Book {
     fn units(&self, n: usize, limit: RateLimit) -> u32 {
         let units = self.tracks[n].product.attributes.get(UNITS).map(|attribute| &attribute.value);
         let Some(AttributeValue::Text(units)) = units else { return 1 };
-        units.parse().map_or(1, |units: u64| units.clamp(1, limit.limit.into()) as u32)
+        let most = u64::from(limit.limit);
+        let units = units.parse().map_or(1, |units: u64| units.clamp(1, most));
+        u32::try_from(units).expect("at most the limit")
     }
 
     fn check_call(

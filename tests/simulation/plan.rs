@@ -128,24 +128,7 @@ impl Plan {
             (is_fifo && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 0, 100, 500]))
         });
         policy.idempotency = (table.is_some() && of_limit.happens(500)).then(|| once(of_limit));
-        if let Some(limit) = &mut policy.limit {
-            limit.adaptive = of_limit.happens(300);
-            policy.fair_shares = of_limit.happens(400).then(|| {
-                let mut shares = FairShares::by(MessageKey::MessageGroupId);
-                shares.weights.insert("tenant-1".to_owned(), 3);
-                shares
-            });
-            // An attribute that some messages have, with different numbers.
-            let units = MessageKey::Attribute(UNITS.to_owned());
-            policy.units = of_limit.happens(200).then_some(units);
-            if of_limit.happens(300) {
-                let mut limit = *limit;
-                limit.burst = of_limit.pick(&[1, 3, 30]);
-                limit.limit = 1 + limit.limit / 2;
-                limit.adaptive = false;
-                policy.key_limits.push(KeyLimit::new(MessageKey::MessageGroupId, limit));
-            }
-        }
+        refine(&mut policy, of_limit);
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
         let recursive_loop =
             if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
@@ -382,6 +365,28 @@ fn rate_limit(dice: &Dice) -> Option<RateLimit> {
         limit.max_reservation = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
         limit
     })
+}
+
+/// How the limit is shared, and what is beside it.
+fn refine(policy: &mut RetryPolicy, of_limit: &Dice) {
+    if let Some(limit) = &mut policy.limit {
+        limit.adaptive = of_limit.happens(300);
+        policy.fair_shares = of_limit.happens(400).then(|| {
+            let mut shares = FairShares::by(MessageKey::MessageGroupId);
+            shares.weights.insert("tenant-1".to_owned(), 3);
+            shares
+        });
+        // An attribute that some messages have, with different numbers.
+        let units = MessageKey::Attribute(UNITS.to_owned());
+        policy.units = of_limit.happens(200).then_some(units);
+        if of_limit.happens(300) {
+            let mut limit = *limit;
+            limit.burst = of_limit.pick(&[1, 3, 30]);
+            limit.limit = 1 + limit.limit / 2;
+            limit.adaptive = false;
+            policy.key_limits.push(KeyLimit::new(MessageKey::MessageGroupId, limit));
+        }
+    }
 }
 
 fn draw_class(class: &mut ClassPolicy, dice: &Dice) {

@@ -74,8 +74,19 @@ impl Call<'_> {
         Some(Gate { number: 0, scope: self.scope, limit, units, kept: 0 })
     }
 
+    /// Whether a rate limit bounds its calls.
+    pub(in crate::processor) fn is_limited(&self) -> bool {
+        self.limit.is_some() || !self.keys.is_empty()
+    }
+
+    /// Whether it asks the rate limits for itself: a shared call is one call, but has the units of
+    /// each of its messages.
+    pub(in crate::processor) fn reserves_alone(&self) -> bool {
+        !self.is_shared || self.has_units()
+    }
+
     /// Whether a limit counts units.
-    pub(super) fn has_units(&self) -> bool {
+    fn has_units(&self) -> bool {
         self.gates().any(|gate| gate.limit.has_units)
     }
 

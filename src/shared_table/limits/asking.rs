@@ -251,10 +251,9 @@ impl AskTask {
             let admission = self.with(|state| {
                 state.fallback.admit(
                     &one.limit.limit,
-                    one.request.demand.units,
+                    one.request.demand,
                     client.max_environments,
                     &self.item.seen().limit,
-                    one.request.demand.longest,
                     now,
                     one.request.sample,
                 )

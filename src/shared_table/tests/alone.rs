@@ -4,6 +4,8 @@ use super::*;
 use crate::limit::LimitState;
 use crate::shared_table::fallback::Fallback;
 
+const DEMAND: Demand = Demand { ask: Ask::Retry, tenant: None, units: 1, longest: LONGEST };
+
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -22,7 +24,7 @@ fn calls(
     let samples = (1..).map(|number| f64::from(number) / f64::from(most + 1));
     let calls = environments.iter_mut().zip(samples).map(|(one, sample)| {
         let mut admit =
-            |at| one.admit(limit, 1, most, &LimitState::default(), LONGEST, after(at), sample);
+            |at| one.admit(limit, DEMAND, most, &LimitState::default(), after(at), sample);
         times.clone().filter(|at| matches!(admit(*at), Admission::Slot(_))).count()
     });
     calls.sum()
@@ -73,7 +75,7 @@ fn the_first_claim_owes_the_last_call_without_the_store_for_a_whole_interval() {
         one.note(1, epoch());
         let now = after(secs(1_000));
         let taken = LimitState::default();
-        let admission = one.admit(&limit, 1, 1, &taken, LONGEST, now, 0.0);
+        let admission = one.admit(&limit, DEMAND, 1, &taken, now, 0.0);
         assert_eq!(admission, Admission::Slot(Duration::ZERO));
         let owes = one.owed(limit.interval(), &taken, LONGEST, now + millis(later));
         assert_eq!(owes, owed, "{later} ms later, at one call in {period} s");
@@ -103,7 +105,7 @@ async fn after_an_outage_a_limit_that_was_lowered_gives_slots_too() {
 fn a_clock_that_was_set_back_stops_no_calls_without_the_store() {
     let limit = RateLimit::new(1, secs(1));
     let mut one = Fallback::default();
-    let mut admit = |at| one.admit(&limit, 1, 1, &LimitState::default(), LONGEST, at, 0.0);
+    let mut admit = |at| one.admit(&limit, DEMAND, 1, &LimitState::default(), at, 0.0);
     for at in [after(secs(86_400)), epoch()] {
         assert_eq!(admit(at), Admission::Slot(Duration::ZERO));
         assert_eq!(admit(at), Admission::Full);

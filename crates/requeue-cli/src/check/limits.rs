@@ -1,0 +1,72 @@
+//! The rate limits of a policy, as `requeue check` shows them.
+
+use std::time::Duration;
+
+use requeue::policy::{FairShares, MessageKey, RateLimit, RetryPolicy};
+
+use crate::table::span;
+
+/// A line for each rate limit.
+pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
+    let line = |each: &str,
+                limit: &RateLimit,
+                units: Option<&MessageKey>,
+                burst: u32,
+                more: &str| {
+        let RateLimit { limit: calls, period, max_reservation, .. } = *limit;
+        let what = units.map_or_else(|| "calls".to_owned(), |at| format!("units of {}", place(at)));
+        format!(
+            "rate limit{each}: {calls} {what} in {0}, and a burst of {burst}: at most {1}{2} in any \
+             {0}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
+             inside the function for at most {3}{more}\n",
+            span(period),
+            u64::from(calls) + u64::from(burst),
+            if units.is_some() { " and the last call" } else { "" },
+            span(max_reservation),
+        )
+    };
+    let total = policy.limit.map(|limit| {
+        let adaptive = if limit.adaptive {
+            "; refused calls lower the limit, to a tenth at least"
+        } else {
+            ""
+        };
+        let shares = policy.fair_shares.as_ref().map_or_else(String::new, shares);
+        line("", &limit, policy.units.as_ref(), limit.burst, &format!("{adaptive}{shares}"))
+    });
+    let keys = policy.key_limits.iter().enumerate().map(|(at, key)| {
+        let (each, limit) = (format!(" of each {}", place(&key.key)), &key.limit);
+        let later = policy.key_limits[at + 1..].iter().map(|key| &key.limit).chain(&policy.limit);
+        let wait: Duration = later.map(|limit| limit.max_reservation).sum();
+        let kept = wait.as_nanos().div_ceil(limit.interval().as_nanos());
+        let least = u32::try_from(kept).unwrap_or(u32::MAX).saturating_add(1);
+        let more = if least > limit.burst {
+            format!(
+                "; the burst is {least}, since calls wait up to {} for other limits",
+                span(wait)
+            )
+        } else {
+            String::new()
+        };
+        line(&each, limit, key.units.as_ref(), limit.burst.max(least), &more)
+    });
+    total.into_iter().chain(keys).collect()
+}
+
+/// `; shared fairly by /tenant, with 2 weights; …`
+fn shares(shares: &FairShares) -> String {
+    let weights = match shares.weights.len() {
+        0 => String::new(),
+        1 => ", with 1 weight".to_owned(),
+        count => format!(", with {count} weights"),
+    };
+    let by = place(&shares.by);
+    format!("; shared fairly by {by}{weights}; a function needs REQUEUE_RECURSIVE_LOOP=Allow")
+}
+
+fn place(key: &MessageKey) -> String {
+    match key {
+        MessageKey::Attribute(name) => format!("attribute {name}"),
+        key => key.to_string(),
+    }
+}
