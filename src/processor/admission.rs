@@ -102,6 +102,7 @@ impl<'a> Call<'a> {
             scope,
             strategy: delivery.strategy,
             may_be_deferred,
+            is_again: delivery.receive_count > 1,
             most: calls::most(&self.policy.policy, delivery, most),
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct CallKey {
     pub(super) strategy: Strategy,
     /// Whether a pause or an open circuit may defer it.
     pub(super) may_be_deferred: bool,
+    /// Whether it was received before. In its place in the queue, it may have no receive to spare.
+    pub(super) is_again: bool,
     pub(super) most: usize,
 }
 

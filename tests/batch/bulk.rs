@@ -11,11 +11,14 @@ use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{
     Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement,
-    SharedTable, Until, Worker, WorkerSettings, bulk, each,
+    SharedTable, Strategy, Until, Worker, WorkerSettings, bulk, each,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, millis, numbered, secs};
+use crate::idempotency::{Case, Told};
+use crate::world::{
+    Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, joined, millis, numbered, secs,
+};
 
 /// A call, as its handler saw it.
 #[derive(Clone, Debug)]
@@ -452,6 +455,28 @@ async fn a_message_that_expires_before_its_call_begins_leaves_the_call_to_the_ot
             assert_eq!(words.filter(|word| *word == "defer").count(), 2, "{order:?} in {name}");
         }
     }
+}
+
+/// The next receive of a message may move it to the dead-letter queue without a call.
+#[tokio::test(start_paused = true)]
+async fn a_message_on_its_second_receive_is_called_though_others_wait_for_the_table() {
+    let mut world = World::new();
+    world.settings.strategy = Strategy::Visibility;
+    world.settings.policy.max_deferrals = 0;
+    world.send("again").await;
+    let failing = Script::failing_first(1, Failure::temporary("busy"));
+    world.invoke(&world.processor(failing)).await.unwrap();
+    sleep(secs(1_000)).await;
+    let again = world.receive().await;
+    world.send("new").await;
+    let event = joined([&world.receive().await, &again]);
+    let table = Arc::new(Told::default());
+    table.next(&[Case::Throttled; 1_000]);
+    world.settings.shared_table = Some(SharedTable::by(table));
+    let index = Index { most: 2, limit: Some(RateLimit::new(1, secs(1))), ..done() };
+    let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+    assert_eq!((index.times("again"), index.times("new")), (1, 0));
+    assert_eq!(report.outcomes[0].disposition.reason(), Some("table-throttled"));
 }
 
 #[tokio::test(start_paused = true)]
