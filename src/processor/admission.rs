@@ -113,6 +113,7 @@ impl<'a> Call<'a> {
             keys: self.keys.iter().map(|gate| gate.scope).collect(),
             strategy: delivery.strategy,
             may_be_deferred,
+            is_again: delivery.receive_count > 1,
             most: calls::most(&self.policy.policy, delivery, most),
         }
     }

@@ -198,35 +198,46 @@ async fn call<H: Handler<T>, T: Body>(
     }
 }
 
-/// Joins a call of several messages, and leads it if no other message does.
+/// Joins a call of several messages, and leads it if no other message does, or not to its end.
 async fn share<T: Body>(
     bulk: &dyn DynBulk<T>,
     calls: &Arc<SharedCalls<T>>,
     call: &Call<'_>,
     message: Message<T>,
-    permit: Permit,
+    mut permit: Permit,
     tried: &mut Try<'_, T>,
 ) -> Handled {
     tried.is_coming = false;
-    let member = CallMember { message, delivery: Arc::clone(call.delivery) };
-    let verdict = match calls.join(call.key(bulk.messages_per_call()), member) {
-        Joined::Leads(leading) => {
-            tried.leading = Some(leading);
-            return lead(bulk, calls, call, permit, tried).await;
+    let joined = Instant::now();
+    let mut member = CallMember { message, delivery: Arc::clone(call.delivery) };
+    loop {
+        let verdict = match calls.join(call.key(bulk.messages_per_call()), member) {
+            Joined::Leads(leading) => {
+                tried.leading = Some(leading);
+                return lead(bulk, calls, call, joined, permit, tried).await;
+            }
+            Joined::Follows(verdict) => verdict,
+        };
+        call.slot.follow(permit);
+        let counted = tried.taken.attempt.take();
+        match verdict.await {
+            Ok(Verdict::Ended { handled, began: Some(began) }) => {
+                tried.joined = true;
+                call.slot.begin_at(began);
+                return handled;
+            }
+            Ok(Verdict::Ended { handled, began: None }) => {
+                tried.taken.attempt = counted;
+                return handled;
+            }
+            Ok(Verdict::Leaderless(again)) => {
+                tried.taken.attempt = counted;
+                let Some(own) = call.slot.unfollow() else { return pending().await };
+                (member, permit) = (again, own);
+            }
+            Err(_) => return Handled::Abandoned,
         }
-        Joined::Follows(verdict) => verdict,
-    };
-    call.slot.follow(permit);
-    let counted = tried.taken.attempt.take();
-    let Ok(Verdict { handled, began }) = verdict.await else { return Handled::Abandoned };
-    match began {
-        Some(began) => {
-            tried.joined = true;
-            call.slot.begin_at(began);
-        }
-        None => tried.taken.attempt = counted,
     }
-    handled
 }
 
 /// Makes the call of several messages, as soon as it may begin.
@@ -234,6 +245,7 @@ async fn lead<T: Body>(
     bulk: &dyn DynBulk<T>,
     calls: &SharedCalls<T>,
     call: &Call<'_>,
+    joined: Instant,
     permit: Permit,
     tried: &mut Try<'_, T>,
 ) -> Handled {
@@ -241,7 +253,6 @@ async fn lead<T: Body>(
     let Try { taken, leading, .. } = tried;
     let Some(leads) = leading.as_mut() else { return Handled::Abandoned };
     slot.extend(attempts.deadlines.cutoff);
-    let joined = Instant::now();
     leads.gathered().await;
     let _running = calls.running().await;
     let admitted = async {
@@ -255,7 +266,15 @@ async fn lead<T: Body>(
     };
     let permit = match admitted.await {
         Ok(permit) => permit,
-        Err(uncalled) => return Handled::Uncalled(uncalled),
+        Err(uncalled) => {
+            // The others of its call did not lapse or expire.
+            if call.check_other(call.delivery).is_err()
+                && let Some(leading) = leading.take()
+            {
+                leading.hand_over();
+            }
+            return Handled::Uncalled(uncalled);
+        }
     };
     if attempts.is_stopping() {
         return Handled::Uncalled(Uncalled::stopped());

@@ -3,7 +3,7 @@
 //!
 //! The first message of a call leads it: it waits for the others, asks for the reservation of the
 //! rate limit, and runs the handler. The others wait for its word, and have no time limit of their
-//! own.
+//! own. If it lapses or expires before the call begins, another one leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub(super) struct CallKey {
     pub(super) strategy: Strategy,
     /// Whether a pause or an open circuit may defer it.
     pub(super) may_be_deferred: bool,
+    /// Whether it was received before. In its place in the queue, it may have no receive to spare.
+    pub(super) is_again: bool,
     pub(super) most: usize,
 }
 
@@ -76,7 +78,7 @@ struct Open<T> {
     key: CallKey,
     begin: Arc<Notify>,
     members: Vec<CallMember<T>>,
-    verdicts: Vec<oneshot::Sender<Verdict>>,
+    verdicts: Vec<oneshot::Sender<Verdict<T>>>,
 }
 
 /// A message of a call.
@@ -85,17 +87,18 @@ pub(super) struct CallMember<T> {
     pub(super) delivery: Arc<Delivery>,
 }
 
-/// The end of a call, for one of its messages.
-pub(super) struct Verdict {
-    pub(super) handled: Handled,
-    /// When the handler was called.
-    pub(super) began: Option<Instant>,
+/// The word of a leader to another message of its call.
+pub(super) enum Verdict<T> {
+    /// The end of the call, and when the handler was called.
+    Ended { handled: Handled, began: Option<Instant> },
+    /// The leader may not be called. The others join calls again.
+    Leaderless(CallMember<T>),
 }
 
 /// How a message has joined a call.
 pub(super) enum Joined<T> {
     Leads(Leading<T>),
-    Follows(oneshot::Receiver<Verdict>),
+    Follows(oneshot::Receiver<Verdict<T>>),
 }
 
 impl<T> Gathering<T> {
@@ -187,14 +190,12 @@ impl<T> SharedCalls<T> {
         joined
     }
 
-    /// The end of a call of so many messages. In order, each makes room for the next of its group,
-    /// before any of these can join a call.
-    fn end(&self, members: usize) {
+    /// The end of a call of so many messages, some of which join another one. In order, each makes
+    /// room for itself or the next of its group, before any of these can join a call.
+    fn end(&self, members: usize, again: usize) {
         let mut state = self.state();
         state.members -= members;
-        if self.is_in_order {
-            state.coming += members;
-        }
+        state.coming += if self.is_in_order { members } else { again };
         state.look(self.slots);
     }
 }
@@ -207,7 +208,7 @@ pub(super) struct Leading<T> {
     /// The leader's place among the messages of the call.
     place: usize,
     /// Of the other messages, once none can join any more.
-    verdicts: Vec<oneshot::Sender<Verdict>>,
+    verdicts: Vec<oneshot::Sender<Verdict<T>>>,
     is_over: bool,
 }
 
@@ -241,9 +242,9 @@ impl<T> Leading<T> {
                     called.push(member);
                 }
                 (Some(verdict), Err(uncalled)) => {
-                    self.calls.end(1);
+                    self.calls.end(1, 0);
                     let handled = Handled::Uncalled(uncalled);
-                    let _ = verdict.send(Verdict { handled, began: None });
+                    let _ = verdict.send(Verdict::Ended { handled, began: None });
                 }
             }
         }
@@ -257,6 +258,18 @@ impl<T> Leading<T> {
         let Some(open) = open.map(|at| state.open.swap_remove(at)) else { return Vec::new() };
         self.verdicts = open.verdicts;
         open.members
+    }
+
+    /// Leaves the call to its other messages.
+    pub(super) fn hand_over(mut self) {
+        let members = self.close();
+        let verdicts = mem::take(&mut self.verdicts);
+        self.calls.end(members.len(), verdicts.len());
+        self.is_over = true;
+        // The leader came first.
+        for (verdict, member) in verdicts.into_iter().zip(members.into_iter().skip(1)) {
+            let _ = verdict.send(Verdict::Leaderless(member));
+        }
     }
 
     /// Tells each of the other messages its own end, and returns the leader's.
@@ -287,11 +300,11 @@ impl<T> Leading<T> {
 
     fn end(&mut self, ends: impl IntoIterator<Item = Handled>) {
         let verdicts = mem::take(&mut self.verdicts);
-        self.calls.end(1 + verdicts.len());
+        self.calls.end(1 + verdicts.len(), 0);
         self.is_over = true;
         for (verdict, handled) in verdicts.into_iter().zip(ends) {
             // An abandoned message listens no more.
-            let _ = verdict.send(Verdict { handled, began: self.began });
+            let _ = verdict.send(Verdict::Ended { handled, began: self.began });
         }
     }
 }

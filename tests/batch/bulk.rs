@@ -4,17 +4,21 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::Fault;
 use requeue::policy::{Idempotency, KeyLimit, RateLimit};
 use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{
     Bulk, BulkHandler, Deferral, Disposition, Failure, Message, Mode, Scope, Settlement,
-    SharedTable, Until, Worker, WorkerSettings, bulk, each,
+    SharedTable, Strategy, Until, Worker, WorkerSettings, bulk, each,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, millis, secs};
+use crate::idempotency::{Case, Told};
+use crate::world::{
+    Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, joined, millis, numbered, secs,
+};
 
 /// A call, as its handler saw it.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ struct Call {
     bodies: Vec<String>,
     at: Instant,
 }
+
+const FIFO: &[(&str, &str)] = &[("ContentBasedDeduplication", "true")];
 
 type Ends = dyn Fn(&[String]) -> End + Send + Sync;
 
@@ -297,7 +303,7 @@ async fn a_call_has_messages_of_one_scope() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_has_one_message_of_each_fifo_group_and_keeps_the_order() {
-    let world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
+    let world = World::with_queue("orders.fifo", FIFO);
     for body in ["a1", "b1", "a2", "c1", "b2", "a3"] {
         world.send_as(body, |message| message.message_group_id(&body[..1])).await;
     }
@@ -418,27 +424,59 @@ async fn a_call_has_the_time_of_one_from_its_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_expires_before_its_call_begins_is_not_in_it() {
-    let mut world = World::new();
-    world.settings.limits.concurrency = 1;
-    world.settings.limits.timeout = secs(20);
-    world.send_numbered(3).await;
-    for seconds in ["30", "5"] {
-        let attribute = aws_sdk_sqs::types::MessageAttributeValue::builder()
-            .data_type("Number")
-            .string_value(seconds)
-            .build()
-            .unwrap();
-        world.send_as(seconds, |one| one.message_attributes("requeue.ttlSeconds", attribute)).await;
+async fn a_message_that_expires_before_its_call_begins_leaves_the_call_to_the_others() {
+    // The first message of a call leads it.
+    for order in [["30", "5", "6"], ["5", "30", "6"], ["5", "6", "30"]] {
+        for (name, attributes) in [("orders", &[][..]), ("orders.fifo", FIFO)] {
+            let mut world = World::with_queue(name, attributes);
+            world.settings.limits.concurrency = 1;
+            world.settings.limits.timeout = secs(20);
+            for n in 0..3 {
+                world.send_as(&numbered(n), |one| one.message_group_id(numbered(n))).await;
+            }
+            for ttl in order {
+                let seconds = MessageAttributeValue::builder().data_type("Number");
+                let seconds = seconds.string_value(ttl).build().unwrap();
+                let with = ("requeue.ttlSeconds", seconds);
+                world
+                    .send_as(ttl, |one| {
+                        one.message_group_id(ttl).message_attributes(with.0, with.1)
+                    })
+                    .await;
+            }
+            let mut index = Index::new(|_| End::After(secs(10), Bulk::Done));
+            index.scope = |message| Scope::of([u8::from(message.body().starts_with('{'))]);
+            let event = world.receive().await;
+            let report = world.report(&world.processor(bulk(index.clone())), &event).await;
+            // The call of the other scope waits for the first one.
+            let calls = (index.sizes(), index.times("30"), report.elapsed);
+            assert_eq!(calls, (vec![3, 1], 1, secs(20)), "{order:?} in {name}");
+            let words = report.outcomes.iter().map(|one| one.disposition.as_str());
+            assert_eq!(words.filter(|word| *word == "defer").count(), 2, "{order:?} in {name}");
+        }
     }
-    let mut index = Index::new(|_| End::After(secs(10), Bulk::Done));
-    index.scope = |message| Scope::of([u8::from(message.body().starts_with('{'))]);
-    let event = world.receive().await;
+}
+
+/// The next receive of a message may move it to the dead-letter queue without a call.
+#[tokio::test(start_paused = true)]
+async fn a_message_on_its_second_receive_is_called_though_others_wait_for_the_table() {
+    let mut world = World::new();
+    world.settings.strategy = Strategy::Visibility;
+    world.settings.policy.max_deferrals = 0;
+    world.send("again").await;
+    let failing = Script::failing_first(1, Failure::temporary("busy"));
+    world.invoke(&world.processor(failing)).await.unwrap();
+    sleep(secs(1_000)).await;
+    let again = world.receive().await;
+    world.send("new").await;
+    let event = joined([&world.receive().await, &again]);
+    let table = Arc::new(Told::default());
+    table.next(&[Case::Throttled; 1_000]);
+    world.settings.shared_table = Some(SharedTable::by(table));
+    let index = Index { most: 2, limit: Some(RateLimit::new(1, secs(1))), ..done() };
     let report = world.report(&world.processor(bulk(index.clone())), &event).await;
-    assert_eq!(index.sizes(), [3, 1], "the call of the other scope waited for the first one");
-    assert_eq!(index.times("5"), 0);
-    let deferred = report.outcomes.iter().filter(|one| one.disposition.as_str() == "defer");
-    assert_eq!(deferred.count(), 1);
+    assert_eq!((index.times("again"), index.times("new")), (1, 0));
+    assert_eq!(report.outcomes[0].disposition.reason(), Some("table-throttled"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,6 +122,10 @@ impl BulkHandler for Script {
             call.ends(Act::Fail(FailureClass::Temporary, None));
             call.words = Some(NO_RESULT.to_owned());
         }
+        let down = calls.iter().filter(|call| call.is_down()).count();
+        for call in &mut calls {
+            call.is_mixed = (1..size).contains(&down);
+        }
         results.extend((0..surplus).map(|surplus| match surplus {
             0 => Err(Failure::non_retryable("whose?")),
             _ => Ok(()),

@@ -186,6 +186,9 @@ pub struct Call {
     ended: Ended,
     /// Whether the call fails as a whole, and has other messages too.
     is_unclear: bool,
+    /// Whether the service works for some messages of the call, and not for others. Which of them
+    /// is heard last is not known.
+    pub is_mixed: bool,
     /// Whether what it began may go on.
     goes_on: bool,
     /// Those of its failure, as others are to see them.
@@ -208,6 +211,7 @@ impl Call {
             place,
             ended: Ended::Cut,
             is_unclear: place.messages > 1,
+            is_mixed: false,
             goes_on: true,
             words: None,
         };
@@ -217,6 +221,11 @@ impl Call {
     /// Its message has this result.
     pub fn ends(&mut self, act: Act) {
         (self.ended, self.goes_on, self.is_unclear) = (act.end(), act.goes_on(), false);
+    }
+
+    /// Whether its service does not work, as far as its message knows.
+    pub fn is_down(&self) -> bool {
+        matches!(self.ended, Ended::Failed(FailureClass::Temporary, _))
     }
 
     /// The whole call has this result.
@@ -236,9 +245,11 @@ impl Drop for Call {
         // A call counts once.
         let is_heard = !self.is_unclear || self.place.is_first();
         if let Some(n) = ended.filter(|_| is_heard) {
-            // By which of its messages an unclear call counts is not known.
-            let words = has_words && !self.is_unclear;
-            book.heard(&self.world, self.environment, n, &self.message, self.ended, words);
+            // By which of its messages an unclear call counts is not known. Who panics or runs out
+            // of time says nothing.
+            let has_failed = matches!(self.ended, Ended::Failed(..));
+            let is_known = !self.is_mixed && (!has_failed || has_words && !self.is_unclear);
+            book.heard(&self.world, self.environment, n, &self.message, self.ended, is_known);
         }
     }
 }

@@ -157,7 +157,7 @@ impl Book {
         n: usize,
         message: &Message,
         ended: Ended,
-        words: bool,
+        is_known: bool,
     ) {
         let Some(processes) = world.plan.processes() else { return };
         let Some(life) = self.lives.get_mut(&environment) else { return };
@@ -168,10 +168,9 @@ impl Book {
             .is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
         let is_paused = world.plan.has_one_scope() && world.plan.mode == Mode::Requeue;
         if is_paused && life.ending.is_none() {
-            // Who panics or runs out of time says nothing, and a forger has the id of another
-            // message.
-            let is_known = matches!(self.tracks[n].product.maker, Maker::Producer { .. })
-                && (words || !matches!(ended, Ended::Failed(..)));
+            // A forger has the id of another message.
+            let is_known =
+                is_known && matches!(self.tracks[n].product.maker, Maker::Producer { .. });
             life.heard(&world.plan, n, ended, is_known);
         }
         if ended == Ended::Cut && !is_over && !is_cut_off {

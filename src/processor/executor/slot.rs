@@ -102,6 +102,14 @@ impl Slot {
         }
     }
 
+    /// Notes that it has no other slot to follow. Returns the permit, unless it was abandoned.
+    pub(crate) fn unfollow(&self) -> Option<Permit> {
+        let mut state = self.shared.state();
+        let running = state.slots[self.number].as_mut()?;
+        running.follows = false;
+        running.permit.take()
+    }
+
     /// Notes that the handler begins only after `wait`, and returns its turn then.
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
         self.begin_at(Instant::now() + wait)
