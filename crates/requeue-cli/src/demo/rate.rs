@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 const ENVIRONMENTS: usize = 8;
 const PERIOD: Duration = Duration::from_secs(1);
 const CALLS: u32 = 20;
-/// The target's bounds are far beyond what four execution environments need.
+/// The target's bounds are far beyond what these execution environments need.
 const BOUNDS: Bounds = Bounds { body: 64 * 1024, bodies: 1024 * 1024, connections: 64 };
 
 /// The requests that the target has received.
