@@ -86,7 +86,8 @@ pub struct RetryPolicy {
     /// at most. Default: none. No preset changes it.
     pub key_limits: Vec<KeyLimit>,
     /// How tenants share a rate limit, which may be [that of a handler](crate::Handler::rate_limit)
-    /// too. Default: messages are called in their order, whoever sent them. No preset changes it.
+    /// too. Without such a limit it has no effect. Default: messages are called in their order,
+    /// whoever sent them. No preset changes it.
     pub fair_shares: Option<FairShares>,
     /// Whether each event is handled once, which needs a [table](crate::SharedTable). Default: no.
     /// No preset changes it.

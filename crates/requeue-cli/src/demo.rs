@@ -37,8 +37,9 @@ pub(crate) struct Arguments {
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Show a rate limit instead, in real time: four execution environments share 20 calls in a
-    /// second, and a target on 127.0.0.1 counts them. 300 messages take 15 s.
+    /// Show a rate limit instead, in real time: eight execution environments share 20 calls in a
+    /// second, and a target on 127.0.0.1 counts them. The messages are those of one tenant, and
+    /// others send one each second. 300 messages take 18 s.
     #[arg(long, conflicts_with = "seed")]
     rate: bool,
     /// Print JSON instead of a table.

@@ -91,7 +91,13 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue simulate outage --policy policy.json --environments 20",
         ],
     ),
-    ("simulate rate", &["requeue simulate rate --limit 20 --messages 10000 --svg rate.svg"]),
+    (
+        "simulate rate",
+        &[
+            "requeue simulate rate --limit 20 --messages 10000 --svg rate.svg",
+            "requeue simulate rate --messages 20000 --tenants 100 --load 30",
+        ],
+    ),
     (
         "serve",
         &[

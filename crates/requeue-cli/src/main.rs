@@ -105,7 +105,7 @@ enum Simulation {
     /// and circuit breaker.
     Outage(outage::Arguments),
     /// Simulate a backlog and a service with a rate limit: without a limit in the policy, with it in
-    /// each execution environment, and with a table that they share.
+    /// each execution environment, with a table that they share, and with fair shares of tenants.
     Rate(rate::Arguments),
 }
 
@@ -143,7 +143,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
-        Command::Simulate(Simulation::Rate(arguments)) => rate::run(&arguments),
+        Command::Simulate(Simulation::Rate(arguments)) => rate::run(arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Send(arguments) => send::run(&arguments),
         Command::Ui(arguments) => ui::run(&arguments),

@@ -106,7 +106,8 @@ impl FromStr for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The document that gives this policy. It holds no rules: those name words of responses.
+    /// The document that gives this policy. It holds no rules: those name words of responses. A
+    /// document has the shares of its own limit only, and none of a handler's.
     #[doc(hidden)]
     #[must_use]
     pub fn to_document(&self) -> Map<String, Value> {

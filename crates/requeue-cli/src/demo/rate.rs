@@ -1,5 +1,6 @@
-//! `requeue demo --rate`: a backlog, four execution environments that share a rate limit, and a
-//! target on loopback that counts its requests. Time is real.
+//! `requeue demo --rate`: a backlog of one tenant, a few messages of others, eight execution
+//! environments that share a rate limit, and a target on loopback that counts its requests. Time is
+//! real.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,11 +13,12 @@ use http::{Request, Response};
 use http_body_util::Full;
 use requeue::embedded::EmbeddedSqs;
 use requeue::embedded::loopback::{self, Bounds};
-use requeue::policy::RateLimit;
-use requeue::queue::Outgoing;
+use requeue::policy::{FairShares, RateLimit};
+use requeue::queue::{Outgoing, QueueArn};
 use requeue::table::MemoryTable;
 use requeue::{BatchProcessor, Clock, RecursiveLoop, Settings, SharedTable};
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval};
@@ -27,22 +29,44 @@ use crate::rate::{Call, Calls};
 use crate::simulated::SimulatedFunction;
 use parking_lot::Mutex;
 
-const ENVIRONMENTS: usize = 4;
+/// Ten messages each are more than the calls of two seconds, for which messages of the backlog may wait
+/// inside the function.
+const ENVIRONMENTS: usize = 8;
 const PERIOD: Duration = Duration::from_secs(1);
 const CALLS: u32 = 20;
-/// The target's bounds are far beyond what four execution environments need.
+/// The target's bounds are far beyond what these execution environments need.
 const BOUNDS: Bounds = Bounds { body: 64 * 1024, bodies: 1024 * 1024, connections: 64 };
 
 /// The requests that the target has received.
 #[derive(Clone)]
 struct CountingTarget {
     began: Instant,
-    calls: Arc<Mutex<Calls>>,
+    log: Arc<Mutex<Log>>,
+}
+
+#[derive(Default)]
+struct Log {
+    calls: Calls,
+    /// The messages that other tenants have sent, and how long they waited.
+    sent: u32,
+    waits: Vec<Duration>,
 }
 
 impl CountingTarget {
-    fn count(&self) {
-        self.calls.lock().push(Call { at: self.began.elapsed(), message: 0 });
+    fn count(&self, body: &[u8]) {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let (at, mut log) = (self.began.elapsed(), self.log.lock());
+        log.calls.push(Call { at, message: 0 });
+        if let Some(sent) = body["sentAfterMs"].as_u64() {
+            log.waits.push(at.saturating_sub(Duration::from_millis(sent)));
+        }
+    }
+
+    /// The messages that it has not received.
+    fn left(&self, messages: u32) -> u32 {
+        let log = self.log.lock();
+        let calls = u32::try_from(log.calls.count()).unwrap_or(u32::MAX);
+        (messages + log.sent).saturating_sub(calls)
     }
 }
 
@@ -50,21 +74,22 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     let sqs = EmbeddedSqs::new(Clock::system());
     let queue = sqs.create_queue("orders", [])?;
     for number in 1..=messages {
-        let body = format!(r#"{{"orderId":"A-{number:05}"}}"#);
+        let body = format!(r#"{{"orderId":"A-{number:05}","tenant":"flood"}}"#);
         sqs.put(&queue, &Outgoing::new(&body, &BTreeMap::new()))?;
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let url = format!("http://{}/orders", listener.local_addr()?);
-    let target = CountingTarget { began: Instant::now(), calls: Arc::default() };
+    let target = CountingTarget { began: Instant::now(), log: Arc::default() };
     let (_running, stopped) = watch::channel(false);
     let counting = target.clone();
-    tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |_: Request<Bytes>| {
-        counting.count();
+    tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request: Request<Bytes>| {
+        counting.count(request.body());
         async { Ok(Response::new(Full::<Bytes>::default())) }
     }));
 
     let mut settings = Settings::default();
     settings.policy.limit = Some(RateLimit::new(CALLS, PERIOD));
+    settings.policy.fair_shares = Some(FairShares::by("/tenant".parse()?));
     settings.recursive_loop = RecursiveLoop::Allow;
     // In a deployment this is the table.
     settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
@@ -75,24 +100,52 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     }
     let function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments);
     outln!(
-        "{messages} messages at once; {ENVIRONMENTS} execution environments share a limit of \
-         {CALLS} calls in a second; the target is {url}"
+        "{messages} messages of one tenant at once, and one of other tenants each second; \
+         {ENVIRONMENTS} execution environments share a limit of {CALLS} calls in a second; the \
+         target is {url}"
     )?;
     // The pollers would wait for further messages.
     tokio::select! {
-        drained = function.drain(|_| {}) => drained?,
+        drained = function.drain_while(feed(&target, &sqs, &queue, messages), |_| {}) => drained?,
         ended = print(&target, messages, || Ok(sqs.message_count(&queue)? == 0)) => ended?,
     }
-    let calls = target.calls.lock();
+    let Log { calls, sent, waits } = &*target.log.lock();
     outln!(
-        "{} calls for {messages} messages in {:.1} s; at most {} in any second, of {} that the \
-         limit allows",
+        "{} calls for {} messages in {:.1} s; at most {} in any second, of {} that the limit allows",
         calls.count(),
+        messages + sent,
         calls.last().as_secs_f64(),
         calls.most_within(PERIOD),
         CALLS + 1,
     )?;
+    outln!(
+        "the other tenants' {sent} messages waited at most {:.1} s; without fair shares, the first \
+         would have waited {} s behind the backlog",
+        waits.iter().max().map_or(0.0, Duration::as_secs_f64),
+        (messages / CALLS).saturating_sub(1),
+    )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a message of another tenant each second, as long as there is a backlog.
+async fn feed(
+    target: &CountingTarget,
+    sqs: &EmbeddedSqs,
+    queue: &QueueArn,
+    messages: u32,
+) -> Result<(), Error> {
+    let mut seconds = interval(PERIOD);
+    seconds.tick().await;
+    loop {
+        seconds.tick().await;
+        if target.left(messages) < CALLS {
+            return Ok(());
+        }
+        let (after, number) = (target.began.elapsed().as_millis(), target.log.lock().sent % 3);
+        let body = format!(r#"{{"tenant":"other-{number}","sentAfterMs":{after}}}"#);
+        sqs.put(queue, &Outgoing::new(&body, &BTreeMap::new()))?;
+        target.log.lock().sent += 1;
+    }
 }
 
 /// Prints a line each second in which there was a call, until all is done.
@@ -106,12 +159,12 @@ async fn print(
     seconds.tick().await;
     loop {
         seconds.tick().await;
-        let count = target.calls.lock().count();
+        let count = target.log.lock().calls.count();
         let new = count - told;
         if new > 0 {
             told = count;
             let elapsed = target.began.elapsed().as_secs();
-            let left = messages.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+            let left = target.left(messages);
             let bar = "█".repeat(new);
             outln!("{elapsed:>4} s  {bar:<22} {new:>3} calls, {left} messages left")?;
         }

@@ -75,9 +75,15 @@ impl Calls {
         (most - f64::from(limit.burst) - rate * TIMER.as_secs_f64()).max(0.0)
     }
 
-    /// How long messages are called after later ones that are on time, in ascending order: of the
-    /// messages on time, and of the `late` ones. Only the messages below `count` are looked at.
-    pub(super) fn disorder(&self, count: u32, late: &BTreeSet<u32>) -> [Vec<Duration>; 2] {
+    /// How long messages are called after later ones of their tenant that are on time, in ascending
+    /// order: of the messages on time, and of the `late` ones. Only the messages below `count` are
+    /// looked at, which `tenants` send in turn.
+    pub(super) fn disorder(
+        &self,
+        count: u32,
+        tenants: usize,
+        late: &BTreeSet<u32>,
+    ) -> [Vec<Duration>; 2] {
         let mut first = vec![None; usize::try_from(count).unwrap_or(usize::MAX)];
         for call in &self.0 {
             if let Some(first) = usize::try_from(call.message).ok().and_then(|at| first.get_mut(at))
@@ -85,14 +91,15 @@ impl Calls {
                 first.get_or_insert(call.at);
             }
         }
-        let mut later = Duration::MAX;
+        let mut later = vec![Duration::MAX; tenants];
         let mut disorder = [Vec::new(), Vec::new()];
         for (message, at) in (0..count).zip(first).rev() {
             let Some(at) = at else { continue };
             let is_late = late.contains(&message);
-            disorder[usize::from(is_late)].push(at.saturating_sub(later));
+            let later = &mut later[place(message, tenants)];
+            disorder[usize::from(is_late)].push(at.saturating_sub(*later));
             if !is_late {
-                later = later.min(at);
+                *later = at.min(*later);
             }
         }
         for disorder in &mut disorder {
@@ -100,6 +107,27 @@ impl Calls {
         }
         disorder
     }
+
+    /// The part of the calls that each tenant gets while all of them have messages that wait. They send
+    /// the messages below `count` in turn.
+    pub(super) fn shares(&self, count: u32, tenants: usize) -> Vec<f64> {
+        let each = f64::from(count) / f64::from(u32::try_from(tenants).unwrap_or(u32::MAX));
+        let mut calls = vec![0.0; tenants];
+        for call in self.0.iter().filter(|call| call.message < count) {
+            let own = &mut calls[place(call.message, tenants)];
+            *own += 1.0;
+            if *own >= each.floor() {
+                break;
+            }
+        }
+        let all: f64 = calls.iter().sum();
+        calls.iter().map(|own| own / all.max(1.0)).collect()
+    }
+}
+
+/// The place of the tenant that sends a message of the backlog.
+pub(super) fn place(message: u32, tenants: usize) -> usize {
+    usize::try_from(message).unwrap_or_default() % tenants
 }
 
 /// Calls in a second.
@@ -157,14 +185,27 @@ mod tests {
         let seconds = |seconds: &[u64]| -> Vec<_> {
             seconds.iter().copied().map(Duration::from_secs).collect()
         };
-        for (late, of_timely, of_late) in [
-            (&[][..], &[0, 0, 0, 3][..], &[][..]),
-            (&[1], &[0, 0, 0], &[3]),
-            (&[2], &[0, 0, 0], &[0]),
-            (&[0, 1, 2, 3], &[], &[0, 0, 0, 0]),
+        for (tenants, late, of_timely, of_late) in [
+            (1, &[][..], &[0, 0, 0, 3][..], &[][..]),
+            (1, &[1], &[0, 0, 0], &[3]),
+            (1, &[2], &[0, 0, 0], &[0]),
+            (1, &[0, 1, 2, 3], &[], &[0, 0, 0, 0]),
+            (2, &[], &[0, 0, 0, 0], &[]),
+            (3, &[], &[0, 0, 0, 0], &[]),
         ] {
-            let disorder = calls.disorder(4, &late.iter().copied().collect());
-            assert_eq!(disorder, [seconds(of_timely), seconds(of_late)], "{late:?}");
+            let disorder = calls.disorder(4, tenants, &late.iter().copied().collect());
+            assert_eq!(disorder, [seconds(of_timely), seconds(of_late)], "{tenants} {late:?}");
         }
+    }
+
+    #[test]
+    fn shares_are_counted_until_a_tenant_has_no_message_left() {
+        let mut calls = Calls::default();
+        for message in [0, 9, 1, 3, 5, 2, 4] {
+            calls.push(Call { at: Duration::ZERO, message });
+        }
+        assert_eq!(calls.shares(6, 2), [0.25, 0.75]);
+        assert_eq!(calls.shares(6, 7), [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(Calls::default().shares(6, 2), [0.0, 0.0]);
     }
 }

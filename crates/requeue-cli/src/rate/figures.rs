@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use requeue::policy::RateLimit;
 use serde_json::json;
 
+use super::Arguments;
 use super::calls::{Calls, allowed, rate};
 use crate::simulated::Figures;
 use crate::table::{decimal, span, thousands};
@@ -14,6 +14,8 @@ use crate::table::{decimal, span, thousands};
 #[derive(Clone, Copy, Default)]
 pub(super) struct RunCounts {
     pub(super) deferrals: u64,
+    /// Those of the backlog's messages.
+    pub(super) deferrals_of_backlog: u64,
     /// Deferrals since the table took no request, or gave no answer.
     pub(super) defer_for_table: u64,
     /// The calls that the service refused, if it refuses any.
@@ -23,26 +25,23 @@ pub(super) struct RunCounts {
     pub(super) table_requests: Option<u64>,
 }
 
-/// `late` are the messages that do not count for the order, and `tenants` the waits of the messages
-/// of other tenants.
+/// `late` are the messages that do not count for the order, and `waits` those of the messages of
+/// other tenants.
 pub(super) fn of(
     calls: &Calls,
-    limit: &RateLimit,
-    messages: u32,
+    arguments: &Arguments,
     late: &BTreeSet<u32>,
-    tenants: &[Duration],
+    mut waits: Vec<Duration>,
     counts: RunCounts,
 ) -> Figures {
+    let (limit, messages) = (&arguments.rate_limit(), arguments.messages);
+    waits.sort_unstable();
     let took = calls.last();
-    let [disorder, late] = calls.disorder(messages, late);
-    let most = |times: &[Duration]| times.last().map_or(0.0, Duration::as_secs_f64);
-    let nearly_all =
-        &disorder[..disorder.len().min(disorder.len().saturating_sub(1) * 99 / 100 + 1)];
+    let [disorder, late] = calls.disorder(messages, arguments.tenants_of_backlog(), late);
     let throughput = number(calls.count()) / took.as_secs_f64().max(1e-3) / rate(limit);
     let refused = counts.refused.map(|refused| float(refused) / number(calls.count().max(1)));
-    let all = f64::from(messages) + number(tenants.len());
+    let all = f64::from(messages) + number(waits.len());
     let table_requests = counts.table_requests.map(|requests| float(requests) / all);
-    let wait = tenants.iter().max().map(Duration::as_secs_f64);
 
     let mut of = Figures::default();
     of.row("until the last call", span(took));
@@ -67,24 +66,51 @@ pub(super) fn of(
     let head = "called after a later message, by seconds";
     of.decimal(head, "mostSecondsOutOfOrder", most(&disorder), 1);
     let head = "  of 99 % of the messages, by seconds";
-    of.decimal(head, "secondsOutOfOrderOf99Percent", most(nearly_all), 1);
+    of.decimal(head, "secondsOutOfOrderOf99Percent", most(nearly_all(&disorder)), 1);
     of.count("  late messages, which do not count", "lateMessages", late.len());
     let head = "    called after a later message, by seconds";
     of.decimal(head, "mostSecondsOutOfOrderOfLate", most(&late), 1);
     let deferrals = float(counts.deferrals) / all;
     of.decimal("deferrals for each message", "deferralsPerMessage", deferrals, 2);
+    if arguments.has_shares() {
+        let deferrals = float(counts.deferrals_of_backlog) / f64::from(messages);
+        of.decimal("  of the backlog", "deferralsPerMessageOfBacklog", deferrals, 2);
+    }
     of.count("  deferred for the table", "putOff", counts.defer_for_table);
     let requests = float(counts.sqs_requests) / all;
     of.decimal("requests to SQS for each message", "sqsRequestsPerMessage", requests, 2);
     let shown = table_requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2));
     of.row("requests to the table for each message", shown);
     of.value("tableRequestsPerMessage", table_requests);
-    if let Some(wait) = wait {
-        of.row("longest wait of another tenant, in seconds", decimal(wait, 2));
-    }
-    of.value("longestWaitOfOtherTenantsSeconds", wait);
+    of_tenants(&mut of, calls, arguments, &waits);
     of.value("callsBySecond", calls.by_second());
     of
+}
+
+/// How long other tenants wait, and how the tenants of the backlog share the calls.
+fn of_tenants(of: &mut Figures, calls: &Calls, arguments: &Arguments, waits: &[Duration]) {
+    if arguments.tenants > 0 {
+        let head = "longest wait of another tenant, in seconds";
+        of.decimal(head, "longestWaitOfOtherTenantsSeconds", most(waits), 2);
+        let head = "  of 99 % of their messages";
+        of.decimal(head, "waitOf99PercentOfOtherTenantsSeconds", most(nearly_all(waits)), 2);
+    }
+    let tenants = arguments.tenants_of_backlog();
+    if tenants > 1 {
+        let shares = calls.shares(arguments.messages, tenants);
+        let shown: Vec<_> = shares.iter().map(|share| decimal(share * 100.0, 1)).collect();
+        of.row("calls of each tenant while all wait, in %", shown.join(" "));
+        of.value("shares", shares);
+    }
+}
+
+fn most(times: &[Duration]) -> f64 {
+    times.last().map_or(0.0, Duration::as_secs_f64)
+}
+
+/// Without the longest times, one in a hundred.
+fn nearly_all(times: &[Duration]) -> &[Duration] {
+    &times[..times.len().min(times.len().saturating_sub(1) * 99 / 100 + 1)]
 }
 
 fn number(count: usize) -> f64 {

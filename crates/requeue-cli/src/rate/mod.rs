@@ -1,6 +1,7 @@
 //! `requeue simulate rate`: a backlog, a service with a rate limit, and the execution environments
 //! of a function. It runs without a limit, with the limit in each execution environment, and with
-//! one limit that all share by a table, in virtual time, over the embedded queue.
+//! one limit that all share by a table, in virtual time, over the embedded queue. If tenants share the
+//! limit, it runs once more with fair shares.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +31,10 @@ const RUNS: [Run<Sharing>; 3] = [
     Run { name: "limit without a table", key: "withoutTable", settings: Sharing::Nothing },
     Run { name: "limit with a table", key: "withTable", settings: Sharing::Table },
 ];
+const FAIR: Run<Sharing> =
+    Run { name: "and fair shares", key: "withFairShares", settings: Sharing::Fair };
+/// The tenants' part of the limit, in percent.
+const LOAD: u32 = 30;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -59,10 +64,19 @@ pub(crate) struct Arguments {
     /// Begin with all execution environments. Otherwise Lambda begins with 5, and adds 5 each second.
     #[arg(long, help_heading = "Function")]
     warm: bool,
-    /// Other scopes, such as tenants. Each sends one message within the first minute, and has a
-    /// limit of its own.
+    /// Other tenants. Each sends one message within the first minute, and is a scope with a limit of
+    /// its own. With --load, or `fairBy` in the policy, they share the limit instead.
     #[arg(long, help_heading = "Messages", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     tenants: u32,
+    /// Percentage of the limit that the other tenants send together, until the backlog is done. They
+    /// are in one scope. [default: 30 if the policy has `fairBy`]
+    #[arg(long, help_heading = "Messages", value_name = "PERCENT", requires = "tenants",
+          value_parser = clap::value_parser!(u32).range(1..=500))]
+    load: Option<u32>,
+    /// The weights of the tenants of the backlog, as in `1,1,2,4`. Each sends an equal part of it.
+    /// [default: one tenant]
+    #[arg(long, help_heading = "Messages", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..))]
+    weights: Vec<u8>,
     /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
     #[arg(long, help_heading = "Function", value_name = "FROM-TO", value_parser = times)]
     table_down: Option<(Duration, Duration)>,
@@ -87,6 +101,27 @@ impl Arguments {
         limit.adaptive = self.adaptive;
         limit
     }
+
+    fn tenants_of_backlog(&self) -> usize {
+        self.weights.len().max(1)
+    }
+
+    /// Whether several tenants share the limit.
+    fn has_shares(&self) -> bool {
+        self.load.is_some() || self.tenants_of_backlog() > 1
+    }
+
+    /// Lets the tenants share the limit if the policy says so.
+    fn with_policy(mut self, policy: &RetryPolicy) -> Self {
+        if policy.fair_shares.is_some() && self.tenants > 0 {
+            self.load.get_or_insert(LOAD);
+        }
+        self
+    }
+
+    fn runs(&self) -> impl Iterator<Item = Run<Sharing>> + use<> {
+        RUNS.into_iter().chain(self.has_shares().then_some(FAIR))
+    }
 }
 
 fn times(text: &str) -> Result<(Duration, Duration), String> {
@@ -98,22 +133,23 @@ fn times(text: &str) -> Result<(Duration, Duration), String> {
     })
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+    let policy = arguments.simulation.policy.read()?;
+    let arguments = &arguments.with_policy(&policy);
     let options = &arguments.simulation;
-    let policy = options.policy.read()?;
     // Opened first: the simulation takes its time.
     let chart = arguments.svg.as_deref().map(ChartFile::open).transpose()?;
     let simulate = async |sharing, progress: RunProgress<'_>| {
         simulate(arguments, policy.clone(), sharing, progress).await
     };
-    let compared = Comparison::shown(options, &head(arguments), RUNS, &simulate)?;
+    let compared = Comparison::shown(options, &head(arguments), arguments.runs(), &simulate)?;
     if let Some(chart) = chart {
         chart.write(&chart::svg(arguments, &compared)?)?;
     }
     compared.print(options)
 }
 
-/// The rows of the three runs, for the local page.
+/// The rows of the runs, for the local page.
 pub(crate) fn rows(
     arguments: &Arguments,
     policy: &RetryPolicy,
@@ -123,14 +159,17 @@ pub(crate) fn rows(
     let simulate = async |sharing, progress: RunProgress<'_>| {
         simulate(arguments, policy.clone(), sharing, progress).await
     };
-    Ok(Comparison::of(RUNS, progress, stop, &simulate)?.page())
+    Ok(Comparison::of(arguments.runs(), progress, stop, &simulate)?.page())
 }
 
 /// Says what is simulated.
 fn head(arguments: &Arguments) -> String {
-    let Arguments { messages, limit, period, burst, environments, .. } = arguments;
+    let Arguments { messages, limit, period, burst, environments, tenants, .. } = arguments;
+    let others = arguments.load.map_or_else(String::new, |load| {
+        format!("{} other tenants, which send {load} % of the limit; ", thousands(*tenants))
+    });
     format!(
-        "{} messages at once; a service that takes {} calls in {} and a burst of {}; {} execution \
+        "{} messages at once; {others}a service that takes {} calls in {} and a burst of {}; {} execution \
          environments, which get batches of 10 within a window of 1 s",
         thousands(*messages),
         thousands(*limit),

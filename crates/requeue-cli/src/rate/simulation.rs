@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
-use requeue::policy::RetryPolicy;
+use requeue::policy::{FairShares, RetryPolicy};
 use requeue::{
     BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, Message, Outcome, Report,
     Sampler, Scope, scoped,
@@ -16,7 +16,7 @@ use requeue::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
-use super::calls::{Call, Calls};
+use super::calls::{Call, Calls, place, rate};
 use super::figures::{self, RunCounts};
 use crate::Error;
 use crate::simulated::{
@@ -40,6 +40,8 @@ pub(super) enum Sharing {
     Nothing,
     /// All keep it together, by a table.
     Table,
+    /// All keep it together, and tenants have fair shares of it.
+    Fair,
 }
 
 /// The service: it counts the calls, and takes as many as its true limit says, if it has one.
@@ -48,18 +50,20 @@ struct CountingService {
     began: Instant,
     /// The messages of the flood; each further one is that of another tenant.
     messages: u32,
+    /// Whether the limit is that of all tenants.
+    is_shared: bool,
     log: Arc<Mutex<ServiceLog>>,
 }
 
 #[derive(Default)]
 struct ServiceLog {
-    /// The calls of the flood.
+    /// The calls for which the limit holds: those of the flood, or of all tenants.
     calls: Calls,
     /// When each other tenant sent its message.
     sent: BTreeMap<u32, Instant>,
     /// The waits of the other tenants' messages.
     waits: Vec<Duration>,
-    /// The calls of the flood that it has refused.
+    /// The calls that it has refused.
     refused: u64,
     /// The calls that it takes, if it refuses any.
     bucket: Option<Bucket>,
@@ -70,21 +74,19 @@ impl CountingService {
         let refuses = {
             let mut log = self.log.lock();
             let now = Instant::now();
-            if message < self.messages {
-                log.calls.push(Call { at: now - self.began, message });
-                let refuses = log.bucket.as_mut().is_some_and(|bucket| !bucket.takes());
-                log.refused += u64::from(refuses);
-                refuses
-            } else {
-                if let Some(sent) = log.sent.remove(&message) {
-                    log.waits.push(now - sent);
-                }
-                false
+            if let Some(sent) = log.sent.remove(&message) {
+                log.waits.push(now - sent);
             }
+            let is_limited = self.is_shared || message < self.messages;
+            if is_limited {
+                log.calls.push(Call { at: now - self.began, message });
+            }
+            is_limited && log.bucket.as_mut().is_some_and(|bucket| !bucket.takes())
         };
         sleep(CALL).await;
         if refuses {
             let response = Response { status: 429, headers: &[], body: b"" };
+            self.log.lock().refused += 1;
             return Err(Failure::from_response(&response, SystemTime::UNIX_EPOCH));
         }
         Ok(())
@@ -97,19 +99,24 @@ pub(super) async fn simulate(
     sharing: Sharing,
     progress: RunProgress<'_>,
 ) -> Result<(Figures, Calls), Error> {
-    let world = World::new(arguments.simulation.seed, limited(arguments, policy, sharing))?;
+    let names = names(arguments, &policy);
+    let policy = limited(arguments, policy, sharing, &names)?;
+    let world = World::new(arguments.simulation.seed, policy)?;
     let World { clock, sqs, queue, settings, .. } = &world;
     let mut late = LateMessages::default();
+    let tenants = arguments.tenants_of_backlog();
     for number in 0..arguments.messages {
-        late.add(world.send(number)?, number);
+        late.add(world.send_for(&names[place(number, tenants)], number)?, number);
     }
     let began = Instant::now();
     let down = arguments.table_down.map(|(from, to)| began + from..began + to);
-    let table = (sharing == Sharing::Table).then(|| SimulatedTable::new(clock.clone(), down));
+    let has_table = matches!(sharing, Sharing::Table | Sharing::Fair);
+    let table = has_table.then(|| SimulatedTable::new(clock.clone(), down));
     let period = arguments.rate_limit().period.as_secs_f64();
     let bucket = arguments.true_limit.map(|limit| Bucket::full(f64::from(limit) / period));
     let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
-    let service = CountingService { began, messages: arguments.messages, log };
+    let is_shared = arguments.has_shares();
+    let service = CountingService { began, messages: arguments.messages, is_shared, log };
     let skews = Sampler::seeded(!arguments.simulation.seed);
     let tables: Vec<_> = (0..arguments.environments)
         .map(|_| table.as_ref().map(SimulatedTable::of_another))
@@ -124,11 +131,12 @@ pub(super) async fn simulate(
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
     function.duplicates = f64::from(arguments.duplicates) / 100.0;
     function.is_warm = arguments.warm;
-    let all = arguments.messages + arguments.tenants;
-    let progress = progress.counting(all, Duration::ZERO);
+    let others = if is_shared { 0 } else { arguments.tenants };
+    let progress = progress.counting(arguments.messages + others, Duration::ZERO);
     let counts = Cell::default();
     let late = RefCell::new(late);
-    let feeding = feed(arguments, &world, &service);
+    let is_done = || late.borrow().numbers.is_empty();
+    let feeding = feed(arguments, &world, &service, &names[tenants..], is_done);
     function
         .drain_while(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
@@ -138,19 +146,43 @@ pub(super) async fn simulate(
         })
         .await?;
     let mut log = service.log.lock();
-    let (limit, calls) = (arguments.rate_limit(), take(&mut log.calls));
+    let (calls, waits) = (take(&mut log.calls), take(&mut log.waits));
+    let LateMessages { late, deferrals, .. } = late.into_inner();
     let counts = RunCounts {
+        deferrals_of_backlog: deferrals,
         refused: arguments.true_limit.map(|_| log.refused),
         sqs_requests: requests(sqs),
         table_requests: table.map(|table| table.requests()),
         ..counts.get()
     };
-    let late = late.into_inner().late;
-    Ok((figures::of(&calls, &limit, arguments.messages, &late, &log.waits, counts), calls))
+    Ok((figures::of(&calls, arguments, &late, waits, counts), calls))
+}
+
+/// The names of the tenants: first those of the backlog. Others have the weights of the policy.
+fn names(arguments: &Arguments, policy: &RetryPolicy) -> Vec<String> {
+    let number = |number: usize| format!("tenant-{number}");
+    let backlog = arguments.tenants_of_backlog();
+    let weighted = policy.fair_shares.iter().flat_map(|shares| shares.weights.keys().cloned());
+    let all = (0..backlog).map(number).chain(weighted).chain((backlog..).map(number));
+    all.take(backlog + usize::try_from(arguments.tenants).unwrap_or_default()).collect()
 }
 
 /// The policy with the limit of the run, and the policy's own wait for it.
-fn limited(arguments: &Arguments, mut policy: RetryPolicy, sharing: Sharing) -> RetryPolicy {
+fn limited(
+    arguments: &Arguments,
+    mut policy: RetryPolicy,
+    sharing: Sharing,
+    names: &[String],
+) -> Result<RetryPolicy, Error> {
+    if arguments.has_shares() {
+        let own = policy.fair_shares.take();
+        if sharing == Sharing::Fair {
+            let mut shares = FairShares::by("/tenant".parse()?);
+            shares.weights = own.map(|own| own.weights).unwrap_or_default();
+            shares.weights.extend(names.iter().cloned().zip(arguments.weights.iter().copied()));
+            policy.fair_shares = Some(shares);
+        }
+    }
     let own = policy.limit;
     policy.limit = (sharing != Sharing::None).then(|| {
         let mut limit = arguments.rate_limit();
@@ -159,12 +191,13 @@ fn limited(arguments: &Arguments, mut policy: RetryPolicy, sharing: Sharing) -> 
         }
         limit
     });
-    policy
+    Ok(policy)
 }
 
-/// Each tenant is a scope; the flood is of one.
+/// Each tenant is a scope, unless all share the limit; the flood is of one.
 fn handler(service: &CountingService) -> impl Handler + use<> {
-    let (service, flood) = (service.clone(), service.messages);
+    let service = service.clone();
+    let flood = if service.is_shared { u32::MAX } else { service.messages };
     let handler = move |message: Message| {
         let service = service.clone();
         async move { service.call(number(&message)).await }
@@ -181,27 +214,41 @@ fn skewed(clock: &Clock, most: Duration, sample: f64) -> Clock {
     Clock::showing(move || clock.now() + later - earlier)
 }
 
-/// Sends the messages of the other tenants.
+/// Sends the messages of the other tenants: one of each, or their load until the flood is done.
 async fn feed(
     arguments: &Arguments,
     world: &World,
     service: &CountingService,
+    names: &[String],
+    is_done: impl Fn() -> bool,
 ) -> Result<(), Error> {
-    let times = Sampler::seeded(arguments.simulation.seed.rotate_left(1));
+    let sampler = Sampler::seeded(arguments.simulation.seed.rotate_left(1));
     let mut times: Vec<_> =
-        (0..arguments.tenants).map(|_| FEEDING.mul_f64(times.sample())).collect();
+        (0..arguments.tenants).map(|_| FEEDING.mul_f64(sampler.sample())).collect();
     times.sort_unstable();
-    for (number, at) in (arguments.messages..).zip(times) {
+    let (mut times, mut last) = (times.into_iter(), Duration::ZERO);
+    let mut next = || match arguments.load {
+        None => times.next(),
+        Some(load) => {
+            let between = 100.0 / f64::from(load) / rate(&arguments.rate_limit());
+            last += Duration::from_secs_f64(-(1.0 - sampler.sample()).ln() * between);
+            (!is_done()).then_some(last)
+        }
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let any = |sample: f64| &names[(sample * f64::from(arguments.tenants)) as usize];
+    for number in arguments.messages.. {
+        let Some(at) = next() else { break };
         sleep_until(service.began + at).await;
         service.log.lock().sent.insert(number, Instant::now());
-        world.send(number)?;
+        world.send_for(any(sampler.sample()), number)?;
     }
     Ok(())
 }
 
 fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
     for outcome in &report.outcomes {
-        counts.deferrals += u64::from(matches!(outcome.disposition, Disposition::Defer { .. }));
+        counts.deferrals += u64::from(is_deferred(outcome));
         counts.defer_for_table += u64::from(is_put_off(outcome));
     }
     counts
@@ -211,11 +258,13 @@ fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
 /// Lambda delivered them late, since its pollers had too many others.
 #[derive(Default)]
 struct LateMessages {
-    /// The numbers of the messages, by the ids of their first deliveries.
+    /// The numbers of the messages that are not done, by the ids of their first deliveries.
     numbers: HashMap<String, u32>,
     /// When a message that waits is due.
     due: HashMap<u32, Instant>,
     late: BTreeSet<u32>,
+    /// The deferrals of these messages.
+    deferrals: u64,
 }
 
 impl LateMessages {
@@ -227,8 +276,9 @@ impl LateMessages {
     fn note(&mut self, handled: &Handled<'_>, was_throttled: bool) {
         let now = Instant::now();
         for outcome in &handled.report.outcomes {
-            let id = outcome.original_message_id.as_ref();
-            let Some(&number) = id.and_then(|id| self.numbers.get(id)) else { continue };
+            let Some(id) = outcome.original_message_id.as_ref() else { continue };
+            let Some(&number) = self.numbers.get(id) else { continue };
+            self.deferrals += u64::from(is_deferred(outcome));
             let is_late = |due| handled.delivered > due + BATCHING_WINDOW + ON_TIME;
             if self.due.remove(&number).is_some_and(is_late) || was_throttled || is_put_off(outcome)
             {
@@ -237,8 +287,15 @@ impl LateMessages {
             if let Some(wait) = outcome.disposition.wait() {
                 self.due.insert(number, now + wait.total());
             }
+            if let Disposition::Complete | Disposition::DeadLetter { .. } = outcome.disposition {
+                self.numbers.remove(id);
+            }
         }
     }
+}
+
+fn is_deferred(outcome: &Outcome) -> bool {
+    matches!(outcome.disposition, Disposition::Defer { .. })
 }
 
 /// Whether the table took no request for a message, or gave no answer.

@@ -9,7 +9,7 @@ use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Outgoing, QueueArn};
 use requeue::{Clock, DeadLetterMode, Message, RecursiveLoop, Sampler, Settings, SharedTable};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::SimulatedTable;
@@ -45,7 +45,12 @@ impl World {
 
     /// Sends the message of this number, and returns its id.
     pub(crate) fn send(&self, number: u32) -> Result<String, Error> {
-        let body = format!(r#"{{"order":{number}}}"#);
+        self.send_for("", number)
+    }
+
+    /// Sends a message of this tenant.
+    pub(crate) fn send_for(&self, tenant: &str, number: u32) -> Result<String, Error> {
+        let body = json!({ "order": number, "tenant": tenant }).to_string();
         Ok(self.sqs.put(&self.queue, &Outgoing::new(&body, &BTreeMap::new()))?)
     }
 }

@@ -370,3 +370,22 @@ fn the_picture_of_a_rate_limit_and_its_guide_are_those_of_the_command() {
         assert!((most - most_played).abs() <= 0.2 * most, "{run}: {drawn:?} {played:?}");
     }
 }
+
+#[test]
+fn the_figures_of_a_flood_are_those_of_the_command() {
+    let size = ["simulate", "rate", "--messages", "3000", "--environments", "20", "--json"];
+    let figures = requeue(&[&size[..], &["--tenants", "100", "--load", "30"]].concat()).succeeded();
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    for (row, name, factor, digits, unit) in [
+        ("longest wait of another tenant", "longestWaitOfOtherTenantsSeconds", 1.0, 1, " s"),
+        ("of 99 % of their messages", "waitOf99PercentOfOtherTenantsSeconds", 1.0, 1, " s"),
+        ("deferrals for each message of the backlog", "deferralsPerMessageOfBacklog", 1.0, 2, ""),
+        ("throughput, in % of the limit", "throughputOfLimit", 100.0, 1, ""),
+        ("requests to SQS for each message", "sqsRequestsPerMessage", 1.0, 2, ""),
+        ("requests to the table for each message", "tableRequestsPerMessage", 1.0, 2, ""),
+    ] {
+        let cells = ["withTable", "withFairShares"]
+            .map(|run| format!("{:.digits$}{unit}", figures[run][name].as_f64().unwrap() * factor));
+        says(&format!("| {row} | {} |", cells.join(" | ")));
+    }
+}

@@ -28,14 +28,19 @@ fn the_demo_loses_nothing_and_repeats_itself() {
 #[test]
 fn the_demo_of_a_rate_limit_calls_a_target_at_that_rate_in_real_time() {
     let said = requeue(&["demo", "--rate", "--messages", "30"]).succeeded();
-    let (first, last) = (said.lines().next().unwrap(), said.lines().last().unwrap());
-    assert!(first.contains("4 execution environments share a limit of 20 calls"), "{said}");
-    let numbers: Vec<f64> = last
+    let lines: Vec<&str> = said.lines().collect();
+    let [first, .., calls, waits] = lines[..] else { panic!("{said}") };
+    assert!(first.contains("8 execution environments share a limit of 20 calls"), "{said}");
+    assert!(
+        waits.starts_with("the other tenants' ") && waits.contains(" waited at most "),
+        "{said}"
+    );
+    let numbers: Vec<f64> = calls
         .split(|c: char| !c.is_ascii_digit() && c != '.')
         .filter_map(|number| number.parse().ok())
         .collect();
     let [calls, messages, seconds, most, ..] = numbers[..] else { panic!("{said}") };
-    assert_eq!((calls, messages), (30.0, 30.0), "{said}");
+    assert!(calls == messages && (30.0..40.0).contains(&calls), "{said}");
     // A busy machine calls late, and then the next call comes sooner after it.
     assert!((1.3..10.0).contains(&seconds) && most <= 24.0, "{said}");
 }

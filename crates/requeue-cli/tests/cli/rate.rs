@@ -65,6 +65,42 @@ fn a_flood_of_one_tenant_does_not_delay_the_others() {
 }
 
 #[test]
+fn tenants_with_fair_shares_wait_little_beside_a_flood_in_their_scope() {
+    // A policy with `fairBy` needs no --load.
+    let policy = r#"{"rateLimit": {"limit": 50, "fairBy": "MessageGroupId"}}"#;
+    for options in
+        [&["--tenants", "20", "--load", "30"][..], &["--tenants", "3", "--policy", policy]]
+    {
+        let figures = figures(options);
+        let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
+        for run in ["withTable", "withFairShares"] {
+            assert!(number(run, "calls") > 1_200.0, "{run}: {figures}");
+            assert!(number(run, "callsAboveLimit") < 0.01, "{run}: {figures}");
+            assert!(number(run, "throughputOfLimit") > 0.9, "{run}: {figures}");
+        }
+        let wait = |run| number(run, "waitOf99PercentOfOtherTenantsSeconds");
+        assert!(wait("withTable") > 18.0 && wait("withFairShares") < 6.0, "{figures}");
+        assert!(number("withFairShares", "deferralsPerMessageOfBacklog") < 5.0, "{figures}");
+    }
+}
+
+#[test]
+fn tenants_of_a_backlog_get_calls_by_their_weights() {
+    let size = ["simulate", "rate", "--messages", "4000", "--environments", "20", "--json"];
+    let figures = requeue(&[&size[..], &["--weights", "1,1,2,4"]].concat()).succeeded();
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    let shares =
+        |run: &str| -> Vec<f64> { serde_json::from_value(figures[run]["shares"].clone()).unwrap() };
+    let are = |run, expected: [f64; 4]| {
+        let shares = shares(run);
+        let off = shares.iter().zip(expected).map(|(share, expected)| (share - expected).abs());
+        assert!(off.fold(0.0, f64::max) < 0.03, "{run}: {shares:?}");
+    };
+    are("withTable", [0.25; 4]);
+    are("withFairShares", [0.125, 0.125, 0.25, 0.5]);
+}
+
+#[test]
 fn a_run_is_repeated_and_drawn() {
     let chart = scratch("rate.svg");
     let path = chart.to_str().unwrap();

@@ -1,6 +1,6 @@
 //! Checks of the function itself: its settings and properties.
 
-use requeue::RecursiveLoop;
+use requeue::{RecursiveLoop, Strategy};
 
 use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
@@ -250,14 +250,23 @@ fn network(context: &Context<'_>) -> Checked {
 
 fn recursive_loop(context: &Context<'_>) -> Checked {
     let (function, config) = (context.function()?, context.config()?);
-    if !context.sends_copies()? {
-        return Ok(Diagnosis::ok("the function sends no copies to its queues"));
-    }
-    let property = *function.recursive_loop.as_ref()?;
     let command = "put-function-recursion-config";
     let allow = remedy::function(context, &function.name, command, "--recursive-loop Allow");
     let line = "template, property of the function: `RecursiveLoop: Allow`".to_owned();
     let variable = remedy::variable("RECURSIVE_LOOP", "Allow");
+    let is_terminated = config.recursive_loop == RecursiveLoop::Terminate;
+    let is_fair = config.strategy == Strategy::Copy && config.policy.fair_shares.is_some();
+    if is_fair && is_terminated {
+        return Ok(Diagnosis::danger(
+            "the policy has fairBy, but REQUEUE_RECURSIVE_LOOP is not Allow: the function does not \
+             start",
+            [format!("{allow}, and {variable}"), line],
+        ));
+    }
+    if !context.sends_copies()? {
+        return Ok(Diagnosis::ok("the function sends no copies to its queues"));
+    }
+    let property = *function.recursive_loop.as_ref()?;
     let bounded = "after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
                    its other retries";
     Ok(match (property, config.recursive_loop) {

@@ -21,8 +21,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "rate-limit",
-        why: "A service takes so many calls from all execution environments together. While the \
-              table does not respond, each environment counts its own.",
+        why: "A service takes so many calls from all execution environments together. Without the \
+              table, and while it does not respond, each environment counts its own.",
         look: rate_limit,
     },
 ];
@@ -126,10 +126,21 @@ fn table_permissions(context: &Context<'_>) -> Checked {
 }
 
 fn rate_limit(context: &Context<'_>) -> Checked {
-    of_table(context)?;
+    all([shared_limit(context), room_for_tenants(context)])
+}
+
+fn shared_limit(context: &Context<'_>) -> Checked {
     // An unknown policy is a finding of `settings`.
-    let limit = context.policy().ok().and_then(|policy| policy.limit);
-    let limit = limit.ok_or(Skip::NotApplicable)?;
+    let policy = context.policy().map_err(|_| Skip::NotApplicable)?;
+    let limit = policy.limit.ok_or(Skip::NotApplicable)?;
+    if context.deployment.table.is_none() && policy.fair_shares.is_some() {
+        context.function()?;
+        return Ok(Diagnosis::warning(
+            "the policy has fairBy, but the function has no table: each execution environment \
+             shares its own calls between the tenants that it knows",
+            ["template, parameters: `SharedTable=dynamodb`".to_owned()],
+        ));
+    }
     let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
     let (shares, calls, period) =
         (shared_table.max_environments, u64::from(limit.limit), span(limit.period));
@@ -149,6 +160,42 @@ fn rate_limit(context: &Context<'_>) -> Checked {
             span(limit.interval().saturating_mul(shares))
         ))),
     }
+}
+
+/// Messages that wait for their reservations leave room for those of other tenants. Otherwise these wait
+/// in the queue, in which tenants have no shares.
+fn room_for_tenants(context: &Context<'_>) -> Checked {
+    of_table(context)?;
+    let policy = context.policy().map_err(|_| Skip::NotApplicable)?;
+    let limit = policy.limit.filter(|_| policy.fair_shares.is_some()).ok_or(Skip::NotApplicable)?;
+    let most = u64::from(environments(context).ok_or(Skip::NotApplicable)?);
+    let batch = context.mappings().map(|mapping| u64::from(mapping.batch_size)).max();
+    let concurrency = u64::try_from(context.config()?.limits.concurrency).unwrap_or(u64::MAX);
+    let places = most * concurrency.min(batch.unwrap_or(u64::MAX));
+    let calls =
+        limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
+    let needed = u64::try_from(2 * calls).unwrap_or(u64::MAX);
+    if places >= needed {
+        return Ok(Diagnosis::ok(format!(
+            "{places} messages at a time leave room for other tenants"
+        )));
+    }
+    Ok(Diagnosis::warning(
+        format!(
+            "the policy has fairBy, but only {places} messages are handled at a time: with fewer than \
+             {needed}, twice the calls of maxReservationSeconds, the backlog of one tenant makes \
+             others wait in the queue"
+        ),
+        context
+            .mappings()
+            .map(|mapping| {
+                let enough = needed.div_ceil((places / most).max(1));
+                let scaling = format!("--scaling-config MaximumConcurrency={enough}");
+                remedy::mapping(context, mapping, &scaling)
+            })
+            .chain(["policy: `\"maxReservationSeconds\": 1`".to_owned()])
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// The most execution environments at a time; `None` if nothing bounds them.

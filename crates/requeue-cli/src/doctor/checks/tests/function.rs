@@ -1,5 +1,7 @@
 //! Findings about the function itself.
 
+use requeue::policy::{FairShares, MessageKey};
+
 use super::*;
 
 /// The function's state, and that of its last update.
@@ -121,6 +123,34 @@ pub(super) const ROWS: &[Row] = &[
         Some(Warning),
     ),
     ("recursive-loop", |d| terminated(d, 10), Some(Fine)),
+    (
+        "recursive-loop",
+        |d| {
+            terminated(d, 10);
+            fair(d);
+        },
+        Some(Danger),
+    ),
+    (
+        "recursive-loop",
+        |d| {
+            terminated(d, 10);
+            fair(d);
+            d.valid().config.strategy = Strategy::Visibility;
+        },
+        Some(Fine),
+    ),
+    // The function does not start, whatever its queues are.
+    (
+        "recursive-loop",
+        |d| {
+            terminated(d, 10);
+            fair(d);
+            d.fifo();
+        },
+        Some(Danger),
+    ),
+    ("recursive-loop", fair, Some(Fine)),
     ("recursive-loop", |d| terminated(d, 11), Some(Danger)),
     (
         "recursive-loop",
@@ -162,6 +192,10 @@ pub(super) const ROWS: &[Row] = &[
         Some(Warning),
     ),
 ];
+
+fn fair(d: &mut Deployment) {
+    d.valid().config.policy.fair_shares = Some(FairShares::by(MessageKey::MessageGroupId));
+}
 
 fn terminated(d: &mut Deployment, retries: u32) {
     d.function().recursive_loop = Ok(RecursiveLoop::Terminate);

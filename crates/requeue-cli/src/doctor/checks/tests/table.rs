@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use requeue::SharedTable;
-use requeue::policy::RateLimit;
+use requeue::policy::{FairShares, MessageKey, RateLimit};
 use requeue::table::MemoryTable;
 
 use super::*;
@@ -37,6 +37,11 @@ fn as_made(d: &mut Deployment) {
 
 fn limited(d: &mut Deployment, calls: u32) {
     d.valid().config.policy.limit = Some(RateLimit::new(calls, secs(1)));
+}
+
+fn fair(d: &mut Deployment) {
+    limited(d, 49);
+    d.valid().config.policy.fair_shares = Some(FairShares::by(MessageKey::MessageGroupId));
 }
 
 fn properties(d: &mut Deployment) -> &mut TableProperties {
@@ -97,6 +102,42 @@ pub(super) const ROWS: &[Row] = &[
     ("rate-limit", |_| {}, None),
     // Without a table, each execution environment has its own.
     ("rate-limit", |d| limited(d, 49), None),
+    ("rate-limit", fair, Some(Warning)),
+    (
+        "rate-limit",
+        |d| {
+            fair(d);
+            d.function = None;
+        },
+        None,
+    ),
+    (
+        "rate-limit",
+        |d| {
+            shared(d);
+            fair(d);
+        },
+        Some(Warning),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            shared(d);
+            fair(d);
+            limited(d, 25);
+        },
+        Some(Fine),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            shared(d);
+            fair(d);
+            limited(d, 25);
+            d.mapping().batch_size = 9;
+        },
+        Some(Warning),
+    ),
     ("rate-limit", |d| environments(d, 10), Some(Fine)),
     ("rate-limit", |d| environments(d, 11), Some(Fine)),
     ("rate-limit", |d| environments(d, 9), Some(Warning)),
@@ -136,6 +177,20 @@ fn a_limit_says_for_whom_it_holds() {
             |d| environments(d, 5),
             "49 calls in 1 s for all together; but REQUEUE_MAX_ENVIRONMENTS is 5, and 10 batches run \
              at a time: while the table does not respond, up to 98 calls in 1 s",
+        ),
+        (
+            fair,
+            "the policy has fairBy, but the function has no table: each execution environment shares \
+             its own calls between the tenants that it knows",
+        ),
+        (
+            |d| {
+                shared(d);
+                fair(d);
+            },
+            "the policy has fairBy, but only 100 messages are handled at a time: with fewer than 196, \
+             twice the calls of maxReservationSeconds, the backlog of one tenant makes others wait in \
+             the queue",
         ),
     ] {
         assert_eq!(told(change), expected);
