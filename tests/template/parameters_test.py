@@ -140,6 +140,13 @@ class Parameters(unittest.TestCase):
         hidden = {name for name, parameter in self.parameters.items() if parameter.get("NoEcho")}
         self.assertEqual(hidden, {"Headers", "SigningSecret", "ClientKey"})
 
+    def test_the_answers_to_a_guided_deployment_give_the_settings_of_one_without_parameters(self):
+        # SAM takes no empty answer for a hidden parameter.
+        answers = {name: "none" if parameter.get("NoEcho") else str(parameter["Default"]) for name, parameter in self.parameters.items()}
+        for name, answer in answers.items():
+            self.assertTrue(takes(self.parameters[name], answer), name)
+        self.assertEqual(self.settings(**answers), self.settings())
+
     def test_the_page_has_each_parameter_with_its_setting_and_its_default(self):
         page = (ROOT / "docs/operate/deploy.md").read_text().split("## Parameters of the template\n")[1]
         rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*?) \|$", page, re.MULTILINE)
