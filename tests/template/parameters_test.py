@@ -176,6 +176,15 @@ class Parameters(unittest.TestCase):
         expected = {**self.settings(), "REQUEUE_TABLE": {"Ref": "Table"}, "REQUEUE_MAX_ENVIRONMENTS": "7"}
         self.assertEqual(self.settings(SharedTable="dynamodb", MaximumConcurrency=7), expected)
 
+        pollers = {**expected, "REQUEUE_MAX_ENVIRONMENTS": "500"}
+        self.assertEqual(self.settings(SharedTable="dynamodb", MaximumPollers=50), pollers)
+
+    def test_the_greatest_number_of_pollers_is_not_below_the_least(self):
+        for most in self.parameters["MaximumPollers"]["AllowedValues"]:
+            for least in self.parameters["MinimumPollers"]["AllowedValues"]:
+                refused = least > most and (most > 0 or least > 2)
+                self.assertEqual(self.refused(MaximumPollers=most, MinimumPollers=least), refused, (most, least))
+
     def refused(self, **given):
         return bool(refusals(self.source, **given))
 

@@ -234,6 +234,15 @@ pub(crate) struct Mapping {
     pub(crate) filters: Known<Vec<String>>,
 }
 
+impl Mapping {
+    /// The most batches at a time; `None` if nothing bounds them. A poller invokes the function up to
+    /// ten times at once. Source: Lambda developer guide, "Provisioned mode".
+    pub(crate) fn most_batches(&self) -> Option<u32> {
+        let by_pollers = self.maximum_pollers.map(|pollers| pollers.saturating_mul(10));
+        self.maximum_concurrency.or(by_pollers)
+    }
+}
+
 /// A queue, and the permissions of the function's role on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {

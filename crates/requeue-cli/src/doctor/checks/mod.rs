@@ -37,6 +37,9 @@ const ANNOTATED_RECEIVES: u32 = 10;
 /// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
 const MOST_RECEIVES: u32 = 1_000;
 
+/// The remedy for too many batches at a time.
+const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
+
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};

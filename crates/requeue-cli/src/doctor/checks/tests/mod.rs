@@ -329,6 +329,11 @@ type Row = (&'static str, fn(&mut Deployment), Option<Level>);
 
 const ARN_OF_KEY: &str = "arn:aws:kms:eu-west-1:123456789012:key/1";
 
+fn provisioned(d: &mut Deployment, pollers: u32) {
+    d.mapping().maximum_concurrency = None;
+    d.mapping().maximum_pollers = Some(pollers);
+}
+
 fn unbounded(d: &mut Deployment, reserved: u32) {
     d.mapping().maximum_concurrency = None;
     d.function().reserved_concurrency = Ok(Some(reserved));
