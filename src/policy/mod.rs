@@ -76,8 +76,9 @@ pub struct RetryPolicy {
     /// When calls to a downstream service that keeps failing stop; `None` for never. Default: see
     /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
-    /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
-    /// environment and each worker counts its own calls. Default: none. No preset changes it.
+    /// The calls that a downstream service takes, for each [scope](crate::Scope). Without a [shared
+    /// table](crate::SharedTable), each execution environment and each worker counts its own calls.
+    /// Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
     /// How tenants share a rate limit, which may be [that of a handler](crate::Handler::rate_limit)
     /// too. Default: messages are called in their order, whoever sent them. No preset changes it.
