@@ -178,7 +178,7 @@ variable "policy" {
 }
 
 variable "scope" {
-  description = "Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the name of a message attribute, such as tenant, or a JSON pointer into the body, such as /account/id. Empty: one scope."
+  description = "Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the name of a message attribute, such as tenant, or MessageGroupId for the message group, or a JSON pointer into the body, such as /account/id. Empty: one scope."
   type        = string
   default     = ""
   nullable    = false

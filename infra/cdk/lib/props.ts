@@ -121,8 +121,8 @@ export interface RetryQueueProps {
   readonly policy?: RetryPolicy | string;
   /**
    * Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the
-   * name of a message attribute, for example `tenant`, or a JSON pointer into the body, for example
-   * `/account/id`.
+   * name of a message attribute, for example `tenant`, `MessageGroupId` for the message group, or a
+   * JSON pointer into the body, for example `/account/id`.
    * @default - all messages are one scope
    */
   readonly scope?: string;
