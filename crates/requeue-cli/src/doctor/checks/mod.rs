@@ -116,6 +116,11 @@ const OF_QUEUE: [&[Check]; 6] = [
     alarms::CHECKS,
 ];
 
+/// The id of every check, in the order of the output.
+pub(crate) fn all_ids() -> impl Iterator<Item = &'static str> {
+    OF_FUNCTION.into_iter().chain(OF_QUEUE).flatten().map(|check| check.id)
+}
+
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };
     let mut findings: Vec<Finding> =
