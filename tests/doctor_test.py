@@ -438,7 +438,7 @@ class OnMinistack(unittest.TestCase):
         account.alarm("watched", "MessageAge", **account.age("watched", "other"))
         _, age = found()
         self.assertEqual(age["level"], "warning")
-        self.assertIn("reads MessageAge of watched with the Service watched, and SQS counts the age anew", age["found"])
+        self.assertIn("reads MessageAge of watched with the Service watched, and SQS leaves out messages", age["found"])
         account.alarm("watched", "MessageAge", **account.age("watched"))
         self.assertEqual(levels(), ["warning", "ok"])
         account.cloudwatch.delete_alarms(AlarmNames=names[2:])
