@@ -4,8 +4,8 @@
 //! down at times. SQS and Lambda alone retry every failure alike: at a fixed pace, a handful of
 //! times. Requeue retries each class of failure with its own delays and budgets, and keeps the
 //! retry state in the message. It sends a failed message again as a copy with a delay and a count.
-//! After SQS confirms the copy, Requeue deletes the original. Nothing waits in memory, and nothing
-//! is lost.
+//! Requeue deletes the original after SQS confirms the copy, so no message is lost while its queue
+//! keeps it.
 //!
 //! ```no_run
 //! use requeue::{Failure, Message, ResultExt};

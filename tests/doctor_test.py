@@ -438,7 +438,7 @@ class OnMinistack(unittest.TestCase):
         account.alarm("watched", "MessageAge", **account.age("watched", "other"))
         _, age = found()
         self.assertEqual(age["level"], "warning")
-        self.assertIn("reads MessageAge of watched with the Service watched, and SQS counts the age anew", age["found"])
+        self.assertIn("reads MessageAge of watched with the Service watched, and SQS leaves out messages", age["found"])
         account.alarm("watched", "MessageAge", **account.age("watched"))
         self.assertEqual(levels(), ["warning", "ok"])
         account.cloudwatch.delete_alarms(AlarmNames=names[2:])
@@ -524,8 +524,11 @@ class OnMinistack(unittest.TestCase):
             QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
         )
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
-        ill = {("patient", "visibility-timeout"), ("patient", "message-size")}
+        ill = {("patient", "visibility-timeout")}
         self.assertEqual((status, at(findings, "warning")), (3, ill), printed)
+        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,visibility-timeout")
+        self.assertEqual((status, at(others, "warning"), ill & set(others)), (0, set(), set()), printed)
+        self.assertEqual(doctor(MINISTACK, "--function", "patient", "--ignore", "visibility")[0], 2)
         for place in ill:
             name, value = findings[place]["remedies"][0].rsplit(" ", 1)[1].split("=")
             self.account.sqs.set_queue_attributes(QueueUrl=self.account.url("patient"), Attributes={name: value})

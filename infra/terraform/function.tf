@@ -8,6 +8,9 @@ locals {
   # With a table, a fuller batch asks it once for all of its messages.
   batching_window = var.shared_table == "dynamodb" && !var.fifo ? max(1, var.batching_window) : var.batching_window
 
+  # The most batches at a time: each poller of the provisioned mode invokes the function up to ten times.
+  most_batches = var.maximum_pollers > 0 ? 10 * var.maximum_pollers : var.maximum_concurrency
+
   # AWS knows a function of this account and region by its name; IAM asks for an ARN.
   is_target_arn = length(regexall("^arn:", var.target_function)) > 0
   target_arns   = var.target_function == "" ? [] : [local.is_target_arn ? var.target_function : "arn:${data.aws_partition.current.partition}:lambda:${data.aws_region.current.region}:${data.aws_caller_identity.current.account_id}:function:${var.target_function}"]
@@ -56,7 +59,7 @@ locals {
       REQUEUE_POLICY                = var.policy
       REQUEUE_SCOPE                 = var.scope
       REQUEUE_TABLE                 = join("", local.table_names)
-      REQUEUE_MAX_ENVIRONMENTS      = var.shared_table == "dynamodb" ? tostring(var.maximum_concurrency) : ""
+      REQUEUE_MAX_ENVIRONMENTS      = var.shared_table == "dynamodb" ? tostring(local.most_batches) : ""
       REQUEUE_STRATEGY              = var.strategy == "copy" ? "" : var.strategy
       REQUEUE_DEAD_LETTER           = var.dead_letter_mode
       REQUEUE_DEAD_LETTER_QUEUE_URL = var.dead_letter_mode == "direct" ? aws_sqs_queue.dead_letter_queue.id : ""
@@ -101,7 +104,7 @@ resource "aws_lambda_function" "function" {
   s3_object_version = var.package_object == null ? null : var.package_object.version
 
   code_signing_config_arn        = var.code_signing_config_arn == "" ? null : var.code_signing_config_arn
-  reserved_concurrent_executions = var.reserve_concurrency ? var.maximum_concurrency : -1
+  reserved_concurrent_executions = var.reserve_concurrency ? local.most_batches : -1
 
   environment {
     variables = merge(local.settings, local.headers, local.signing_secret, local.client_key, var.environment)
@@ -219,8 +222,22 @@ resource "aws_lambda_event_source_mapping" "messages" {
   # Without it, Lambda takes every response for success and deletes the failed messages.
   function_response_types = ["ReportBatchItemFailures"]
 
-  scaling_config {
-    maximum_concurrency = var.maximum_concurrency
+  # Lambda takes one of the two.
+  dynamic "scaling_config" {
+    for_each = var.maximum_pollers > 0 ? [] : [true]
+
+    content {
+      maximum_concurrency = var.maximum_concurrency
+    }
+  }
+
+  dynamic "provisioned_poller_config" {
+    for_each = var.maximum_pollers > 0 ? [true] : []
+
+    content {
+      minimum_pollers = var.minimum_pollers
+      maximum_pollers = var.maximum_pollers
+    }
   }
 
   dynamic "metrics_config" {
@@ -235,6 +252,11 @@ resource "aws_lambda_event_source_mapping" "messages" {
     precondition {
       condition     = var.batch_size <= 10 || local.batching_window >= 1
       error_message = "batch_size is ${var.batch_size}, and more than 10 need a batching window: give batching_window at least 1 second, or batch_size 10."
+    }
+
+    precondition {
+      condition     = var.maximum_pollers >= var.minimum_pollers || (var.maximum_pollers == 0 && var.minimum_pollers == 2)
+      error_message = "maximum_pollers is ${var.maximum_pollers}, and minimum_pollers is ${var.minimum_pollers}: give maximum_pollers ${var.minimum_pollers} at least, or leave both out."
     }
 
     precondition {

@@ -178,7 +178,7 @@ variable "policy" {
 }
 
 variable "scope" {
-  description = "Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the name of a message attribute, such as tenant, or a JSON pointer into the body, such as /account/id. Empty: one scope."
+  description = "Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the name of a message attribute, such as tenant, or MessageGroupId for the message group, or a JSON pointer into the body, such as /account/id. Empty: one scope."
   type        = string
   default     = ""
   nullable    = false
@@ -289,8 +289,30 @@ variable "maximum_concurrency" {
   }
 }
 
+variable "maximum_pollers" {
+  description = "Lambda's provisioned mode: the most event pollers, each with up to ten batches at a time. maximum_concurrency then does not count. Lambda bills every poller by the hour. 0: no provisioned mode."
+  type        = number
+  default     = 0
+  nullable    = false
+  validation {
+    condition     = var.maximum_pollers >= 0 && var.maximum_pollers <= 10000 && floor(var.maximum_pollers) == var.maximum_pollers
+    error_message = "The variable maximum_pollers must be a whole number from 0 to 10000."
+  }
+}
+
+variable "minimum_pollers" {
+  description = "Event pollers that maximum_pollers keeps ready at all times."
+  type        = number
+  default     = 2
+  nullable    = false
+  validation {
+    condition     = var.minimum_pollers >= 2 && var.minimum_pollers <= 200 && floor(var.minimum_pollers) == var.minimum_pollers
+    error_message = "The variable minimum_pollers must be a whole number from 2 to 200."
+  }
+}
+
 variable "reserve_concurrency" {
-  description = "Whether Lambda reserves maximum_concurrency of the account's concurrency for the function. Lambda refuses it if fewer than 100 executions of the account would be left for all other functions."
+  description = "Whether Lambda reserves maximum_concurrency, or ten for each of maximum_pollers, of the account's concurrency for the function. Lambda refuses it if fewer than 100 executions of the account would be left for all other functions."
   type        = bool
   default     = false
   nullable    = false

@@ -76,8 +76,9 @@ pub struct RetryPolicy {
     /// When calls to a downstream service that keeps failing stop; `None` for never. Default: see
     /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
-    /// The calls that a downstream service takes, for each [scope](crate::Scope). Each execution
-    /// environment and each worker counts its own calls. Default: none. No preset changes it.
+    /// The calls that a downstream service takes, for each [scope](crate::Scope). Without a [shared
+    /// table](crate::SharedTable), each execution environment and each worker counts its own calls.
+    /// Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
     /// The place of the units of a message's call, a whole number: the limit counts them instead of
     /// calls. Default: each call has one unit. No preset changes it.

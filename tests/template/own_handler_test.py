@@ -36,19 +36,17 @@ class OwnHandler(unittest.TestCase):
             self.assertEqual(self.resources[name]["DeletionPolicy"], "RetainExceptOnCreate")
             self.assertEqual(self.resources[name]["UpdateReplacePolicy"], "Retain")
 
-    def test_dead_letters_and_messages_that_nothing_receives_raise_an_alarm(self):
-        metrics = {
-            name: (alarm["Properties"]["MetricName"], alarm["Properties"]["Dimensions"][0]["Value"]["Fn::GetAtt"][0])
-            for name, alarm in self.resources.items()
-            if alarm["Type"] == "AWS::CloudWatch::Alarm"
-        }
-        self.assertEqual(
-            metrics,
-            {
-                "DeadLettersAlarm": ("ApproximateNumberOfMessagesVisible", "DeadLetterQueue"),
-                "MessageAgeAlarm": ("ApproximateAgeOfOldestMessage", "Queue"),
-            },
-        )
+    def test_its_alarms_are_those_of_the_ready_lambdas_template_that_the_doctor_asks_for(self):
+        """But for their texts, and who is told."""
+        ready = template()["Resources"]
+        alarms = {name for name, resource in self.resources.items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
+        self.assertEqual(alarms, {"DeadLettersAlarm", "MessageAgeAlarm"})
+        for name in alarms:
+            own, of_ready = ({**resources[name]["Properties"]} for resources in (self.resources, ready))
+            for properties in (own, of_ready):
+                for text in ("AlarmDescription", "AlarmActions", "OKActions", "Threshold"):
+                    properties.pop(text, None)
+            self.assertEqual(own, of_ready)
 
     def test_the_function_says_which_messages_failed_and_may_send_to_its_own_queue(self):
         (event,) = self.function["Events"].values()

@@ -62,7 +62,7 @@ OTHERS = {
     "MaxQueueDepth": (["0", "100000"], ["-1"]),
 }
 # With these, a FIFO queue is allowed.
-FIFO = {"DeadLetterMode": "direct", "MaxReceiveCount": 51}
+FIFO = {"DeadLetterMode": "direct", "MaxReceiveCount": 100}
 
 
 def takes(parameter, text):
@@ -140,6 +140,13 @@ class Parameters(unittest.TestCase):
         hidden = {name for name, parameter in self.parameters.items() if parameter.get("NoEcho")}
         self.assertEqual(hidden, {"Headers", "SigningSecret", "ClientKey"})
 
+    def test_the_answers_to_a_guided_deployment_give_the_settings_of_one_without_parameters(self):
+        # SAM takes no empty answer for a hidden parameter.
+        answers = {name: "none" if parameter.get("NoEcho") else str(parameter["Default"]) for name, parameter in self.parameters.items()}
+        for name, answer in answers.items():
+            self.assertTrue(takes(self.parameters[name], answer), name)
+        self.assertEqual(self.settings(**answers), self.settings())
+
     def test_the_page_has_each_parameter_with_its_setting_and_its_default(self):
         page = (ROOT / "docs/operate/deploy.md").read_text().split("## Parameters of the template\n")[1]
         rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*?) \|$", page, re.MULTILINE)
@@ -169,6 +176,15 @@ class Parameters(unittest.TestCase):
         expected = {**self.settings(), "REQUEUE_TABLE": {"Ref": "Table"}, "REQUEUE_MAX_ENVIRONMENTS": "7"}
         self.assertEqual(self.settings(SharedTable="dynamodb", MaximumConcurrency=7), expected)
 
+        pollers = {**expected, "REQUEUE_MAX_ENVIRONMENTS": "500"}
+        self.assertEqual(self.settings(SharedTable="dynamodb", MaximumPollers=50), pollers)
+
+    def test_the_greatest_number_of_pollers_is_not_below_the_least(self):
+        for most in self.parameters["MaximumPollers"]["AllowedValues"]:
+            for least in self.parameters["MinimumPollers"]["AllowedValues"]:
+                refused = least > most and (most > 0 or least > 2)
+                self.assertEqual(self.refused(MaximumPollers=most, MinimumPollers=least), refused, (most, least))
+
     def refused(self, **given):
         return bool(refusals(self.source, **given))
 
@@ -189,7 +205,8 @@ class Parameters(unittest.TestCase):
         for size in (11, 10000):
             self.assertFalse(self.refused(SharedTable="dynamodb", BatchSize=size), size)
         self.assertFalse(self.refused(**FIFO, Fifo="true", SharedTable="dynamodb"))
-        self.assertTrue(self.refused(**FIFO, Fifo="true", SharedTable="dynamodb", BatchingWindow=1))
+        for given in ({"BatchingWindow": 1}, {"BatchSize": 11}, {"BatchSize": 11, "BatchingWindow": 1}):
+            self.assertTrue(self.refused(**FIFO, Fifo="true", SharedTable="dynamodb", **given), given)
 
     def test_a_fifo_queue_has_no_window(self):
         for fifo, window, refused in [("true", 0, False), ("true", 1, True), ("false", 1, False)]:
@@ -202,15 +219,12 @@ class Parameters(unittest.TestCase):
             self.assertFalse(self.refused(**{**FIFO, "DeadLetterMode": mode}), mode)
 
     def test_messages_that_wait_in_their_place_have_receives_for_the_built_in_retries(self):
-        for place in ({"Fifo": "true", "DeadLetterMode": "direct"}, {"Strategy": "visibility"}):
-            for given, refused in [
-                ({}, True),
-                ({"MaxReceiveCount": 50}, True),
-                ({"MaxReceiveCount": 51}, False),
-                ({"Policy": '{"maxRetries":4}'}, False),
-                ({"Mode": "report"}, False),
-            ]:
-                self.assertEqual(self.refused(**place, **given), refused, (place, given))
+        fifo = {"Fifo": "true", "DeadLetterMode": "direct"}
+        for place, needed in [(fifo, 100), ({**fifo, "BatchSize": 1}, 51), ({"Strategy": "visibility"}, 51)]:
+            for receives in range(5, 1001):
+                self.assertEqual(self.refused(**place, MaxReceiveCount=receives), receives < needed, (place, receives))
+            for given in ({"Policy": '{"maxRetries":4}'}, {"Mode": "report"}):
+                self.assertFalse(self.refused(**place, **given), (place, given))
         self.assertFalse(self.refused(Strategy="copy"))
         page = (ROOT / "docs/reference/policy.md").read_text()
         (most,) = re.findall(r"^\| `maxRetries` \|.*\| (\d+) \|$", page, re.MULTILINE)
@@ -224,13 +238,20 @@ class Parameters(unittest.TestCase):
         for given, refused in [({}, False), (both, False), *(({name: both[name]}, True) for name in both)]:
             self.assertEqual(self.refused(**given), refused, given)
 
+    def test_a_client_certificate_and_its_key_belong_together(self):
+        certificate, key = {"ClientCertificate": SECRET}, {"ClientKey": SECRET}
+        for given, refused in [(certificate, True), (key, True), ({**certificate, "ClientKey": "none"}, True), ({**certificate, **key}, False)]:
+            self.assertEqual(self.refused(**given), refused, given)
+
     def test_messages_end_before_the_function_settles(self):
-        for timeout, longest in [(10, 7), (30, 25), (60, 55)]:
-            self.assertEqual(longest, int(timeout - min(5, timeout / 4)))
-            for seconds in (1, longest, longest + 1):
+        values = self.parameters["MessageTimeout"]["AllowedValues"]
+        for timeout in map(int, self.parameters["FunctionTimeout"]["AllowedValues"]):
+            longest = int(timeout - min(5, timeout / 4))
+            if longest < max(values):
+                self.assertIn(longest, values)
+            for seconds in values:
                 said = refusals(self.source, FunctionTimeout=timeout, MessageTimeout=seconds)
                 self.assertEqual([f"at most {longest}." in text for text in said], [True] * (seconds > longest), (timeout, seconds))
-        self.assertFalse(self.refused())
 
     def test_nobody_is_to_be_told_of_alarms_that_there_are_not(self):
         for told in ({"AlarmEmail": "a@example.com"}, {"AlarmTopicArn": TOPIC}):

@@ -86,6 +86,13 @@ class Queues(unittest.TestCase):
         given = {"ReserveConcurrency": "true", "MaximumConcurrency": 7}
         self.assertEqual(self.properties("Function", **given)["ReservedConcurrentExecutions"], 7)
         self.assertEqual(self.mapping(**given)["ScalingConfig"], {"MaximumConcurrency": 7})
+        self.assertEqual(self.properties("Function", **given, MaximumPollers=20)["ReservedConcurrentExecutions"], "200")
+
+    def test_the_provisioned_mode_takes_the_place_of_the_maximum_concurrency(self):
+        self.assertNotIn("ProvisionedPollerConfig", self.mapping())
+        mapping = self.mapping(MaximumPollers=10000, MinimumPollers=200)
+        self.assertEqual(mapping["ProvisionedPollerConfig"], {"MinimumPollers": 200, "MaximumPollers": 10000})
+        self.assertNotIn("ScalingConfig", mapping)
 
     def test_the_function_is_in_a_vpc_where_subnets_are_given(self):
         self.assertNotIn("VpcConfig", self.properties("Function"))

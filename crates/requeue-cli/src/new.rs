@@ -312,7 +312,7 @@ fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
         return ("has a function, its tests, and a template that deploys it behind Requeue", steps);
     }
     if arguments.kind.http {
-        // Not guided: `--guided` accepts no empty value for the hidden parameters.
+        // Not guided: `--guided` asks for each of the template's parameters.
         let deploy = "sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
                       --parameter-overrides TargetUrl=https://api.example.com/orders";
         let steps = vec![enter, "sam build".to_owned(), deploy.to_owned()];

@@ -8,11 +8,11 @@ import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as sns from 'aws-cdk-lib/aws-sns';
 import { longestAge, mostRetries, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
-import { type Parameter, PARAMETERS } from './table.ts';
+import { type Parameter, PARAMETERS, standard } from './table.ts';
 
 /** Options that have a default. */
 type Filled =
-  | 'messagesPerCall' | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency'
+  | 'messagesPerCall' | 'messageTimeout' | 'messageConcurrency' | 'timeout' | 'memorySize' | 'batchSize' | 'maxBatchingWindow' | 'maxConcurrency' | 'maximumPollers' | 'minimumPollers'
   | 'visibilityTimeout' | 'retentionPeriod' | 'maxReceiveCount' | 'monitoring' | 'maxQueueDepth' | 'maxMessageAge' | 'runbookUrl';
 
 /** The options with the defaults filled in. */
@@ -21,7 +21,7 @@ export type Checked = RetryQueueProps & Required<Pick<RetryQueueProps, Filled>>;
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
 
 /** The limits of SQS, Lambda and the function. AWS recommends a `maxReceiveCount` of at least 5. */
-const BOUNDS = bounded<keyof Named<number>>('messagesPerCall', 'messageConcurrency', 'memorySize', 'batchSize', 'maxConcurrency', 'maxReceiveCount', 'maxQueueDepth');
+const BOUNDS = bounded<keyof Named<number>>('messagesPerCall', 'messageConcurrency', 'memorySize', 'batchSize', 'maxConcurrency', 'maximumPollers', 'minimumPollers', 'maxReceiveCount', 'maxQueueDepth');
 
 /** The limits of durations, in seconds. */
 const SECONDS: Readonly<Record<keyof Named<Duration>, Parameter>> = {
@@ -94,7 +94,8 @@ export function choiceProblems(props: RetryQueueProps): string[] {
   }
   const refused = { targetUrl: ['messagesPerCall'], targetFunction: [...OF_REQUESTS, 'messageTimeout'], handler: OF_THE_READY_LAMBDA } as const;
   const remedies = { targetUrl: '', targetFunction: '', handler: ', and set it at the handler' };
-  return refused[target].filter((name) => props[name] !== undefined).map((name) => `${name} is no option for ${target}: leave it out${remedies[target]}`);
+  const both = props.maximumPollers && props.maxConcurrency !== undefined ? ['maxConcurrency and maximumPollers are given together: leave out one of them'] : [];
+  return [...both, ...refused[target].filter((name) => props[name] !== undefined).map((name) => `${name} is no option for ${target}: leave it out${remedies[target]}`)];
 }
 
 /** The problems, one sentence for each: the option, its value and the remedy. */
@@ -125,6 +126,7 @@ function bounds(options: Checked): string[] {
     return Token.isUnresolved(value) || fits ? [] : [`${name} is ${value}${unit}: give it ${range(type, minimum, maximum)}${unit}`];
   });
   const late = Object.keys(SECONDS).filter((name) => options[name as keyof typeof SECONDS].isUnresolved());
+  if (Token.isUnresolved(options.maximumPollers)) late.push('maximumPollers');
   return [...outside, ...late.map((name) => `${name} is known only at deployment, and other options depend on it: give it a value`)];
 }
 
@@ -170,6 +172,10 @@ function together(options: Checked): string[] {
   }
   if (options.batchSize > 10 && window < 1) {
     problems.push(`batchSize is ${options.batchSize}, and more than 10 need a batching window: give maxBatchingWindow 1 s, or batchSize 10`);
+  }
+  const { maximumPollers, minimumPollers } = options;
+  if (maximumPollers < minimumPollers && (maximumPollers > 0 || minimumPollers > standard<number>('minimumPollers'))) {
+    problems.push(`maximumPollers is ${maximumPollers}, and minimumPollers is ${minimumPollers}: give maximumPollers ${minimumPollers} at least, or leave both out`);
   }
   const longestUrl = PARAMETERS['runbookUrl']!.maximumLength!;
   if (!Token.isUnresolved(options.runbookUrl) && options.runbookUrl.length > longestUrl) {

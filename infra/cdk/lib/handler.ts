@@ -57,7 +57,7 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     vpc: props.vpc,
     vpcSubnets: props.vpcSubnets,
     securityGroups: props.securityGroups && [...props.securityGroups],
-    reservedConcurrentExecutions: props.reserveConcurrency ? options.maxConcurrency : undefined,
+    reservedConcurrentExecutions: props.reserveConcurrency ? options.mostBatches : undefined,
   });
 }
 
@@ -84,7 +84,7 @@ interface Wired {
   /** The variables that the constructs have set. A construct for another queue must not change them. */
   readonly settings: Readonly<Record<string, string>>;
   /** The sum for all its queues. */
-  readonly maxConcurrency: number;
+  readonly mostBatches: number;
   readonly isGradual: boolean;
 }
 
@@ -97,12 +97,12 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
     ...(props.messageTimeout && { REQUEUE_TIMEOUT_SECONDS: String(props.messageTimeout.toSeconds({ integral: false })) }),
   };
   const before = WIRED.get(handler);
-  const wired = { settings, maxConcurrency: (before?.maxConcurrency ?? 0) + options.maxConcurrency, isGradual: props.deployment !== undefined };
+  const wired = { settings, mostBatches: (before?.mostBatches ?? 0) + options.mostBatches, isGradual: props.deployment !== undefined };
   const resource = handler.node.defaultChild as lambda.CfnFunction;
-  refuse(scope, (before && misfit(before, wired)) ?? shortage(wired.maxConcurrency, resource.reservedConcurrentExecutions) ?? sizeProblem(scope, settings));
+  refuse(scope, (before && misfit(before, wired)) ?? shortage(wired.mostBatches, resource.reservedConcurrentExecutions) ?? sizeProblem(scope, settings));
   WIRED.set(handler, wired);
   for (const [name, value] of Object.entries(settings)) handler.addEnvironment(name, value);
-  if (queues.table) handler.addEnvironment('REQUEUE_MAX_ENVIRONMENTS', String(wired.maxConcurrency));
+  if (queues.table) handler.addEnvironment('REQUEUE_MAX_ENVIRONMENTS', String(wired.mostBatches));
   // As for the ready Lambda.
   resource.recursiveLoop = lambda.RecursiveLoop.ALLOW;
   const statements = handlerStatements(props, queues);
@@ -153,7 +153,7 @@ function misfit(before: Wired, wired: Wired): string | undefined {
 function shortage(needed: number, reserved: number | undefined): string | undefined {
   if (reserved === undefined || Token.isUnresolved(reserved) || Token.isUnresolved(needed) || needed <= reserved) return undefined;
   return (
-    `maxConcurrency of the handler's queues is ${needed} in all, and the handler reserves ${reserved} executions: Lambda would throttle the ` +
-    `others, and throttles may cost messages all their receives: reserve at least ${needed}, or lower maxConcurrency`
+    `the handler's queues run up to ${needed} batches at a time, and the handler reserves ${reserved} executions: Lambda ` +
+    `would throttle the others, and throttles may cost messages all their receives: reserve at least ${needed}, or lower maxConcurrency`
   );
 }

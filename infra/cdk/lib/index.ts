@@ -1,3 +1,3 @@
-export * from './retry-queue.ts';
+export { RetryQueue } from './retry-queue.ts';
 export type { RetryQueueProps } from './props.ts';
 export type * from './policy.ts';

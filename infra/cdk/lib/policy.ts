@@ -66,8 +66,8 @@ export interface RetryPolicy {
   /** Stops calls to a downstream service that keeps failing. */
   readonly circuitBreaker?: CircuitBreaker | 'off';
   /**
-   * The calls that a downstream service takes. Messages without room wait, and use no retry. Each
-   * execution environment counts its own calls.
+   * The calls that a downstream service takes. Messages without room wait, and use no retry. Without
+   * `sharedTable`, each execution environment counts its own calls.
    */
   readonly rateLimit?: RateLimit;
   /** Several rate limits: that of all messages, and up to two with a key. Not beside `rateLimit`. */

@@ -121,8 +121,8 @@ export interface RetryQueueProps {
   readonly policy?: RetryPolicy | string;
   /**
    * Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the
-   * name of a message attribute, for example `tenant`, or a JSON pointer into the body, for example
-   * `/account/id`.
+   * name of a message attribute, for example `tenant`, `MessageGroupId` for the message group, or a
+   * JSON pointer into the body, for example `/account/id`.
    * @default - all messages are one scope
    */
   readonly scope?: string;
@@ -194,13 +194,24 @@ export interface RetryQueueProps {
    */
   readonly maxConcurrency?: number;
   /**
+   * Lambda's provisioned mode in place of `maxConcurrency`: the most event pollers, each with up to ten
+   * batches at a time. Lambda bills every poller by the hour.
+   * @default 0, no provisioned mode
+   */
+  readonly maximumPollers?: number;
+  /**
+   * Event pollers that `maximumPollers` keeps ready at all times.
+   * @default 2
+   */
+  readonly minimumPollers?: number;
+  /**
    * How long CloudWatch keeps the log lines.
    * @default logs.RetentionDays.ONE_MONTH
    */
   readonly logRetention?: logs.RetentionDays;
   /**
-   * Reserves exactly `maxConcurrency` executions for the function. No other function can use them
-   * up, and the function never has more. Lambda refuses it if fewer than 100 executions of the
+   * Reserves exactly `maxConcurrency` executions for the function, or ten for each of `maximumPollers`.
+   * No other function can use them up, and the function never has more. Lambda refuses it if fewer than 100 executions of the
    * account would be left for all other functions.
    * @default false
    */
@@ -375,13 +386,14 @@ export interface RetryQueueProps {
 }
 
 /** The options with their defaults. */
-export type Completed = Checked & { readonly architecture: lambda.Architecture };
+export type Completed = Checked & { readonly architecture: lambda.Architecture; readonly mostBatches: number };
 
 export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
   // 3 s is Lambda's default timeout.
   const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(Math.max(standard('timeout'), neededBy(props))));
   const maxBatchingWindow = window(props);
+  const maxConcurrency = props.maxConcurrency ?? standard<number>('maxConcurrency');
   return {
     ...props,
     // The library cuts its default of 30 s to the time that the function's timeout leaves.
@@ -393,7 +405,10 @@ export function completed(props: RetryQueueProps): Completed {
     timeout,
     batchSize: props.batchSize ?? standard('batchSize'),
     maxBatchingWindow,
-    maxConcurrency: props.maxConcurrency ?? standard('maxConcurrency'),
+    maxConcurrency,
+    mostBatches: props.maximumPollers ? 10 * props.maximumPollers : maxConcurrency,
+    maximumPollers: props.maximumPollers ?? standard('maximumPollers'),
+    minimumPollers: props.minimumPollers ?? standard('minimumPollers'),
     visibilityTimeout: props.visibilityTimeout ?? Duration.seconds(Math.ceil(6 * seconds(timeout) + Math.max(20, seconds(maxBatchingWindow)))),
     retentionPeriod: props.retentionPeriod ?? Duration.seconds(standard('retentionPeriod')),
     maxReceiveCount: props.maxReceiveCount ?? standard('maxReceiveCount'),

@@ -98,7 +98,7 @@ export class RetryQueue extends Construct {
     this.alias = gradually.alias;
     this.deploymentGroup = gradually.deploymentGroup;
     // An SqsEventSource would grant the role more than it needs.
-    new lambda.EventSourceMapping(this, 'Messages', {
+    const mapping = new lambda.EventSourceMapping(this, 'Messages', {
       target: this.alias ?? this.function,
       eventSourceArn: this.queue.queueArn,
       batchSize: options.batchSize,
@@ -106,9 +106,12 @@ export class RetryQueue extends Construct {
       maxBatchingWindow: props.fifo ? undefined : options.maxBatchingWindow,
       // Without it, Lambda takes every response for success and deletes the failed messages.
       reportBatchItemFailures: true,
-      maxConcurrency: options.maxConcurrency,
+      maxConcurrency: options.maximumPollers ? undefined : options.maxConcurrency,
       metricsConfig: props.mappingMetrics ? { metrics: [lambda.MetricType.EVENT_COUNT] } : undefined,
     });
+    const { minimumPollers, maximumPollers } = options;
+    // The option of CDK's own class allows 2,000 pollers, and Lambda 10,000.
+    if (maximumPollers) (mapping.node.defaultChild as lambda.CfnEventSourceMapping).provisionedPollerConfig = { minimumPollers, maximumPollers };
     if (props.permissionsBoundary) iam.PermissionsBoundary.of(this).apply(props.permissionsBoundary);
 
     if (props.topic) this.subscribe(props.topic, props.topicOperations ?? []);

@@ -24,7 +24,7 @@ export function readyLambdaSettings(scope: Construct, options: Completed, queues
     REQUEUE_CLIENT_CERTIFICATE: options.clientCertificate,
     REQUEUE_CLIENT_KEY: options.clientKey,
     REQUEUE_SCOPE: options.scope,
-    REQUEUE_MAX_ENVIRONMENTS: queues.table && String(options.maxConcurrency),
+    REQUEUE_MAX_ENVIRONMENTS: queues.table && String(options.mostBatches),
     ...handlerSettings(scope, options, queues),
   });
 }

@@ -4,10 +4,12 @@
  */
 
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { HERE } from './here.ts';
 
 /** The text of a file of `infra/`. */
 export function shared(path: string): string {
-  return readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+  return readFileSync(join(HERE, '../..', path), 'utf8');
 }
 
 /** The JSON of a file of `infra/`, with the values for `${Name}` and `${Name.Attribute}`. */

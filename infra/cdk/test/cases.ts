@@ -117,6 +117,10 @@ export const CASES: Record<string, [Record<string, string>, (stack: Stack) => Pa
       permissionsBoundary: iam.ManagedPolicy.fromManagedPolicyArn(stack, 'Boundary', BOUNDARY),
     }),
   ],
+  'in the provisioned mode, with a table and reserved concurrency': [
+    { MaximumPollers: '5000', MinimumPollers: '50', SharedTable: 'dynamodb', ReserveConcurrency: 'true' },
+    () => ({ maximumPollers: 5000, minimumPollers: 50, sharedTable: 'dynamodb', reserveConcurrency: true }),
+  ],
   'with a stored policy': [
     { Policy: PARAMETER, ParameterArns: PARAMETER },
     (stack) => ({ policy: PARAMETER, parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)] }),

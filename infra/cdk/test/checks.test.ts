@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CfnParameter, Duration, Lazy, type Stack } from 'aws-cdk-lib';
+import { CfnParameter, Duration, Lazy, type Stack, Token } from 'aws-cdk-lib';
 import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
@@ -26,6 +26,11 @@ test('options that contradict each other are refused, with the remedy', () => {
   const table: [Partial<RetryQueueProps>, RegExp][] = [
     [{ visibilityTimeout: seconds(359) }, /visibilityTimeout is 359 s, .*: leave it out, or give it 360 s$/],
     [{ visibilityTimeout: seconds(364), maxBatchingWindow: seconds(5) }, /visibilityTimeout is 364 s, .* give it 365 s$/],
+    [{ maximumPollers: 20, maxConcurrency: 10 }, /maxConcurrency and maximumPollers are given together: leave out one of them$/],
+    [{ maximumPollers: 4, minimumPollers: 5 }, /maximumPollers is 4, and minimumPollers is 5: give maximumPollers 5 at least, or leave both out$/],
+    [{ minimumPollers: 5 }, /maximumPollers is 0, and minimumPollers is 5: /],
+    [{ maximumPollers: 10_001 }, /maximumPollers is 10001: give it a whole number from 0 to 10000$/],
+    [{ maximumPollers: Token.asNumber({ Ref: 'Pollers' }) }, /maximumPollers is known only at deployment, .*: give it a value$/],
     [{ batchSize: 11 }, /batchSize is 11, .*: give maxBatchingWindow 1 s, or batchSize 10$/],
     [{ fifo: true, maxReceiveCount: 100 }, /deadLetterMode is annotate, .* FIFO queue: give direct, or redrive/],
     [{ fifo: true, deadLetterMode: 'direct', maxReceiveCount: 99 }, /maxReceiveCount is 99, and with fifo each of the policy's 50 retries .*: give maxReceiveCount 100,/],

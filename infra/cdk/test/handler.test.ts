@@ -140,12 +140,12 @@ test('several queues of one function share one table', () => {
   const handler = own(stack);
   const first = new RetryQueue(stack, 'Orders', { handler, sharedTable: 'dynamodb', maxConcurrency: 5 });
   assert.throws(() => new RetryQueue(stack, 'Others', { handler, sharedTable: 'dynamodb' }), /different tables, .*: give sharedTable the property table of the other construct/);
-  const second = new RetryQueue(stack, 'Bills', { handler, sharedTable: first.table!, maxConcurrency: 7 });
+  const second = new RetryQueue(stack, 'Bills', { handler, sharedTable: first.table!, maximumPollers: 7 });
   assert.equal(second.table, first.table);
   const all = resources({ stack, handler, constructs: [first, second], template: Assertions.fromStack(stack).toJSON() as Template });
   const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };
   // The sum: batches of both queues run in the same environments.
-  assert.deepEqual([variables['REQUEUE_TABLE'], variables['REQUEUE_MAX_ENVIRONMENTS']], ['<Table>', '12']);
+  assert.deepEqual([variables['REQUEUE_TABLE'], variables['REQUEUE_MAX_ENVIRONMENTS']], ['<Table>', '75']);
 });
 
 test('several or none of targetUrl, targetFunction and handler, and options of the ready Lambda, are refused', () => {

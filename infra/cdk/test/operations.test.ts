@@ -387,7 +387,7 @@ test('impossible options are refused, with the remedy', () => {
     [(stack) => ({ codeSigningConfig: signing(stack), code: undefined }), /and target\/lambda\/requeue-lambda, the default of code, is a directory/],
     [(stack) => ({ ...OWN, handler: handler(stack), rolePath: '/service/' }), /rolePath is for roles that the construct makes, .*: set it at the handler's role$/],
     [(stack) => ({ ...OWN, handler: handler(stack), tracing: lambda.Tracing.ACTIVE }), /tracing is no option for handler: leave it out, and set it at the handler$/],
-    [(stack) => ({ ...OWN, handler: handler(stack, { reservedConcurrentExecutions: 9 }) }), /maxConcurrency of the handler's queues is 10 in all, and the handler reserves 9 executions: .*: reserve at least 10/],
+    [(stack) => ({ ...OWN, handler: handler(stack, { reservedConcurrentExecutions: 9 }) }), /the handler's queues run up to 10 batches at a time, and the handler reserves 9 executions: .*: reserve at least 10/],
   ];
   for (const [props, problem] of table) {
     assert.throws(() => made(props), (error: Error) => {
@@ -416,7 +416,7 @@ test('the queues of a handler share its reserved concurrency, and only one queue
   const own = handler(stack, { reservedConcurrentExecutions: 20 });
   new RetryQueue(stack, 'First', { handler: own });
   new RetryQueue(stack, 'Second', { handler: own });
-  assert.throws(() => new RetryQueue(stack, 'Third', { handler: own }), /maxConcurrency of the handler's queues is 30 in all, and the handler reserves 20/);
+  assert.throws(() => new RetryQueue(stack, 'Third', { handler: own }), /the handler's queues run up to 30 batches at a time, and the handler reserves 20/);
   assert.throws(
     () => new RetryQueue(stack, 'Fourth', { handler: own, deployment: CANARY_10PERCENT_5MINUTES }),
     /RetryQueue requeue\/Fourth cannot work:\n {2}deployment is for a function of one queue, .*: give each queue a function of its own, or leave deployment out$/,

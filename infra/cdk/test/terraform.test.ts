@@ -86,6 +86,9 @@ const REFUSED: [Variables, string][] = [
   [{ message_timeout: 55.5 }, 'message_timeout is 55.5 s, and function_timeout (60 s) leaves 55 s '],
   [{ function_timeout: 10, message_timeout: 8 }, 'message_timeout is 8 s, and function_timeout (10 s) leaves 7.5 s '],
   [{ batch_size: 11 }, 'batch_size is 11, '],
+  [{ maximum_pollers: 1 }, 'maximum_pollers is 1, and minimum_pollers is 2: '],
+  [{ maximum_pollers: 19, minimum_pollers: 20 }, 'maximum_pollers is 19, and minimum_pollers is 20: '],
+  [{ minimum_pollers: 3 }, 'maximum_pollers is 0, and minimum_pollers is 3: '],
   [{ fifo: true, dead_letter_mode: 'direct', max_receive_count: 100, batching_window: 1 }, 'batching_window is 1 s, and a FIFO queue '],
   [{ fifo: true, max_receive_count: 100 }, 'dead_letter_mode is annotate, which writes no reason on a FIFO queue: '],
   [{ fifo: true, dead_letter_mode: 'direct', max_receive_count: 99 }, 'max_receive_count is 99, and with fifo each '],
@@ -141,6 +144,7 @@ const NEAR: Variables[] = [
   { message_retention_period: 1500, policy: '{"preset":"critical"}' },
   { message_retention_period: 60, policy: 'arn:aws:ssm:eu-west-1:123456789012:parameter/policy' },
   { batching_window: 300, batch_size: 10000 },
+  { maximum_pollers: 20, minimum_pollers: 20 },
   NETWORK,
 ];
 

@@ -220,6 +220,7 @@ const TYPES: Record<string, [string, Record<string, Translation>]> = {
       maximum_batching_window_in_seconds: as('MaximumBatchingWindowInSeconds'),
       function_response_types: as('FunctionResponseTypes'),
       scaling_config: block('ScalingConfig', { maximum_concurrency: as('MaximumConcurrency') }),
+      provisioned_poller_config: block('ProvisionedPollerConfig', { minimum_pollers: as('MinimumPollers'), maximum_pollers: as('MaximumPollers') }),
       metrics_config: block('MetricsConfig', { metrics: as('Metrics') }),
       tags: as('Tags'),
     },

@@ -168,6 +168,8 @@ run "values_below" {
     batching_window          = -1
     function_timeout         = 0
     maximum_concurrency      = 1
+    maximum_pollers          = -1
+    minimum_pollers          = 1
     max_message_age_seconds  = 59
     max_queue_depth          = -1
     max_receive_count        = 4
@@ -180,7 +182,7 @@ run "values_below" {
     target_url               = "ftp://example.com"
   }
   expect_failures = [
-    var.batch_size, var.batching_window, var.function_timeout, var.maximum_concurrency, var.max_message_age_seconds, var.max_queue_depth,
+    var.batch_size, var.batching_window, var.function_timeout, var.maximum_concurrency, var.maximum_pollers, var.minimum_pollers, var.max_message_age_seconds, var.max_queue_depth,
     var.max_receive_count, var.memory_size, var.message_concurrency, var.messages_per_call, var.message_retention_period, var.message_timeout, var.monitoring, var.target_url,
   ]
 }

@@ -6,6 +6,7 @@ use requeue_aws::{CallError, Service, call_json, call_query};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::arn::Arn;
 use super::facts::{Access, AccessDecision, Limit};
 use crate::function::{encoded, get};
 
@@ -82,6 +83,20 @@ pub(crate) async fn simulate_principal_policy(
     actions: &[&str],
     resource: &str,
 ) -> Result<Access, CallError> {
+    let read: fn(&[u8]) -> _ = |body| Ok(access(std::str::from_utf8(body)?)?);
+    call_query(sdk, Service::Iam, simulation(role, actions, resource), read).await
+}
+
+/// The parameters of a simulation, with the facts of the request that policies of organizations have
+/// conditions on. Lambda and the SDK send no request without TLS.
+fn simulation(role: &str, actions: &[&str], resource: &str) -> String {
+    let Arn { region, account, .. } = Arn::of(resource);
+    let facts = [
+        ("aws:RequestedRegion", "string", region),
+        ("aws:SecureTransport", "boolean", "true"),
+        ("aws:PrincipalAccount", "string", Arn::of(role).account),
+        ("aws:ResourceAccount", "string", account),
+    ];
     let mut form = vec![
         "Action=SimulatePrincipalPolicy&Version=2010-05-08".to_owned(),
         format!("PolicySourceArn={}", encoded(role)),
@@ -89,8 +104,12 @@ pub(crate) async fn simulate_principal_policy(
     ];
     let actions = (1..).zip(actions);
     form.extend(actions.map(|(n, action)| format!("ActionNames.member.{n}={}", encoded(action))));
-    let read: fn(&[u8]) -> _ = |body| Ok(access(std::str::from_utf8(body)?)?);
-    call_query(sdk, Service::Iam, form.join("&"), read).await
+    for (n, (key, kind, value)) in (1..).zip(facts.into_iter().filter(|fact| !fact.2.is_empty())) {
+        let entry = format!("ContextEntries.member.{n}.ContextKey");
+        form.push(format!("{entry}Name={}&{entry}Type={kind}", encoded(key)));
+        form.push(format!("{entry}Values.member.1={}", encoded(value)));
+    }
+    form.join("&")
 }
 
 fn access(body: &str) -> Result<Access, quick_xml::DeError> {
@@ -150,19 +169,19 @@ impl Evaluation {
         let any = |is: fn(&Self) -> bool| {
             is(self) || self.resource_specific_results.member.iter().any(is)
         };
+        let by_organizations =
+            any(|one| one.organizations_decision_detail.allowed_by_organizations == Some(false));
         if self.eval_decision == "allowed" {
             AccessDecision::Allowed
         } else if any(|one| !one.missing_context_values.member.is_empty()) {
             AccessDecision::Depends
-        } else if self.eval_decision == "explicitDeny" {
+        } else if self.eval_decision == "explicitDeny" && !by_organizations {
             AccessDecision::Denied
         } else if any(|one| {
             one.permissions_boundary_decision_detail.allowed_by_permissions_boundary == Some(false)
         }) {
             AccessDecision::Limited(Limit::Boundary)
-        } else if any(|one| {
-            one.organizations_decision_detail.allowed_by_organizations == Some(false)
-        }) {
+        } else if by_organizations {
             AccessDecision::Limited(Limit::Organization)
         } else {
             AccessDecision::NotAllowed
@@ -210,6 +229,15 @@ mod tests {
         <EvalDecision>implicitDeny</EvalDecision>
       </member>
       <member>
+        <OrganizationsDecisionDetail><AllowedByOrganizations>false</AllowedByOrganizations></OrganizationsDecisionDetail>
+        <EvalActionName>ssm:GetParameters</EvalActionName>
+        <EvalDecision>explicitDeny</EvalDecision>
+      </member>
+      <member>
+        <EvalActionName>sqs:PurgeQueue</EvalActionName>
+        <EvalDecision>explicitDeny</EvalDecision>
+      </member>
+      <member>
         <ResourceSpecificResults><member>
           <PermissionsBoundaryDecisionDetail>
             <AllowedByPermissionsBoundary>false</AllowedByPermissionsBoundary>
@@ -226,10 +254,34 @@ mod tests {
             ("sqs:DeleteMessage", AccessDecision::Depends),
             ("kms:Decrypt", AccessDecision::Depends),
             ("ssm:GetParameter", AccessDecision::Limited(Limit::Organization)),
+            ("ssm:GetParameters", AccessDecision::Limited(Limit::Organization)),
+            ("sqs:PurgeQueue", AccessDecision::Denied),
             ("logs:PutLogEvents", AccessDecision::Limited(Limit::Boundary)),
         ];
         let expected = expected.map(|(action, decision)| (action.to_owned(), decision));
         assert_eq!(access(body).expect("XML"), expected.into());
         assert!(access("{}").is_err());
+    }
+
+    #[test]
+    fn a_simulation_has_the_facts_of_the_request() {
+        let role = "arn:aws:iam::123456789012:role/orders";
+        let form =
+            simulation(role, &["sqs:SendMessage"], "arn:aws:sqs:eu-west-1:999999999999:orders");
+        let facts = [
+            ("aws%3ARequestedRegion", "string", "eu-west-1"),
+            ("aws%3ASecureTransport", "boolean", "true"),
+            ("aws%3APrincipalAccount", "string", "123456789012"),
+            ("aws%3AResourceAccount", "string", "999999999999"),
+        ];
+        let fact = |(n, (key, kind, value)): (usize, (&str, &str, &str))| {
+            let entry = format!("&ContextEntries.member.{n}.ContextKey");
+            format!("{entry}Name={key}{entry}Type={kind}{entry}Values.member.1={value}")
+        };
+        let facts: String = (1..).zip(facts).map(fact).collect();
+        assert!(form.ends_with(&facts), "{form}");
+        // An ARN without a region and an account.
+        let form = simulation(role, &["sqs:SendMessage"], "*");
+        assert_eq!(form.matches("ContextKeyName").count(), 2, "{form}");
     }
 }

@@ -234,6 +234,15 @@ pub(crate) struct Mapping {
     pub(crate) filters: Known<Vec<String>>,
 }
 
+impl Mapping {
+    /// The most batches at a time; `None` if nothing bounds them. A poller invokes the function up to
+    /// ten times at once. Source: Lambda developer guide, "Provisioned mode".
+    pub(crate) fn most_batches(&self) -> Option<u32> {
+        let by_pollers = self.maximum_pollers.map(|pollers| pollers.saturating_mul(10));
+        self.maximum_concurrency.or(by_pollers)
+    }
+}
+
 /// A queue, and the permissions of the function's role on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
@@ -306,7 +315,7 @@ pub(crate) type Access = BTreeMap<String, AccessDecision>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessDecision {
     Allowed,
-    /// A statement, a boundary or an organization denies it.
+    /// A statement or a boundary denies it.
     Denied,
     /// No statement allows it.
     NotAllowed,
@@ -321,16 +330,7 @@ pub(crate) enum AccessDecision {
 pub(crate) enum Limit {
     /// The role's permissions boundary.
     Boundary,
-    /// The policies of the organization on the account.
+    /// The policies of the organization on the account. IAM may not know all facts of their
+    /// conditions.
     Organization,
-}
-
-impl Limit {
-    /// The beginning of a finding.
-    pub(crate) fn does_not(self) -> &'static str {
-        match self {
-            Self::Boundary => "the role's permissions boundary does not",
-            Self::Organization => "the policies of the organization do not",
-        }
-    }
 }

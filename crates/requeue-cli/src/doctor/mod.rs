@@ -73,6 +73,9 @@ pub(crate) struct Arguments {
     /// Show no finding that is `ok`. The last line still counts them.
     #[arg(long)]
     problems_only: bool,
+    /// Leave out these checks, by their ids; neither the last line nor the exit status counts them.
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = check_id)]
+    ignore: Vec<&'static str>,
     /// End with status 3 also on `warning` and `unknown`.
     #[arg(long)]
     strict: bool,
@@ -104,7 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut examined: Vec<(Deployment, Vec<Finding>)> = deployments
         .into_iter()
         .map(|deployment| {
-            let findings = worst_first(checks::examine(&deployment), &endpoints);
+            let mut findings = worst_first(checks::examine(&deployment), &endpoints);
+            findings.retain(|finding| !arguments.ignore.contains(&finding.id));
             (deployment, findings)
         })
         .collect();
@@ -148,6 +152,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
+    })
+}
+
+/// The id of a check, as a finding has it.
+fn check_id(text: &str) -> Result<&'static str, String> {
+    checks::all_ids().find(|id| *id == text).ok_or_else(|| {
+        let ids: Vec<_> = checks::all_ids().collect();
+        format!("no check has this id; the ids are {}", ids.join(", "))
     })
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::arn::Arn;
 use super::context::Context;
-use super::facts::{Function, Limit, Mapping};
+use super::facts::{Function, Mapping};
 
 pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
     set_attributes(queue, format_args!("{name}={value}"))
@@ -65,23 +65,23 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-/// Widens the policy that bounds the role's permissions.
-pub(crate) fn widen(function: &Function, limit: Limit, actions: &str) -> String {
-    let role = &function.role;
-    match limit {
-        Limit::Boundary => {
-            let name = Arn::of(role).role_name();
-            format!(
-                "aws iam get-role --role-name {name} --query \
-                 Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} \
-                 in that policy"
-            )
-        }
-        Limit::Organization => format!(
-            "allow {actions} in the organization's service control policies for the account {}",
-            Arn::of(role).account
-        ),
-    }
+/// Widens the role's permissions boundary.
+pub(crate) fn widen(function: &Function, actions: &str) -> String {
+    let name = Arn::of(&function.role).role_name();
+    format!(
+        "aws iam get-role --role-name {name} --query \
+         Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} in that \
+         policy"
+    )
+}
+
+/// No permission lets the account itself read the policies of the organization.
+pub(crate) fn ask(function: &Function, actions: &str) -> String {
+    format!(
+        "ask who administers the organization whether its service control policies allow {actions} \
+         to {}",
+        function.role
+    )
 }
 
 /// Puts a policy of this name into the function's role, and replaces an earlier one.

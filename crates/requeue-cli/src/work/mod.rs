@@ -59,7 +59,8 @@ use view::View;
                         Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \
                         sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on \
                         the queue; sqs:GetQueueUrl if --queue is a name; the others of \
-                        infra/policies for a table, blobs, FIFO or --ui; lambda:InvokeFunction on a target function, and perhaps \
+                        infra/policies for a table, a KMS key, secrets, dead letters in the mode direct or --ui; \
+                        lambda:InvokeFunction on a target function, and perhaps \
                         lambda:GetFunctionConfiguration for its timeout.\n\n\
                         Exit status: 0 after the first signal or at the end of --drain, 1 if the \
                         worker cannot start, 2 for wrong options, 128 and the number of the signal \

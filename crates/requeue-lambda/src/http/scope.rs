@@ -19,7 +19,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScopeKey {
-    /// The value of the message attribute of this name.
+    /// The value of the message attribute of this name. For `MessageGroupId`, and a message without
+    /// such an attribute, its message group: the tenant of a fair queue.
     Attribute(String),
     /// The value at this JSON pointer (RFC 6901) in the body. An object or an array counts by its
     /// text. If a name occurs more than once, its last value counts. `null` has no scope, and
@@ -32,6 +33,9 @@ impl ScopeKey {
         match self {
             Self::Attribute(name) => {
                 match message.attributes().get(name).map(|attribute| &attribute.value) {
+                    None if name == "MessageGroupId" => {
+                        message.group_id().map_or_else(none, Scope::of)
+                    }
                     None => none(),
                     Some(AttributeValue::Text(text)) => Scope::of(text),
                     Some(AttributeValue::Binary(bytes)) => Scope::of(bytes),
@@ -113,10 +117,19 @@ mod tests {
         let mut record = Record::default();
         record.body = Some(r#"{"id":null}"#.into());
         let message = message_of(record).await;
-        for key in ["tenant", "/id", "/tenant"] {
+        for key in ["tenant", "MessageGroupId", "/id", "/tenant"] {
             let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
             assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_message_group_is_a_scope() {
+        let mut record = Record::default();
+        record.group_id = Some("acme".to_owned());
+        let message = message_of(record).await;
+        let scope = "MessageGroupId".parse::<ScopeKey>().expect("a key").scope(&message);
+        assert_eq!(scope, Scope::of("acme"));
     }
 
     #[test]

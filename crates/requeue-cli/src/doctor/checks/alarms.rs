@@ -1,7 +1,6 @@
 //! Whether some alarm of CloudWatch with an action reads a queue's metric. The doctor sees alarms of
 //! this account and region only.
 
-use requeue::Mode;
 use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
@@ -98,46 +97,40 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
     queues.dedup();
     all(queues.into_iter().map(|queue| {
-        let names = &[VISIBLE, OLDEST];
+        // The age of dead letters does as well, where it leaves out none.
+        let names: &[&str] = if queue.is_fifo() { &[VISIBLE, OLDEST] } else { &[VISIBLE] };
         look(context, &Sought { queue, names, service: None, reason: "", threshold: 0 })
     }))
 }
 
-/// SQS counts the age anew for each copy, and Requeue sees only the messages that something receives.
-/// Where messages wait in copies, only alarms on both metrics see all of them.
+/// SQS counts the age anew for each copy, and on a standard queue it leaves out messages that were
+/// received three times or more (SQS developer guide, "Available CloudWatch metrics"). Requeue sees
+/// only the messages that something receives. So there, only alarms on both metrics see all of them.
 fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;
-    let has_copies = has_copies(context);
-    let reason = match has_copies {
-        Ok(true) => ", and MessageAge has no values while nothing receives messages",
-        Ok(false) | Err(_) => "",
+    let reason = if queue.is_fifo() {
+        ""
+    } else {
+        ", and MessageAge has no values while nothing receives messages"
     };
     let sought = Sought { queue, names: &[OLDEST], service: None, reason, threshold: 900 };
     let waiting = look(context, &sought);
-    match has_copies {
-        Ok(true) => all([through_copies(context, queue), waiting]),
-        Ok(false) => waiting,
-        Err(skip) => all([waiting, Err(skip)]),
-    }
-}
-
-/// Whether messages of this queue wait in copies.
-fn has_copies(context: &Context<'_>) -> Result<bool, Skip> {
-    Ok(!context.waits_in_place()? && context.config()?.mode == Mode::Requeue)
+    if queue.is_fifo() { waiting } else { all([since_first_send(context, queue), waiting]) }
 }
 
 /// The alarm on the age since the first send.
-fn through_copies(context: &Context<'_>, queue: &QueueArn) -> Checked {
+fn since_first_send(context: &Context<'_>, queue: &QueueArn) -> Checked {
     let Some(metrics) = &context.config()?.metrics else {
-        let found =
-            "REQUEUE_METRICS is off, so no metric counts a message's age through its copies";
+        let found = "REQUEUE_METRICS is off, so no metric counts the age of a message that is \
+                     retried";
         let remedy = match context.function() {
             Ok(_) => remedy::variable("METRICS", "emf"),
             Err(_) => "set REQUEUE_METRICS=emf in the environment of `requeue work`".to_owned(),
         };
         return Ok(Diagnosis::warning(found, [remedy]));
     };
-    let reason = ", and SQS counts the age anew for each copy";
+    let reason = ", and SQS leaves out messages received three times or more, and counts the age \
+                  anew for each copy";
     let service = Some(&*metrics.service);
     look(context, &Sought { queue, names: &[AGE], service, reason, threshold: 900 })
 }

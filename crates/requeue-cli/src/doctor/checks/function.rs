@@ -4,7 +4,7 @@ use requeue::{RecursiveLoop, Strategy};
 
 use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, remedy};
+use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Skip, remedy};
 use crate::document::retries;
 use crate::table::{messages, span};
 
@@ -301,15 +301,14 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
 fn concurrency(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let reserved = *function.reserved_concurrency.as_ref()?;
-    let wanted: u32 = context.mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
-    let unbounded = || context.mappings().filter(|it| it.maximum_concurrency.is_none());
-    let lower = "lower the MaximumConcurrency of the mappings".to_owned();
+    let wanted: u32 = context.mappings().filter_map(Mapping::most_batches).sum();
+    let unbounded = || context.mappings().filter(|mapping| mapping.most_batches().is_none());
+    let lower = LOWER.to_owned();
     let Some(reserved) = reserved else {
         let limit = |mapping: &Mapping| {
             remedy::mapping(context, mapping, "--scaling-config MaximumConcurrency=10")
         };
-        let limits: Vec<String> =
-            unbounded().filter(|it| it.maximum_pollers.is_none()).map(limit).collect();
+        let limits: Vec<String> = unbounded().map(limit).collect();
         if !limits.is_empty() {
             let found =
                 "neither a mapping nor the function limits the number of concurrent batches";
@@ -334,7 +333,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
     let (level, reason) = match reserved {
         0 => (Level::Danger, ", so Lambda never invokes the function".to_owned()),
         _ if reserved < wanted => {
-            let reason = format!(", but the maximum concurrency of its mappings is {wanted}");
+            let reason = format!(", but its mappings run up to {wanted} batches at a time");
             (Level::Warning, reason)
         }
         _ if reserved < needed => (
@@ -349,8 +348,8 @@ fn concurrency(context: &Context<'_>) -> Checked {
     let most = if reserved == 0 { needed.max(LEAST_RESERVED) } else { needed };
     let options = format!("--reserved-concurrent-executions {most}");
     let reserve = remedy::function(context, &function.name, "put-function-concurrency", &options);
-    let template = "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
-                    MaximumConcurrency";
+    let template = "template, parameters: `ReserveConcurrency=true`, which reserves as many as the \
+                    mapping needs";
     // If too little were left, Lambda would refuse the reservation.
     let free = function.unreserved_concurrency.as_ref();
     let is_refused = free.is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);

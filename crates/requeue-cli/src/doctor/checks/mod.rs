@@ -37,6 +37,9 @@ const ANNOTATED_RECEIVES: u32 = 10;
 /// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
 const MOST_RECEIVES: u32 = 1_000;
 
+/// The remedy for too many batches at a time.
+const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
+
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
@@ -112,6 +115,11 @@ const OF_QUEUE: [&[Check]; 6] = [
     permissions::CHECKS,
     alarms::CHECKS,
 ];
+
+/// The id of every check, in the order of the output.
+pub(crate) fn all_ids() -> impl Iterator<Item = &'static str> {
+    OF_FUNCTION.into_iter().chain(OF_QUEUE).flatten().map(|check| check.id)
+}
 
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };

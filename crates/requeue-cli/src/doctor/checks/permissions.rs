@@ -88,8 +88,8 @@ impl Asked<'_> {
         Self { doubt, grants, ..self }
     }
 
-    /// Denied, not allowed by the resource, limited, not allowed, depends, allowed: the first that
-    /// holds for an action.
+    /// Not allowed by the resource, denied, limited by a boundary, not allowed, by an organization,
+    /// depends, allowed: the first that holds for an action.
     pub(super) fn look(self, function: &Function) -> Checked {
         use AccessDecision::{Allowed, Denied, Depends, Limited, NotAllowed};
         let Self { decisions, place, own, level, consequence, doubt, grants } = self;
@@ -103,15 +103,22 @@ impl Asked<'_> {
             decided.map(|(action, _)| action.as_str()).collect()
         };
         let bad =
-            [Denied, Limited(Limit::Organization), Limited(Limit::Boundary), NotAllowed, Depends];
+            [Denied, Limited(Limit::Boundary), NotAllowed, Limited(Limit::Organization), Depends];
         let worst = bad.into_iter().find(|decision| !of(*decision).is_empty()).unwrap_or(Allowed);
         let actions = of(worst);
         let named = actions.join(", ");
         let (found, remedies) = match worst {
             Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.to_owned()]),
-            Limited(limit) => {
-                let widen = remedy::widen(function, limit, &named);
-                (format!("{} allow {named}{place}", limit.does_not()), vec![widen])
+            Limited(Limit::Boundary) => (
+                format!("the role's permissions boundary does not allow {named}{place}"),
+                vec![remedy::widen(function, &named)],
+            ),
+            Limited(Limit::Organization) => {
+                let found = format!(
+                    "IAM's simulation refuses {named}{place} by a policy of the organization, and \
+                     may not know the facts of its conditions"
+                );
+                return Err(Skip::not_checked(found, [remedy::ask(function, &named)]));
             }
             NotAllowed => (format!("the role's policies do not allow {named}{place}"), grants),
             Depends => {
@@ -136,8 +143,7 @@ impl Asked<'_> {
     }
 }
 
-const NO_DENY: &str =
-    "remove the Deny from the role's policies, its boundary or the organization's policies";
+const NO_DENY: &str = "remove the Deny from the role's policies or its boundary";
 
 /// A resource's own policy.
 pub(super) struct OwnPolicy<'a> {

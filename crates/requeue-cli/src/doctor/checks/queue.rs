@@ -29,8 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "message-size",
-        why: "SQS refuses a copy that is larger than the queue's limit. The message then waits by \
-              its visibility instead.",
+        why: "SQS refuses a copy that is larger than the queue's limit.",
         look: message_size,
     },
     Check {
@@ -134,13 +133,12 @@ fn retention(context: &Context<'_>) -> Checked {
 }
 
 fn message_size(context: &Context<'_>) -> Checked {
-    let (queue, arn) = (context.queue()?, &context.source()?.arn);
-    let most = queue.maximum_message_size;
-    let is_less = most < MAX_BATCH_BYTES as u64;
-    let level = if is_less { Level::Warning } else { Level::Ok };
-    let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
-    let set = remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES);
-    Ok(Diagnosis::of(level, found, [set]))
+    let most = context.queue()?.maximum_message_size;
+    let mut found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
+    if most < MAX_BATCH_BYTES as u64 {
+        found += "; a message whose copy is too large waits by its visibility instead";
+    }
+    Ok(Diagnosis::ok(found))
 }
 
 fn max_receive_count(context: &Context<'_>) -> Checked {

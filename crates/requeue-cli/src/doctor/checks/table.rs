@@ -1,6 +1,6 @@
 //! The table that the execution environments share, and the rate limit that they share by it.
 
-use super::super::facts::{Table, TableProperties};
+use super::super::facts::{Mapping, Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
 use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
 use crate::table::span;
@@ -200,8 +200,7 @@ fn room_for_tenants(context: &Context<'_>) -> Checked {
 
 /// The most execution environments at a time; `None` if nothing bounds them.
 fn environments(context: &Context<'_>) -> Option<u32> {
-    let by_mappings: Option<u32> =
-        context.mappings().map(|mapping| mapping.maximum_concurrency).sum();
+    let by_mappings: Option<u32> = context.mappings().map(Mapping::most_batches).sum();
     let function = context.function().ok();
     let reserved = function.and_then(|function| *function.reserved_concurrency.as_ref().ok()?);
     by_mappings.into_iter().chain(reserved).filter(|most| *most > 0).min()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::arn::function_name;
 use super::super::facts::{InvokedFunction, Readiness, TargetProperties};
 use super::permissions::Asked;
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, consumers, remedy};
+use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Skip, consumers, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -127,7 +127,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
     };
     let mut needed: u32 = 0;
     for mapping in context.mappings() {
-        let batches = mapping.maximum_concurrency.unwrap_or_default();
+        let batches = mapping.most_batches().unwrap_or_default();
         needed =
             needed.saturating_add(batches.saturating_mul(calls(context, mapping.batch_size)?.0));
     }
@@ -142,11 +142,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
     let options = format!("--reserved-concurrent-executions {needed}");
     let raise =
         remedy::function(context, function_name(name), "put-function-concurrency", &options);
-    Ok(Diagnosis::of(
-        level,
-        found,
-        [raise, "lower the MaximumConcurrency of the mappings".to_owned()],
-    ))
+    Ok(Diagnosis::of(level, found, [raise, LOWER.to_owned()]))
 }
 
 fn permissions(context: &Context<'_>) -> Checked {

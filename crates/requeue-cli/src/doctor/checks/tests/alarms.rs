@@ -44,7 +44,16 @@ pub(super) const ROWS: &[Row] = &[
     ("dead-letter-alarm", |d| d.alarms = refused(), Some(Unknown)),
     ("dead-letter-alarm", |d| drop(d.alarms().remove(DEAD)), Some(Warning)),
     ("dead-letter-alarm", |d| d.path().dead_letters = None, None),
-    ("dead-letter-alarm", |d| reads(d, OLDEST, "dead"), Some(Fine)),
+    // A message that was received three times is not in this metric.
+    ("dead-letter-alarm", |d| reads(d, OLDEST, "dead"), Some(Warning)),
+    (
+        "dead-letter-alarm",
+        |d| {
+            d.fifo();
+            reads(d, OLDEST, "dead.fifo");
+        },
+        Some(Fine),
+    ),
     ("dead-letter-alarm", |d| reads(d, VISIBLE, "orders"), Some(Warning)),
     ("dead-letter-alarm", |d| reads(d, "NumberOfMessagesSent", "dead"), Some(Warning)),
     ("dead-letter-alarm", |d| d.alarms()[DEAD].is_enabled = false, Some(Warning)),
@@ -117,7 +126,7 @@ pub(super) const ROWS: &[Row] = &[
         |d| only(d, "Requeue", "MessageAge", &[("Service", "orders"), ("Queue", "orders")]),
         Some(Warning),
     ),
-    // With each copy, SQS counts the age anew.
+    // With each copy, SQS counts the age anew. From its third receive on, it leaves out a message.
     ("age-alarm", waiting, Some(Warning)),
     (
         "age-alarm",
@@ -125,7 +134,7 @@ pub(super) const ROWS: &[Row] = &[
             waiting(d);
             d.valid().config.strategy = Strategy::Visibility;
         },
-        Some(Fine),
+        Some(Warning),
     ),
     (
         "age-alarm",
@@ -133,7 +142,7 @@ pub(super) const ROWS: &[Row] = &[
             waiting(d);
             d.valid().config.mode = Mode::Report;
         },
-        Some(Fine),
+        Some(Warning),
     ),
     (
         "age-alarm",
@@ -164,8 +173,8 @@ pub(super) const ROWS: &[Row] = &[
 #[test]
 fn each_alarm_on_the_age_says_what_it_cannot_see() {
     let none = "no alarm of this account and region reads ";
-    let through =
-        "MessageAge of orders with the Service orders, and SQS counts the age anew for each copy";
+    let through = "MessageAge of orders with the Service orders, and SQS leaves out messages \
+                   received three times or more, and counts the age anew for each copy";
     let oldest = "ApproximateAgeOfOldestMessage of orders";
     let blind = ", and MessageAge has no values while nothing receives messages";
     let table: [(Change, String); 6] = [
@@ -184,15 +193,15 @@ fn each_alarm_on_the_age_says_what_it_cannot_see() {
                 waiting(d);
                 d.valid().config.metrics = None;
             },
-            "REQUEUE_METRICS is off, so no metric counts a message's age through its copies"
+            "REQUEUE_METRICS is off, so no metric counts the age of a message that is retried"
                 .to_owned(),
         ),
         (
             |d| {
                 d.alarms().clear();
-                d.valid().config.strategy = Strategy::Visibility;
+                d.fifo();
             },
-            format!("{none}{oldest}"),
+            format!("{none}{oldest}.fifo"),
         ),
     ];
     for (change, expected) in table {
@@ -206,6 +215,8 @@ fn each_alarm_on_the_age_says_what_it_cannot_see() {
 fn a_new_alarm_on_the_age_reads_the_metric_that_is_missing() {
     let oldest = "--metric-name ApproximateAgeOfOldestMessage --namespace AWS/SQS --dimensions \
                   Name=QueueName,Value=orders ";
+    let fifo = "--metric-name ApproximateAgeOfOldestMessage --namespace AWS/SQS --dimensions \
+                Name=QueueName,Value=orders.fifo ";
     let age = "--metric-name MessageAge --namespace Requeue --dimensions Name=Service,Value=shop \
                Name=Queue,Value=orders ";
     let table: [(Change, &[&str]); 3] = [
@@ -214,9 +225,9 @@ fn a_new_alarm_on_the_age_reads_the_metric_that_is_missing() {
         (
             |d| {
                 d.alarms().clear();
-                d.valid().config.strategy = Strategy::Visibility;
+                d.fifo();
             },
-            &[oldest],
+            &[fifo],
         ),
     ];
     for (change, expected) in table {

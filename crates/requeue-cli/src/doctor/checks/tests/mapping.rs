@@ -85,10 +85,18 @@ pub(super) const ROWS: &[Row] = &[
     (
         "concurrency",
         |d| {
-            d.mapping().maximum_concurrency = None;
-            d.mapping().maximum_pollers = Some(20);
+            provisioned(d, 20);
+            d.function().unreserved_concurrency = Ok(200);
         },
         Some(Fine),
+    ),
+    (
+        "concurrency",
+        |d| {
+            provisioned(d, 20);
+            d.function().unreserved_concurrency = Ok(199);
+        },
+        Some(Warning),
     ),
     (
         "concurrency",

@@ -85,14 +85,10 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Unknown),
     ),
-    // A policy of the organization limits every principal of the account.
     (
         "queue-permissions",
-        |d| {
-            granted(d, r#"{"AWS": "*"}"#);
-            d.decides(SENDING, AccessDecision::Limited(Limit::Organization));
-        },
-        Some(Danger),
+        |d| d.decides(SENDING, AccessDecision::Limited(Limit::Organization)),
+        Some(Unknown),
     ),
     ("queue-permissions", |d| d.path().source.access = Some(refused()), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
@@ -286,10 +282,11 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
         " in that policy",
     ];
     let organization = [
-        "the policies of the organization do not allow ",
-        "allow ",
-        " in the organization's service control policies for the account 123456789012",
+        "not checked: IAM's simulation refuses ",
+        "ask who administers the organization whether its service control policies allow ",
+        " to arn:aws:iam::123456789012:role/service/orders-Role",
     ];
+    let doubt = " by a policy of the organization, and may not know the facts of its conditions";
     let table: [Bounded; 4] = [
         (
             "queue-permissions",
@@ -317,14 +314,14 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
             ["ssm:GetParameter on arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token", ""],
         ),
     ];
-    for (limit, [found, before, after]) in
-        [(Limit::Boundary, boundary), (Limit::Organization, organization)]
+    for (limit, [found, before, after], end) in
+        [(Limit::Boundary, boundary, ""), (Limit::Organization, organization, doubt)]
     {
         for (id, change, [actions, place]) in table {
             let mut deployment = good();
             change(&mut deployment, limit);
             let Finding { diagnosis, .. } = super::found(&deployment, id).unwrap();
-            assert_eq!(diagnosis.found, format!("{found}{actions}{place}"));
+            assert_eq!(diagnosis.found, format!("{found}{actions}{place}{end}"));
             assert_eq!(diagnosis.remedies, [format!("{before}{actions}{after}")]);
         }
     }

@@ -81,9 +81,9 @@ fn remedies_name_what_is_there() {
             &[
                 "aws lambda put-function-concurrency --region eu-west-1 --function-name orders \
                  --reserved-concurrent-executions 10",
-                "template, parameters: `ReserveConcurrency=true`, which reserves as many as \
-                 MaximumConcurrency",
-                "lower the MaximumConcurrency of the mappings",
+                "template, parameters: `ReserveConcurrency=true`, which reserves as many as the \
+                 mapping needs",
+                "lower the MaximumConcurrency or the MaximumPollers of the mappings",
             ],
         ),
         // AWS leaves 100 unreserved.
@@ -93,7 +93,7 @@ fn remedies_name_what_is_there() {
                 d.function().reserved_concurrency = Ok(Some(4));
                 d.function().unreserved_concurrency = Ok(105);
             },
-            &["lower the MaximumConcurrency of the mappings"],
+            &["lower the MaximumConcurrency or the MaximumPollers of the mappings"],
         ),
         (
             "queue-permissions",

@@ -133,7 +133,7 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| d.secret(SECRET, Ok(AccessDecision::Denied)),
-        &["remove the Deny from the role's policies, its boundary or the organization's policies"],
+        &["remove the Deny from the role's policies or its boundary"],
     ),
     (
         "secret-permissions",

@@ -158,6 +158,22 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 20);
+            provisioned(d, 2);
+        },
+        Some(Fine),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 19);
+            provisioned(d, 2);
+        },
+        Some(Warning),
+    ),
 ];
 
 #[test]

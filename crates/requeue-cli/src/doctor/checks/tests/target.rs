@@ -75,6 +75,14 @@ pub(super) const ROWS: &[Row] = &[
     ("target-concurrency", as_made, Some(Fine)),
     ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(10)), Some(Fine)),
     ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(9)), Some(Warning)),
+    (
+        "target-concurrency",
+        |d| {
+            provisioned(d, 2);
+            invoked(d).reserved_concurrency = Ok(Some(19));
+        },
+        Some(Warning),
+    ),
     ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
     ("target-concurrency", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
     (
