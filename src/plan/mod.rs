@@ -129,6 +129,15 @@ impl<'a> Planner<'a> {
             {
                 (hide(&decision.delivery, wait.total()), Successors::Wait)
             }
+            // Its last attempt may be the one in progress. In a copy its receives would begin anew, so
+            // SQS would never move it.
+            Disposition::Defer { reason: Deferral::InProgress, wait }
+                if decision.delivery.receive_count > 1
+                    && decision.delivery.message_id.is_some()
+                    && *dead_letter == DeadLetterMode::Redrive =>
+            {
+                (hide(&decision.delivery, wait.total()), Successors::Wait)
+            }
             Disposition::Defer { reason: why, wait } => {
                 (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
             }

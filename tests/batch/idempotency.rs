@@ -12,8 +12,8 @@ use requeue::classify::Response;
 use requeue::policy::{Idempotency, WhenUnavailable};
 use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use requeue::{
-    BatchProcessor, Clock, Deferral, Disposition, Failure, IdempotencyNotes, Mode, Report, Sampler,
-    SharedTable, Strategy,
+    BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Failure, IdempotencyNotes, Mode,
+    Report, Sampler, SharedTable, Strategy,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
@@ -139,6 +139,27 @@ fn already_completed(report: &Report) -> usize {
             assert_eq!((outcome.reason(), outcome.elapsed), (Some("already-completed"), None));
         })
         .count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_last_attempt_may_go_on_waits_for_its_dead_letter_queue_and_in_no_copy() {
+    for failure in [Act::Hang, Act::Fail(Failure::temporary("no response").in_doubt())] {
+        // The event stays taken for longer.
+        let world = World::with_queue("orders", &[("VisibilityTimeout", "40")]);
+        let (mut world, _) = with(world, by("/n"), Told::default());
+        world.settings.policy.max_retries = 0;
+        world.settings.dead_letter = Some(DeadLetterMode::Redrive);
+        world.set_max_receive_count(3).await;
+        world.send_numbered(1).await;
+        let script = Script::new(move |_| failure.clone());
+        // Each receive is in another environment.
+        while world.dead().is_empty() {
+            world.invoke(&world.processor(script.clone())).await;
+            world.sleep_until_due().await;
+            assert!(script.calls().len() <= 3, "it goes round");
+        }
+        assert_eq!(world.calls(SEND), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,15 +2,18 @@
 //! allows, and the calls that one leaves over go to the others.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use requeue::Failure;
 use requeue::policy::{FairShares, KeyLimit, RateLimit};
+use requeue::table::Table;
+use requeue::{Failure, SharedTable};
 use tokio::time::{Instant, sleep};
 
+use crate::idempotency::Told;
 use crate::rate_limit::{BOTH, Kept, assert_within, world};
-use crate::world::{Act, Script, Seen, World, millis, secs};
+use crate::world::{Act, SEND, Script, Seen, World, millis, secs};
 
 /// Five calls in a second for each tenant. So many may come together, since a call may wait for the
 /// limit of all.
@@ -66,6 +69,26 @@ async fn many_tenants_use_the_limit_of_all_and_none_more_than_its_own() {
     assert_eq!(calls.len(), 2_520);
     // 50 s at the limit of all, and the delays of the last retries.
     assert!(took <= secs(65), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_with_keys_costs_few_requests_and_copies() {
+    let mut world = with_keys(Kept::Together, 50);
+    let table = Arc::new(Told { latency: millis(5), ..Told::default() });
+    world.settings.shared_table = Some(SharedTable::by(Arc::clone(&table) as Arc<dyn Table>));
+    for n in 0..1_260 {
+        send(&world, n, &format!("tenant {}", n % 21)).await;
+    }
+    let script = Script::new(|_| Act::Done);
+    let (took, calls) = run(&world, &script, 1_260).await;
+    assert_eq!(calls.len(), 1_260);
+    assert_within(50, 7, &calls);
+    // 25.2 s at the limit of all.
+    assert!(took <= secs(29), "{took:?}");
+    let copies = world.entries(SEND).iter().sum::<usize>();
+    let (requests, copies) = (table.requests() as f64 / 1_260.0, copies as f64 / 1_260.0);
+    assert!(requests <= 5.0 && copies <= 3.0, "{requests} requests, {copies} copies");
+    println!("{took:?} {requests} {copies}");
 }
 
 #[tokio::test(start_paused = true)]
