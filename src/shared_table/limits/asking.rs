@@ -91,7 +91,10 @@ impl AskTask {
             }
         }
         let mut may_ask_again = true;
-        for number in 0..MAX_REQUESTS {
+        for number in 0..2 * MAX_REQUESTS {
+            if number == MAX_REQUESTS && !self.asks_again(&mut may_ask_again, &waiting).await {
+                break;
+            }
             // The others' attempts have ended.
             waiting.retain(|one| !one.answer.is_closed());
             // Slots that pass before the answer would be lost.
@@ -158,9 +161,9 @@ impl AskTask {
                         });
                         before
                     }
-                    Err(TableError::Throttled) if mem::take(&mut may_ask_again) => {
-                        let sample = waiting.first().map_or(0.0, |one| one.request.sample);
-                        sleep(LATER.mul_f64(0.5 + sample)).await;
+                    Err(TableError::Throttled)
+                        if self.asks_again(&mut may_ask_again, &waiting).await =>
+                    {
                         continue;
                     }
                     Err(error) => return self.without_answer(&error, waiting),
@@ -173,6 +176,16 @@ impl AskTask {
         }
         // Too many others change the item at the same time. Those who wait in line wait on.
         self.wait_on(waiting, &Claim::new(&limit, seen, client.now()), &seen);
+    }
+
+    /// Waits a moment, once. Many environments that ask at the same time do not ask again together.
+    async fn asks_again(&self, may_ask_again: &mut bool, waiting: &[Asker]) -> bool {
+        let asks = mem::take(may_ask_again);
+        if asks {
+            let sample = waiting.first().map_or(0.0, |one| one.request.sample);
+            sleep(LATER.mul_f64(0.5 + sample)).await;
+        }
+        asks
     }
 
     async fn read(&self) -> Result<LimitState, TableError> {
