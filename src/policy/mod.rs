@@ -80,8 +80,7 @@ pub struct RetryPolicy {
     /// table](crate::SharedTable), each execution environment and each worker counts its own calls.
     /// Default: none. No preset changes it.
     pub limit: Option<RateLimit>,
-    /// The place of the units of a message's call, a whole number: the limit counts them instead of
-    /// calls. Default: each call has one unit. No preset changes it.
+    /// The place of the units of a message's call, a number: the limit counts them instead of calls. Default: each call has one unit. No preset changes it.
     pub units: Option<MessageKey>,
     /// Limits for each value at a place of the messages, such as a tenant, beside that of all; two
     /// at most. Default: none. No preset changes it.

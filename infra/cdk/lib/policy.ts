@@ -171,7 +171,7 @@ export interface RateLimit {
   /** Whether refused calls lower the limit for a while. */
   readonly adaptive?: boolean;
   /**
-   * The place of a message's units, a whole number: the limit counts them instead of calls.
+   * The place of a message's units, a number: the limit counts them instead of calls.
    * @default - each call has one unit
    */
   readonly units?: string;

@@ -88,7 +88,7 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
         "adaptive", Flag => limit.adaptive,
             "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
         "units", Maybe(Place) => units,
-            "The place of a message's units, a whole number: the limit counts them instead of calls. A message without such a number has one unit, and none has more than limit. Default: each call has one unit.";
+            "The place of a message's units, a number that is rounded up: the limit counts them instead of calls. A message without a number has one unit, and none has more than limit. Default: each call has one unit.";
         "fairBy", Maybe(Place) => fair_by,
             "The place of a message's tenant, a text or a number: while messages of several tenants wait, each tenant gets its share of the limit. A JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a tenant share as one. Default: messages are called in their order.";
         "weights", Maybe(Weights) => weights,
@@ -116,10 +116,12 @@ impl Shape for Limit {
         let has = |key: &str| members.iter().any(|(name, _)| name == key);
         let before = json.problems.count();
         if has("weights") && !has("fairBy") {
-            let (weights, by) = (json.path_to("weights"), json.path_to("fairBy"));
-            json.problems.note(format!(
-                "{weights} has no effect without {by}: add {by}, or remove {weights}"
-            ));
+            let [weights, by, key] = ["weights", "fairBy", "key"].map(|name| json.path_to(name));
+            json.problems.note(if has("key") {
+                format!("{weights} has no effect with {key}: remove {weights}")
+            } else {
+                format!("{weights} has no effect without {by}: add {by}, or remove {weights}")
+            });
         }
         let read = LIMITED.read(json);
         let is_adaptive = read.as_ref().is_some_and(|read| read.limit.adaptive);
@@ -155,10 +157,11 @@ impl Shape for LimitList {
                 continue;
             };
             if read.iter().any(|other| other.key == limit.key) {
-                let key =
-                    limit.key.as_ref().map_or("no key".into(), |key| format!("the key {key}"));
-                json.problems
-                    .note(format!("{} has {key}, as one before it: keep one of them", item.path));
+                let path = &item.path;
+                json.problems.note(match &limit.key {
+                    Some(key) => format!("{path} is a second limit for {key}, but one is enough: keep one of them"),
+                    None => format!("{path} is a second limit for all messages, but there may be one: give it a key, or remove it"),
+                });
                 is_sound = false;
             }
             read.push(limit);

@@ -12,7 +12,7 @@ use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, Scope, expires, is_refused};
-use crate::limit::{Admission, Ask, Demand, StartTag};
+use crate::limit::{Admission, Ask, Demand, StartTag, Tenant};
 use crate::policy::{self, KeyLimit, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
@@ -238,8 +238,13 @@ impl Call<'_> {
     pub(super) fn demand(&self, gate: &Gate, asked: Option<Ask>) -> Demand {
         let QueuePolicy { policy, weights, .. } = self.policy;
         let (ask, longest) = self.ask(gate);
-        let shares = policy.fair_shares.as_ref().filter(|_| gate.is_total());
-        let tenant = shares.map(|shares| tenant(&shares.by, weights, self.delivery));
+        let tenant = if gate.is_total() {
+            let shares = policy.fair_shares.as_ref();
+            shares.map(|shares| tenant(&shares.by, weights, self.delivery))
+        } else {
+            // Each value is a tenant, which leaves handlers to the others.
+            Some(Tenant::ALL)
+        };
         Demand { ask: asked.unwrap_or(ask), tenant, units: gate.units, longest }
     }
 

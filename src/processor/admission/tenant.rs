@@ -2,6 +2,7 @@
 //! their own.
 
 use std::collections::BTreeMap;
+use std::sync::Once;
 
 use sha2::{Digest, Sha256};
 
@@ -26,11 +27,25 @@ pub(super) fn tenant(
 
 /// The units of a message's call, of a limit of so many.
 pub(super) fn units(place: Option<&MessageKey>, limit: u32, delivery: &Delivery) -> u32 {
-    let text = place.and_then(|place| text(place, delivery));
-    let units = text.and_then(|text| text.trim().parse::<f64>().ok());
-    let units = units.filter(|units| units.fract() == 0.0).unwrap_or(1.0);
+    let Some(place) = place else { return 1 };
+    let number = |text: &str| text.trim().trim_matches('"').parse::<f64>().ok();
+    let units = text(place, delivery).and_then(number).filter(|units| !units.is_nan());
+    if units.is_none() {
+        warn_without(place);
+    }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-    (units as u32).clamp(1, limit.max(1))
+    (units.unwrap_or(1.0).ceil() as u32).clamp(1, limit.max(1))
+}
+
+/// Says once that a place of the limits names nothing in a message, as a misspelt one does.
+fn warn_without(place: &MessageKey) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        tracing::warn!(
+            %place,
+            "a message has no value here: for a rate limit, all messages without one are those of one tenant, and have one unit each (said once)"
+        );
+    });
 }
 
 /// What stands at a place in a message: JSON in its body.
@@ -55,8 +70,7 @@ pub(super) fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> 
 
 /// The name of the value at a place in a message.
 fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
-    let text = text(key, delivery)?;
-    match key {
+    let name = text(key, delivery).and_then(|text| match key {
         MessageKey::Body(_) => pointer::name(text),
         MessageKey::MessageGroupId => pointer::name_of_text(text),
         MessageKey::Attribute(name) => {
@@ -65,7 +79,11 @@ fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
             let number = if is_number { pointer::name_of_number(text) } else { None };
             number.or_else(|| pointer::name_of_text(text))
         }
+    });
+    if name.is_none() {
+        warn_without(key);
     }
+    name
 }
 
 #[cfg(test)]
@@ -132,5 +150,27 @@ mod tests {
         assert_eq!(of_attribute("Binary", AttributeValue::Binary(b"acme".to_vec())), none);
         assert_eq!(of("tenant", &Delivery::of_text(String::new())), none);
         assert_ne!(of_body(r#"{"tenant":{"id":"acme"}}"#).hash, none.hash);
+    }
+
+    #[test]
+    fn units_are_a_number_also_as_a_text_rounded_up_and_at_most_the_limit() {
+        let place = "/n".parse().expect("a pointer");
+        for (n, expected) in [
+            ("7", 7),
+            (r#""7""#, 7),
+            ("7.2", 8),
+            ("1e1", 10),
+            ("0", 1),
+            ("-3", 1),
+            ("1e9", 100),
+            (r#""many""#, 1),
+            ("null", 1),
+            ("[7]", 1),
+        ] {
+            let delivery = Delivery::of_text(format!(r#"{{"n": {n} }}"#));
+            assert_eq!(units(Some(&place), 100, &delivery), expected, "{n}");
+        }
+        assert_eq!(units(Some(&place), 100, &Delivery::of_text("text".to_owned())), 1);
+        assert_eq!(units(None, 100, &Delivery::of_text(r#"{"n":7}"#.to_owned())), 1);
     }
 }

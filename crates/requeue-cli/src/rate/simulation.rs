@@ -174,6 +174,13 @@ fn limited(
     sharing: Sharing,
     names: &[String],
 ) -> Result<RetryPolicy, Error> {
+    if !policy.key_limits.is_empty() || policy.units.is_some() {
+        return Err(
+            "the policy has limits with a key or units, which messages of the simulation lack: \
+                    remove them from a copy of the policy"
+                .into(),
+        );
+    }
     if arguments.has_shares() {
         let own = policy.fair_shares.take();
         if sharing == Sharing::Fair {

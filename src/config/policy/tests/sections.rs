@@ -229,11 +229,11 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
         ("[]", "limits is `[]`: must be a list of 1 to 3 limits".to_owned()),
         (
             r#"[{"limit": 1}, {"limit": 2}]"#,
-            "limits[1] has no key, as one before it: keep one of them".to_owned(),
+            "limits[1] is a second limit for all messages, but there may be one: give it a key, or remove it".to_owned(),
         ),
         (
             r#"[{"key": "a", "limit": 1}, {"limit": 3}, {"key": "a", "limit": 2}]"#,
-            "limits[2] has the key a, as one before it: keep one of them".to_owned(),
+            "limits[2] is a second limit for a, but one is enough: keep one of them".to_owned(),
         ),
         (r#"[{"key": "a"}]"#, "limits[0].limit is missing".to_owned()),
         (
@@ -241,6 +241,7 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
             format!("limits[0].adaptive {for_all}"),
         ),
         (r#"[{"key": "a", "limit": 1, "fairBy": "b"}]"#, format!("limits[0].fairBy {for_all}")),
+        (r#"[{"key": "a", "limit": 1, "weights": {}}]"#, "limits[0].weights has no effect with limits[0].key: remove limits[0].weights".to_owned()),
         (
             r#"[{"limit": 1}], "rateLimit": {"limit": 2}"#,
             "limits sets the same as rateLimit: remove one of them".to_owned(),
