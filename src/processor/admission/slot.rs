@@ -265,6 +265,8 @@ impl Call<'_> {
         let Self { attempts, delivery, .. } = self;
         let half = self.half();
         let longest = gate.limit.max_reservation;
+        // The messages of one value leave handlers to the others, also before it has a line.
+        let first = if gate.is_total() { longest } else { longest / 2 };
         let (ask, longest) = match (delivery.strategy, self.start_tag()) {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
             (Strategy::Visibility, _) => (Ask::Newcomer, half),
@@ -277,8 +279,8 @@ impl Call<'_> {
             {
                 (Ask::Returned, longest)
             }
-            (Strategy::Copy, _) if delivery.state.was_called() => (Ask::Retry, longest),
-            (Strategy::Copy, _) => (Ask::Newcomer, longest),
+            (Strategy::Copy, _) if delivery.state.was_called() => (Ask::Retry, first),
+            (Strategy::Copy, _) => (Ask::Newcomer, first),
         };
         // It must not expire meanwhile.
         let lives = expires(&self.policy.policy, delivery)
