@@ -86,9 +86,8 @@ async fn a_limit_with_keys_costs_few_requests_and_copies() {
     // 25.2 s at the limit of all.
     assert!(took <= secs(29), "{took:?}");
     let copies = world.entries(SEND).iter().sum::<usize>();
-    let (requests, copies) = (table.requests() as f64 / 1_260.0, copies as f64 / 1_260.0);
-    assert!(requests <= 5.0 && copies <= 3.0, "{requests} requests, {copies} copies");
-    println!("{took:?} {requests} {copies}");
+    let requests = table.requests();
+    assert!(requests <= 2 * 1_260 && copies <= 2 * 1_260, "{requests} requests, {copies} copies");
 }
 
 #[tokio::test(start_paused = true)]
