@@ -87,7 +87,7 @@ async fn a_limit_with_keys_costs_few_requests_and_copies() {
     assert!(took <= secs(29), "{took:?}");
     let copies = world.entries(SEND).iter().sum::<usize>();
     let requests = table.requests();
-    assert!(requests <= 2 * 1_260 && copies <= 2 * 1_260, "{requests} requests, {copies} copies");
+    assert!(requests <= 3 * 1_260 && copies <= 2 * 1_260, "{requests} requests, {copies} copies");
 }
 
 #[tokio::test(start_paused = true)]
