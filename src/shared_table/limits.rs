@@ -19,7 +19,7 @@ use crate::table::Field;
 
 mod asking;
 
-/// The most requests for the messages that ask together.
+/// The most requests in a row for the messages that ask together. They ask twice.
 const MAX_REQUESTS: u32 = 3;
 
 /// What was seen of a line says for so long whether messages wait in it.
