@@ -39,7 +39,10 @@ fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer
         let figures = figures(options);
         assert!(figures["withTable"]["calls"].as_u64().unwrap() >= 1_000, "{figures}");
         if options[0] == "--skew" {
-            assert!(figures["withTable"]["throughputOfLimit"].as_f64().unwrap() > 0.85, "{figures}");
+            assert!(
+                figures["withTable"]["throughputOfLimit"].as_f64().unwrap() > 0.85,
+                "{figures}"
+            );
         }
         figures["withTable"]["callsAboveLimit"].as_f64().unwrap()
     };
