@@ -176,7 +176,7 @@ impl Claim {
                         self.longest_line = self.seen.line.longer_by(others);
                         // If nobody waits, nobody's turn depends on it.
                         if self.line.backlog() > 0 {
-                            self.line.join(of, 1);
+                            self.line.join(of, units);
                             self.line.leave(units);
                         }
                         slot
