@@ -196,6 +196,7 @@ pub use lambda::{
 };
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error};
+pub use limit::{LimitStatus, TenantStatus};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use observer::{Event, Observer, Observers};
 pub use pointer::{InvalidJsonPointer, JsonPointer};
@@ -208,6 +209,7 @@ pub use sender::TrustedSenders;
 pub use settings::{
     DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings, SharedTable,
 };
+pub use shared_table::LimitControl;
 pub use telemetry::LogLines;
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::policy::MessageKey;
 
 /// The messages that call the same downstream service. A pause or an open circuit defers only
 /// messages of its own scope.
@@ -30,6 +31,12 @@ impl Scope {
     #[must_use]
     pub fn of(key: impl AsRef<[u8]>) -> Self {
         Self(Some(Sha256::digest(key).into()))
+    }
+
+    /// The scope of a value of a key within this one, by the name of the value.
+    pub(crate) fn of_key(&self, key: &MessageKey, name: &str) -> Self {
+        // A key has no line break, and a hash is always as long.
+        Self::of([self.bytes(), format!("{key}\n{name}").as_bytes()].concat())
     }
 
     /// Its part of the key of a shared item: the same in each process.

@@ -10,6 +10,7 @@ use super::{
     Admission, Ask, Demand, EARLY, FURTHEST_SLOT, KnownLimit, LONGEST_LINE, LimitState, TAT, Time,
     epoch_nanos, from_epoch_nanos, nanos,
 };
+use crate::policy::tolerance;
 use crate::table::Update;
 
 /// A message returns so long before its turn, so that the gate does not wait for those that are late.
@@ -19,6 +20,8 @@ const EARLIER: u64 = 500_000_000;
 const LATE: u64 = 5 * 1_000_000_000;
 /// The longest time by which a message returns later than at the whole pace, before it asks again.
 const LATER: u64 = 300 * 1_000_000_000;
+/// The same for the rate of the policy, while an operator has set a lower one that may end at any time.
+const LATER_BY_OVERRIDE: u64 = 20 * 1_000_000_000;
 
 /// The part of a limit that messages take which ask together.
 #[derive(Debug)]
@@ -27,6 +30,10 @@ pub(crate) struct Claim {
     /// The time between two calls now, and at the whole pace.
     interval: u64,
     whole_interval: u64,
+    /// The interval by which messages return that wait, and by how much later they may.
+    returning: (u64, u64),
+    /// The pause by an operator.
+    pause: Option<Admission>,
     /// The pace that is likely to last.
     lasting_part: u64,
     is_adaptive: bool,
@@ -64,12 +71,15 @@ pub(crate) enum Share {
     Waits(StartTag),
     Full,
     LineFull,
+    Paused,
 }
 
 impl Claim {
     /// A claim of nothing, by the state as it was last seen.
     pub(crate) fn new(known: &KnownLimit, mut seen: LimitState, now: SystemTime) -> Self {
-        let (limit, now) = (&known.limit, epoch_nanos(now));
+        let (of_policy, now) = (known.limit.interval_nanos(), epoch_nanos(now));
+        let known = &seen.overrides.in_effect(known, now);
+        let limit = &known.limit;
         let restarted = seen.pace.restarted(known, now);
         let unchanged = seen.pace;
         seen.pace = restarted.unwrap_or(seen.pace);
@@ -85,11 +95,18 @@ impl Claim {
             .saturating_add(ahead)
             .saturating_add(slowest.saturating_mul(largest));
         let gate = Time::of(seen.tat, now, furthest);
-        let free_from = seen.tat.max(seen.open_since).saturating_add(ahead);
+        let open_since = seen.open_since.max(seen.overrides.open_since());
+        let free_from = seen.tat.max(open_since).saturating_add(ahead);
         Self {
             now,
             interval,
             whole_interval,
+            returning: if limit.interval_nanos() > of_policy {
+                (of_policy, LATER_BY_OVERRIDE)
+            } else {
+                (whole_interval, LATER)
+            },
+            pause: seen.overrides.pause(now),
             lasting_part: if limit.adaptive { seen.pace.lasting_part(limit, now) } else { WHOLE },
             is_adaptive: limit.adaptive,
             unchanged,
@@ -111,6 +128,11 @@ impl Claim {
         Duration::from_nanos(self.interval)
     }
 
+    /// A call may come so much later than its slot.
+    pub(crate) fn tolerance(&self) -> Duration {
+        tolerance(Duration::from_nanos(self.whole_interval))
+    }
+
     /// If a message takes a slot, so many are taken besides, for calls that were made without.
     pub(crate) fn owing(self, owed: u64) -> Self {
         Self { owed, ..self }
@@ -123,6 +145,11 @@ impl Claim {
         // A slot that is further away would count as lost.
         let mut longest = nanos(longest.min(FURTHEST_SLOT));
         let of = tenant.unwrap_or(Tenant::ALL);
+        match (ask, self.pause) {
+            (Ask::Joins(until), _) => return self.join(of, units, epoch_nanos(until)),
+            (_, Some(_)) => return Share::Paused,
+            (_, None) => {}
+        }
         if tenant.is_some() && self.lasts(self.line.backlog_of(of)) > nanos(EARLY) {
             // The rest is for tenants that wait little.
             longest /= 2;
@@ -159,8 +186,7 @@ impl Claim {
                     slot
                 }
             },
-            Ask::Joins(until) => self.join(of, units, epoch_nanos(until)),
-            Ask::Newcomer | Ask::Retry | Ask::Waited(_) => {
+            _ => {
                 let waits = match tenant {
                     Some(_) => self.lasts(self.line.before(self.line.next_tag(of))) > nanos(EARLY),
                     None => self.line.backlog() > 0,
@@ -216,6 +242,7 @@ impl Claim {
             }
             Share::Full => Admission::Full,
             Share::LineFull => Admission::LineFull,
+            Share::Paused => self.pause.unwrap_or(Admission::Full),
         }
     }
 
@@ -232,7 +259,7 @@ impl Claim {
 
     /// The same change in a table, and its conditions.
     pub(crate) fn update(&self) -> Update {
-        let mut update = Update::new();
+        let mut update = self.seen.overrides.unchanged(Update::new());
         if self.is_adaptive {
             update = self.unchanged.unchanged(update);
         }
@@ -259,7 +286,8 @@ impl Claim {
         let tat = if matches!(self.gate, Time::Lost { .. }) { self.now } else { next.tat };
         let waits = longer(self.whole_interval.saturating_mul(next.line.backlog()), LEAST);
         let waits = waits.min(nanos(LONGEST_LINE));
-        from_epoch_nanos(tat.max(self.now).saturating_add(waits))
+        let busy = tat.max(self.now).saturating_add(waits);
+        from_epoch_nanos(busy.max(self.seen.overrides.ends(self.now)))
     }
 
     fn places(&self, number: u64) -> u64 {
@@ -269,8 +297,10 @@ impl Claim {
     /// How long so many calls last. The pace may grow meanwhile, so a message returns earlier than by
     /// the pace of now.
     fn lasts(&self, calls: u64) -> u64 {
-        let whole = self.whole_interval.saturating_mul(calls);
-        whole.saturating_add((longer(whole, self.lasting_part) - whole).min(LATER))
+        let (interval, later) = self.returning;
+        let least = interval.saturating_mul(calls);
+        let now = longer(self.whole_interval.saturating_mul(calls), self.lasting_part);
+        least.saturating_add(now.saturating_sub(least).min(later))
     }
 
     /// When a message with this start tag returns: a moment before the calls before it are over, which

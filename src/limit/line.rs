@@ -6,6 +6,7 @@
 //! made: it is the level up to which each flow was served, so it needs no clock, and no pause moves
 //! it. A limit that is not fair has one flow, in which messages come in their order.
 
+use super::status::TenantStatus;
 use crate::table::{Field, Item, Update};
 
 /// The flows of a line. If more tenants wait at a time, some of them share a flow.
@@ -159,6 +160,17 @@ impl FairQueue {
     /// Units of the tenant that wait.
     pub(super) fn backlog_of(&self, tenant: Tenant) -> u64 {
         self.flows[self.place(tenant)].work(self.time(), LAST_TAG) / UNIT
+    }
+
+    /// The flows with units that wait.
+    pub(super) fn tenants(&self) -> Vec<TenantStatus> {
+        let time = self.time();
+        let of = |flow: &Flow| TenantStatus {
+            hash: (flow.0 >> (TAG_BITS + 8)) as u16,
+            weight: flow.weight() as u8,
+            waiting: flow.work(time, LAST_TAG) / UNIT,
+        };
+        self.flows.iter().map(of).filter(|tenant| tenant.waiting > 0).collect()
     }
 
     /// The start tag of the next message of a tenant.

@@ -11,7 +11,8 @@
 //!   that never returns, only makes others return a little early or late, and the line counts again
 //!   when the gate refuses somebody or stands free.
 //!
-//! An adaptive limit has a [`Pace`] too, which slows the gate down.
+//! An adaptive limit has a [`Pace`] too, which slows the gate down. An operator may set another rate, or
+//! pause the calls, by an [`Override`].
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -21,15 +22,20 @@ use crate::table::{Field, Item, Update};
 
 mod claim;
 mod line;
+mod overrides;
 mod pace;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use claim::{Claim, Share};
 use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
+pub(crate) use overrides::Change;
+use overrides::Override;
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
+pub use status::{LimitStatus, TenantStatus};
 
 /// The furthest turn that is given out. Later newcomers ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -49,6 +55,7 @@ pub(crate) struct LimitState {
     /// The end of the last pause. Nobody called before, so no call was missed.
     open_since: u64,
     pace: Pace,
+    overrides: Override,
 }
 
 /// A message that asks for its call.
@@ -90,6 +97,8 @@ pub(crate) enum Admission {
     Full,
     /// The line is too long.
     LineFull,
+    /// An operator has paused the calls for `rest`. A message in line asks again after `asks_again`.
+    Paused { rest: Duration, asks_again: Duration },
 }
 
 /// The gate in an item.
@@ -98,7 +107,13 @@ const TAT: Field = Field::new("tat");
 impl LimitState {
     /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
-        Self { tat: item.get(TAT), line: FairQueue::of(item), open_since: 0, pace: Pace::of(item) }
+        Self {
+            tat: item.get(TAT),
+            line: FairQueue::of(item),
+            open_since: 0,
+            pace: Pace::of(item),
+            overrides: Override::of(item),
+        }
     }
 
     /// The state of a service that was paused until this time.
@@ -128,7 +143,7 @@ impl LimitState {
     /// Whether a message would wait in line.
     pub(crate) fn would_wait(&self, known: &KnownLimit, demand: Demand, now: SystemTime) -> bool {
         let share = Claim::new(known, *self, now).take(demand);
-        matches!(share, Share::Joined(..) | Share::LineFull)
+        matches!(share, Share::Joined(..) | Share::LineFull | Share::Paused)
     }
 
     /// The state after a refused call, if that changes an adaptive limit.
@@ -138,13 +153,15 @@ impl LimitState {
         asked: SystemTime,
         now: SystemTime,
     ) -> Option<Self> {
-        let pace = self.pace.refused(known, epoch_nanos(asked), epoch_nanos(now))?;
+        let known = self.overrides.in_effect(known, epoch_nanos(now));
+        let pace = self.pace.refused(&known, epoch_nanos(asked), epoch_nanos(now))?;
         Some(Self { pace, ..*self })
     }
 
-    /// The time between two calls at the whole pace. Another environment may know a newer limit.
-    pub(crate) fn interval(&self, limit: &RateLimit) -> Duration {
-        Duration::from_nanos(self.pace.interval(limit))
+    /// The limit that counts now: that of an operator, or of an environment that knows a newer one.
+    pub(crate) fn in_effect(&self, limit: &RateLimit, now: SystemTime) -> RateLimit {
+        let known = self.overrides.in_effect(&KnownLimit::own(limit), epoch_nanos(now));
+        known.limit.with_interval(self.pace.interval(&known.limit))
     }
 
     /// Whether the line has given this start tag.
@@ -198,6 +215,38 @@ impl LimitState {
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
         self.tat <= now && self.line.backlog() == 0 && self.pace.is_over(now)
+    }
+
+    /// The answer to a message while an operator has paused the calls.
+    pub(crate) fn operator_pause(&self, now: SystemTime) -> Option<Admission> {
+        self.overrides.pause(epoch_nanos(now))
+    }
+
+    /// An operator's change, and the time until which the item is in use for it.
+    pub(crate) fn overridden(
+        &self,
+        change: Change,
+        limit: &RateLimit,
+        now: SystemTime,
+    ) -> (Update, SystemTime) {
+        let now = epoch_nanos(now);
+        let before = self.overrides;
+        let overrides = before.changed(change, limit, now);
+        let end = from_epoch_nanos(overrides.ends(now));
+        let mut update = overrides.written(before.unchanged(Update::new()));
+        if before.interval_at(now) == overrides.interval_at(now) {
+            return (update, end);
+        }
+        let KnownLimit { limit, .. } = overrides.in_effect(&KnownLimit::own(limit), now);
+        if limit.adaptive {
+            update = Pace::whole(&KnownLimit { limit, since: now }, now).written(update);
+        }
+        // Slots that were taken at a slower rate do not block a faster one.
+        let furthest = now.saturating_add(limit.interval_nanos());
+        if self.tat > furthest {
+            update = update.when(TAT, self.tat..=self.tat).set(TAT, furthest);
+        }
+        (update, end)
     }
 }
 

@@ -87,12 +87,18 @@ impl Pace {
     pub(super) fn restarted(&self, known: &KnownLimit, now: u64) -> Option<Self> {
         let limit = &known.limit;
         let is_other = self.interval != 0 && self.interval != limit.interval_nanos();
-        (limit.adaptive && is_other && known.since > self.known_since).then(|| Self {
+        let is_newer = known.since > self.known_since;
+        (limit.adaptive && is_other && is_newer).then(|| Self::whole(known, now))
+    }
+
+    /// The whole pace of a limit.
+    pub(super) fn whole(known: &KnownLimit, now: u64) -> Self {
+        Self {
             part: 0,
             since: now,
-            interval: limit.interval_nanos(),
+            interval: known.limit.interval_nanos(),
             known_since: known.since,
-        })
+        }
     }
 
     /// The interval at the whole pace.

@@ -224,6 +224,17 @@ impl RateLimit {
         u64::try_from(nanos).unwrap_or(u64::MAX).clamp(1, LONGEST_INTERVAL)
     }
 
+    /// The same limit, with this many nanoseconds between two calls. Fewer calls have no larger burst.
+    pub(crate) fn with_interval(self, nanos: u64) -> Self {
+        if nanos == self.interval_nanos() {
+            return self;
+        }
+        let calls = self.period.as_nanos().div_ceil(u128::from(nanos.max(1)));
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let period = Duration::from_nanos(nanos).saturating_mul(self.limit.max(1));
+        Self { period, burst: self.burst.min(calls), ..self }
+    }
+
     /// The calls that may come together beyond the first, if they have to wait for other limits after
     /// this one.
     pub(crate) fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
@@ -239,8 +250,12 @@ impl RateLimit {
 
     /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.
     pub(crate) fn tolerance(&self) -> Duration {
-        Duration::from_millis(100).max(self.interval())
+        tolerance(self.interval())
     }
+}
+
+pub(crate) fn tolerance(interval: Duration) -> Duration {
+    Duration::from_millis(100).max(interval)
 }
 
 /// Calls the handler once for each event, as far as a table can tell: of several messages about one

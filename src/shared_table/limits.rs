@@ -102,11 +102,8 @@ impl SharedPauses {
 
     /// The limit in effect, as last seen.
     pub(crate) fn in_effect(&self, scope: Scope, limit: &RateLimit) -> RateLimit {
-        if !limit.adaptive {
-            return *limit;
-        }
         let seen = self.scope(scope).seen().limit;
-        RateLimit { limit: 1, period: seen.interval(limit), ..*limit }
+        seen.in_effect(limit, self.client.now())
     }
 
     /// When a message that waits in line returns, if its service is paused until this time. It costs no

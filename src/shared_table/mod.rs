@@ -18,6 +18,7 @@ use crate::settings::SharedTable;
 use crate::table::{Answer, Key, Table, TableError, Update};
 
 mod attempts;
+mod control;
 mod fallback;
 mod pauses;
 mod limits;
@@ -26,6 +27,7 @@ mod idempotency;
 mod tests;
 
 pub(crate) use attempts::Counted;
+pub use control::LimitControl;
 pub(crate) use idempotency::{Acquired, Acquisition, Events};
 pub(crate) use pauses::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
@@ -123,12 +125,11 @@ impl TableClient {
     }
 
     fn key(&self, kind: &str, queue: &str, value: &[u8]) -> Key {
-        Key::of([self.namespace.as_bytes(), kind.as_bytes(), queue.as_bytes(), value])
+        item_key(&self.namespace, kind, queue, value)
     }
 
-    /// The key of the item of a scope: its limit, its pause and its circuit.
     fn scope_key(&self, queue: &str, scope: Scope) -> Key {
-        self.key("scope", queue, scope.bytes())
+        scope_key(&self.namespace, queue, scope)
     }
 
     /// Whether the table told the time, and the clock was not set since. One slot at a time far ahead
@@ -233,6 +234,15 @@ impl TableClient {
     fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn item_key(namespace: &str, kind: &str, queue: &str, value: &[u8]) -> Key {
+    Key::of([namespace.as_bytes(), kind.as_bytes(), queue.as_bytes(), value])
+}
+
+/// The key of the item of a scope: its limit, its pause and its circuit.
+fn scope_key(namespace: &str, queue: &str, scope: Scope) -> Key {
+    item_key(namespace, "scope", queue, scope.bytes())
 }
 
 /// The value of [`Field::EXPIRES`](crate::table::Field::EXPIRES) of an item in use until this time,

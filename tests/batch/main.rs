@@ -34,6 +34,7 @@ mod protection;
 mod protection_shared;
 mod queues;
 mod key_limits;
+mod limit_control;
 mod rate_limit;
 mod rate_windows;
 mod receives;

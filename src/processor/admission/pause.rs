@@ -1,21 +1,24 @@
 //! The pause and the circuit that all execution environments share, as a message meets them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
+use super::slot::Gate;
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Permit};
-use crate::limit::{Admission, Ask, Demand};
+use crate::limit::{Admission, Ask, Demand, StartTag};
 use crate::policy;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
 /// The most messages of a batch.
 const MAX_BATCH: usize = 10_000;
+/// The longest wait by visibility for the end of a pause that an operator may end at any time.
+const LONGEST_BY_VISIBILITY: Duration = Duration::from_mins(15);
 
 impl Call<'_> {
     /// The permission to call a service that all execution environments may hold.
@@ -120,32 +123,18 @@ impl Call<'_> {
     /// messages come in their order, as fast as the limit allows.
     pub(super) async fn paused(&self, paused: NotPermitted) -> Uncalled {
         let Self { attempts, delivery, turn, .. } = *self;
-        let QueuePolicy { policy, slots, .. } = self.policy;
+        let QueuePolicy { policy, .. } = self.policy;
         let deferred = |rest, now, sample| {
             let usage = delivery.usage();
             policy::pause(policy, &usage, paused.why, rest, usage.deferrals(), now, sample)
         };
         let alone = || Uncalled::from(deferred(paused.rest, attempts.now(), turn.sample));
-        let (Slots::Shared(shared), Some(total), Strategy::Copy) =
-            (slots, self.total(), delivery.strategy)
-        else {
-            return alone();
-        };
+        let Some(total) = self.total() else { return alone() };
         let now = attempts.now();
         let wait = |rest| deferred(rest, now, 0.0).wait().map_or(rest, |wait| wait.total());
         let until = now + paused.rest;
-        let (tag, at) = if let Some((gate, tag)) = self.line() {
-            (gate.carried(tag), shared.paused_in_line(gate.scope, &gate.limit, tag, until))
-        } else {
-            let demand =
-                Demand { longest: Duration::ZERO, ..self.demand(&total, Some(Ask::Joins(until))) };
-            let request = Request { demand, sample: turn.sample, may_be_deferred: true };
-            // The others of its batch are held in a moment too, and it is in no hurry.
-            let admitted = shared.take_slot(total.scope, &total.limit, request, MAX_BATCH);
-            match timeout_at(attempts.deadlines.cutoff, admitted).await {
-                Ok(Admitted::By(Admission::InLine(tag, at))) => (tag, at),
-                _ => return alone(),
-            }
+        let Some((tag, at)) = self.in_line_until(until, &total, self.line()).await else {
+            return alone();
         };
         // It was called up, so it asks again after longer and longer.
         let is_over = at <= now + Duration::from_secs(1);
@@ -157,5 +146,52 @@ impl Call<'_> {
         }
         let disposition = policy::in_line(paused.why, due, attempts.now());
         Uncalled { disposition, start_tag: Some(tag) }
+    }
+
+    /// A message that finds a limit which an operator has paused. It waits for the end of the pause,
+    /// whatever its age is: in the line of that limit, or by its visibility.
+    pub(super) async fn paused_by_operator(
+        &self,
+        gate: &Gate,
+        rest: Duration,
+        asks_again: Duration,
+    ) -> Uncalled {
+        let now = self.attempts.now();
+        let line = self.line().filter(|(own, _)| own.number == gate.number);
+        let waits = self.in_line_until(now + asks_again, gate, line).await;
+        let due = match (waits, self.delivery.strategy) {
+            (Some((_, at)), _) => at,
+            (None, Strategy::Copy) => now + asks_again,
+            // Each time that it asks uses a receive.
+            (None, Strategy::Visibility) => now + rest.min(LONGEST_BY_VISIBILITY),
+        };
+        let disposition = policy::in_line(Deferral::Paused, due, now);
+        Uncalled { disposition, start_tag: waits.map(|(tag, _)| tag) }
+    }
+
+    /// The start tag of a message in line until its service is not paused any more, and when it returns.
+    /// It joins the line of `gate`, if it is not in that line already.
+    async fn in_line_until(
+        &self,
+        until: SystemTime,
+        gate: &Gate,
+        line: Option<(Gate, StartTag)>,
+    ) -> Option<(StartTag, SystemTime)> {
+        let Slots::Shared(shared) = &self.policy.slots else { return None };
+        if self.delivery.strategy != Strategy::Copy {
+            return None;
+        }
+        if let Some((gate, tag)) = line {
+            let at = shared.paused_in_line(gate.scope, &gate.limit, tag, until);
+            return Some((gate.carried(tag), at));
+        }
+        let demand = Demand { longest: Duration::ZERO, ..self.demand(gate, Some(Ask::Joins(until))) };
+        let request = Request { demand, sample: self.turn.sample, may_be_deferred: true };
+        // The others of its batch are held in a moment too, and it is in no hurry.
+        let admitted = shared.take_slot(gate.scope, &gate.limit, request, MAX_BATCH);
+        match timeout_at(self.attempts.deadlines.cutoff, admitted).await {
+            Ok(Admitted::By(Admission::InLine(tag, at))) => Some((gate.carried(tag), at)),
+            _ => None,
+        }
     }
 }

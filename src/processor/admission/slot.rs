@@ -23,7 +23,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(super) struct Gate {
     /// 0 for the limit of all messages of the scope. Those of keys count from 1.
-    number: usize,
+    pub(super) number: usize,
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
     /// The units of the call.
@@ -157,7 +157,7 @@ impl Call<'_> {
         ticket: &mut Option<Ticket>,
     ) -> Result<bool, Uncalled> {
         let delivery = self.delivery;
-        let Gate { scope, limit, .. } = gate;
+        let Gate { scope, .. } = gate;
         let QueuePolicy { pacer, slots, pauses, .. } = self.policy;
         let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
         // The pause stands in the item of the whole scope.
@@ -171,10 +171,14 @@ impl Call<'_> {
             let (wait, is_slot) = match admitted {
                 Admitted::By(Admission::Slot(wait)) => {
                     self.keep_lock(ticket, answered + wait).await?;
+                    let limit = self.in_effect(&gate);
                     if wait.is_zero() && pacer.backlog(scope, &limit) <= limit.tolerance() {
                         return Ok(has_waited);
                     }
                     (wait, true)
+                }
+                Admitted::By(Admission::Paused { rest, asks_again }) => {
+                    return Err(Box::pin(self.paused_by_operator(&gate, rest, asks_again)).await);
                 }
                 Admitted::Paused if let Some(pauses) = pauses => {
                     *ticket = Some(self.ask_pauses(pauses).await?);
@@ -201,6 +205,7 @@ impl Call<'_> {
             self.unless_stopped(sleep_until(turn.began)).await?;
             self.check()?;
             // After a freeze, all slots that passed meanwhile would be used at once.
+            let limit = self.in_effect(&gate);
             let late = turn.began.elapsed() + pacer.backlog(scope, &limit);
             if is_slot && late <= limit.tolerance() {
                 return Ok(true);
@@ -305,14 +310,20 @@ impl Call<'_> {
         self.total().is_some_and(|total| self.ask(&total).0 == Ask::Newcomer)
     }
 
+    /// The limit that counts now.
+    fn in_effect(&self, gate: &Gate) -> RateLimit {
+        match &self.policy.slots {
+            Slots::Own(_) => gate.limit,
+            Slots::Shared(shared) => shared.in_effect(gate.scope, &gate.limit),
+        }
+    }
+
     /// Waits until the call may be made, and it must be made at once then.
     pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
-        let QueuePolicy { pacer, slots, .. } = self.policy;
-        for Gate { scope, limit, units, kept, .. } in self.gates() {
-            let mut limit = match slots {
-                Slots::Own(_) => limit,
-                Slots::Shared(shared) => shared.in_effect(scope, &limit),
-            };
+        let QueuePolicy { pacer, .. } = self.policy;
+        for gate in self.gates() {
+            let Gate { scope, units, kept, .. } = gate;
+            let mut limit = self.in_effect(&gate);
             limit.burst = limit.burst.saturating_add(kept);
             let gate = pacer.gate(scope);
             if !gate.lets_through(&limit, units) {
@@ -339,7 +350,8 @@ impl Call<'_> {
                 Uncalled { disposition, start_tag: Some(gate.carried(tag)) }
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
-            Admitted::By(Admission::Full | Admission::Slot(_)) | Admitted::Paused => {
+            Admitted::By(Admission::Full | Admission::Slot(_) | Admission::Paused { .. })
+            | Admitted::Paused => {
                 self.deferred(Deferral::RateLimited)
             }
             Admitted::Deferred { why, times } => self.defer_for_table(why, times),

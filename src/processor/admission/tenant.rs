@@ -62,10 +62,7 @@ fn text<'a>(place: &MessageKey, delivery: &'a Delivery) -> Option<&'a str> {
 
 /// The scope of the messages with the same value of a key. All without one have the same.
 pub(super) fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> Scope {
-    let name = name(key, delivery).unwrap_or_default();
-    // A key has no line break, and a hash is always as long.
-    let value = format!("{key}\n{name}");
-    Scope::of([scope.bytes(), value.as_bytes()].concat())
+    scope.of_key(key, &name(key, delivery).unwrap_or_default())
 }
 
 /// The name of the value at a place in a message.

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::MAX_REQUESTS;
 use crate::disposition::Deferral;
 use crate::limit::{Admission, Ask, Claim, Demand, LimitState, Share};
-use crate::shared_table::pauses::{Admitted, Asker, Askers, SharedScope};
+use crate::shared_table::pauses::{Admitted, Asker, Askers, Request, SharedScope};
 use crate::shared_table::{TableClient, expires};
 use crate::table::{Field, TableError};
 
@@ -221,7 +221,7 @@ impl AskTask {
         for (one, share) in shares {
             match claim.admission(share, before) {
                 // They would all be used at once.
-                Admission::Slot(wait) if at + wait + one.limit.limit.tolerance() < now => {
+                Admission::Slot(wait) if at + wait + claim.tolerance() < now => {
                     late.push(one);
                 }
                 Admission::Slot(wait) => {
@@ -261,18 +261,16 @@ impl AskTask {
                 one.answer(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 });
                 continue;
             }
-            let admission = self.with(|state| {
-                state.fallback.admit(
-                    &one.limit.limit,
-                    one.request.demand,
-                    client.max_environments,
-                    &self.item.seen().limit,
-                    now,
-                    one.request.sample,
-                )
-            });
+            let seen = self.item.seen().limit;
+            let limit = seen.in_effect(&one.limit.limit, now);
+            let alone = || {
+                let Request { demand, sample, .. } = one.request;
+                let most = client.max_environments;
+                self.with(|state| state.fallback.admit(&limit, demand, most, &seen, now, sample))
+            };
+            let admission = seen.operator_pause(now).unwrap_or_else(alone);
             one.answer(match admission {
-                Admission::Slot(_) => Admitted::By(admission),
+                Admission::Slot(_) | Admission::Paused { .. } => Admitted::By(admission),
                 _ => Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 },
             });
         }

@@ -1,0 +1,80 @@
+//! A rate limit as an operator sees it.
+
+use std::cmp::Reverse;
+use std::time::{Duration, SystemTime};
+
+use super::pace::WHOLE;
+use super::{KnownLimit, LimitState, epoch_nanos, from_epoch_nanos};
+use crate::policy::RateLimit;
+
+/// A rate limit at a moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitStatus {
+    /// The limit of the policy.
+    pub of_policy: RateLimit,
+    /// The limit that counts now.
+    pub limit: RateLimit,
+    /// An operator has set this limit until then.
+    pub set_until: Option<SystemTime>,
+    /// An operator has paused the calls until then.
+    pub paused_until: Option<SystemTime>,
+    /// The service has asked for a pause, or its circuit is open: for so long, or while it is probed.
+    pub service_paused: Option<Duration>,
+    /// The part of the limit that an adaptive one takes now: 0.1 to 1.
+    pub pace: f64,
+    /// The units of the messages that wait in line.
+    pub waiting: u64,
+    /// The tenants with messages in line, those with the most first.
+    pub tenants: Vec<TenantStatus>,
+}
+
+/// A tenant of a limit that is shared fairly, or several tenants that share a place in its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantStatus {
+    /// A part of the SHA-256 of the tenant, which is not in the table itself.
+    pub hash: u16,
+    /// Its weight.
+    pub weight: u8,
+    /// The units of its messages that wait in line.
+    pub waiting: u64,
+}
+
+impl LimitStatus {
+    /// Calls in each period of the policy.
+    #[must_use]
+    pub fn calls_per_period(&self) -> u32 {
+        let calls = self.of_policy.period.as_nanos().div_ceil(self.limit.interval().as_nanos());
+        u32::try_from(calls).unwrap_or(u32::MAX)
+    }
+
+    /// The time until all that wait are called, if no more come.
+    #[must_use]
+    pub fn clears_in(&self) -> Duration {
+        let calls = u32::try_from(self.waiting).unwrap_or(u32::MAX);
+        self.limit.interval().saturating_mul(calls).div_f64(self.pace.max(0.1))
+    }
+}
+
+impl LimitState {
+    /// The limit as an operator sees it, but for what its service does.
+    pub(crate) fn status(&self, of_policy: &RateLimit, now: SystemTime) -> LimitStatus {
+        let at = epoch_nanos(now);
+        let limit = self.overrides.in_effect(&KnownLimit::own(of_policy), at).limit;
+        let part = if limit.adaptive { self.pace.part_at(&limit, at) } else { WHOLE };
+        let mut tenants = self.line.tenants();
+        tenants.sort_unstable_by_key(|tenant| Reverse(tenant.waiting));
+        #[expect(clippy::cast_precision_loss, reason = "they are at most a million")]
+        LimitStatus {
+            of_policy: *of_policy,
+            limit: self.in_effect(of_policy, now),
+            set_until: self.overrides.set_until(at).map(from_epoch_nanos),
+            paused_until: self.overrides.paused_until(at).map(from_epoch_nanos),
+            service_paused: None,
+            pace: part as f64 / WHOLE as f64,
+            waiting: self.line.backlog(),
+            tenants,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What an operator sees of a rate limit while it runs, and changes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::timeout;
+
+use super::{expires, scope_key};
+use crate::clock::Clock;
+use crate::gate::{Scope, SharedHealth};
+use crate::limit::{Change, LimitState, LimitStatus};
+use crate::pointer;
+use crate::policy::{MessageKey, RateLimit, RetryPolicy};
+use crate::settings::SharedTable;
+use crate::table::{Answer, Field, Key, Table, TableError};
+
+/// An operator is in no hurry.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Calls change the item all the time.
+const MAX_REQUESTS: u32 = 20;
+
+/// A rate limit in a [`SharedTable`], as an operator sees and changes it while it runs.
+///
+/// A change counts for all execution environments at once: the next call of each is asked for by what
+/// the table says. Calls that have their reservations already are made, for as long as
+/// [`max_reservation`](RateLimit::max_reservation). It lasts until its time or the next change,
+/// whatever is deployed meanwhile.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use requeue::policy::{RateLimit, RetryPolicy};
+/// use requeue::table::MemoryTable;
+/// use requeue::{LimitControl, Scope, SharedTable};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), requeue::table::TableError> {
+/// let table = SharedTable::by(Arc::new(MemoryTable::default()));
+/// let mut policy = RetryPolicy::default();
+/// policy.limit = Some(RateLimit::new(50, Duration::from_secs(1)));
+///
+/// let limit = LimitControl::new(&table, &policy, None, Scope::default()).expect("a limit");
+/// limit.set(10, None).await?;
+/// assert_eq!(limit.status().await?.calls_per_period(), 10);
+/// limit.pause(None).await?;
+/// limit.resume().await?;
+/// limit.reset().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LimitControl {
+    table: Arc<dyn Table>,
+    clock: Clock,
+    limit: RateLimit,
+    /// The item, or two: a value that is written as a number may be a text too.
+    items: Vec<Key>,
+}
+
+impl LimitControl {
+    /// The limit of all messages of a scope, if the policy has one. A `queue` is named if the policy is
+    /// that queue's own.
+    #[must_use]
+    pub fn new(
+        shared: &SharedTable,
+        policy: &RetryPolicy,
+        queue: Option<&str>,
+        scope: Scope,
+    ) -> Option<Self> {
+        let items = vec![scope_key(&shared.namespace, queue.unwrap_or_default(), scope)];
+        Some(Self::of_items(shared, policy.limit?, items))
+    }
+
+    /// The limit of one value of a key, if the policy has a limit with that key.
+    #[must_use]
+    pub fn of_key(
+        shared: &SharedTable,
+        policy: &RetryPolicy,
+        queue: Option<&str>,
+        scope: Scope,
+        key: &MessageKey,
+        value: &str,
+    ) -> Option<Self> {
+        let limit = policy.key_limits.iter().find(|limit| limit.key == *key)?.limit;
+        let text = pointer::name_of_text(value).unwrap_or_default();
+        let names = pointer::name_of_number(value).into_iter().chain([text]);
+        let items = names.map(|name| {
+            let scope = scope.of_key(key, &name);
+            scope_key(&shared.namespace, queue.unwrap_or_default(), scope)
+        });
+        Some(Self::of_items(shared, limit, items.collect()))
+    }
+
+    fn of_items(shared: &SharedTable, limit: RateLimit, items: Vec<Key>) -> Self {
+        Self { table: Arc::clone(&shared.table), clock: Clock::system(), limit, items }
+    }
+
+    /// With the clock of [`Settings::clock`](crate::Settings::clock), for tests in virtual time.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The limit now.
+    ///
+    /// # Errors
+    ///
+    /// If the table does not answer within 10 s.
+    pub async fn status(&self) -> Result<LimitStatus, TableError> {
+        let mut status = None;
+        for key in &self.items {
+            let Answer { before, date, .. } = answer(self.table.read(key)).await?;
+            let (now, state) = (self.now(date), LimitState::of(&before));
+            if status.is_none() || state != LimitState::default() {
+                let mut seen = state.status(&self.limit, now);
+                seen.service_paused = SharedHealth::of(&before).paused(now).map(|paused| paused.rest);
+                status = Some(seen);
+            }
+        }
+        status.ok_or(TableError::Throttled)
+    }
+
+    /// Sets another number of calls in each period of the policy: until then, or until the next change.
+    /// The burst is at most this number.
+    ///
+    /// # Errors
+    ///
+    /// If the table does not answer within 10 s, or too many calls change it meanwhile. The change may
+    /// have been made.
+    pub async fn set(&self, calls: u32, until: Option<SystemTime>) -> Result<(), TableError> {
+        self.change(Change::Set { calls, until }).await
+    }
+
+    /// Lets no call begin: until then, or until [`resume`](Self::resume). No retry is used meanwhile, and no
+    /// probe is made. A message that waits by its visibility asks again after 15 min at most, which
+    /// uses a receive.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), TableError> {
+        self.change(Change::Pause { until }).await
+    }
+
+    /// Ends the pause of [`pause`](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub async fn resume(&self) -> Result<(), TableError> {
+        self.change(Change::Resume).await
+    }
+
+    /// Goes back to the limit of the policy. A pause goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`set`](Self::set).
+    pub async fn reset(&self) -> Result<(), TableError> {
+        self.change(Change::Reset).await
+    }
+
+    /// The time of the table, by which the execution environments correct their clocks.
+    fn now(&self, date: Option<SystemTime>) -> SystemTime {
+        date.unwrap_or_else(|| self.clock.now())
+    }
+
+    async fn change(&self, change: Change) -> Result<(), TableError> {
+        for key in &self.items {
+            self.change_item(key, change).await?;
+        }
+        Ok(())
+    }
+
+    async fn change_item(&self, key: &Key, change: Change) -> Result<(), TableError> {
+        let mut seen = answer(self.table.read(key)).await?;
+        for _ in 0..MAX_REQUESTS {
+            let now = self.now(seen.date);
+            let state = LimitState::of(&seen.before);
+            let (update, end) = state.overridden(change, &self.limit, now);
+            let expires = expires(end).max(seen.before.get(Field::EXPIRES));
+            let update = update.set(Field::EXPIRES, expires);
+            let update = update.needed_for(end.duration_since(now).unwrap_or_default());
+            seen = answer(self.table.update(key, &update)).await?;
+            if seen.is_changed {
+                return Ok(());
+            }
+        }
+        Err(TableError::Throttled)
+    }
+}
+
+/// Waits for an answer.
+async fn answer(
+    request: impl Future<Output = Result<Answer, TableError>>,
+) -> Result<Answer, TableError> {
+    let silent = TableError::Unavailable(Cow::Borrowed("TableTimedOut"));
+    timeout(ANSWER, request).await.unwrap_or(Err(silent))
+}
