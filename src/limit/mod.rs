@@ -237,14 +237,16 @@ impl LimitState {
         if before.interval_at(now) == overrides.interval_at(now) {
             return (update, end);
         }
-        let KnownLimit { limit, .. } = overrides.in_effect(&KnownLimit::own(limit), now);
+        let known = KnownLimit::own(limit);
+        let before = before.in_effect(&known, now).limit.interval_nanos();
+        let limit = overrides.in_effect(&known, now).limit;
         if limit.adaptive {
             update = Pace::whole(&KnownLimit { limit, since: now }, now).written(update);
         }
-        // Slots that were taken at a slower rate do not block a faster one.
-        let furthest = now.saturating_add(limit.interval_nanos());
-        if self.tat > furthest {
-            update = update.when(TAT, self.tat..=self.tat).set(TAT, furthest);
+        // The calls that have their slots are made. After the last one, the new interval begins.
+        let sooner = before.saturating_sub(limit.interval_nanos());
+        if sooner > 0 && self.tat > now {
+            update = update.when(TAT, self.tat..=self.tat).set(TAT, (self.tat - sooner).max(now));
         }
         (update, end)
     }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::asked::Asked;
+use crate::control::Paused;
 use crate::counted::Counted;
 use crate::history::History;
 use crate::idempotency::{Event, Work};
@@ -205,6 +206,7 @@ pub struct Book {
     /// The messages of which each environment sent a copy.
     pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
+    pub paused: Option<Paused>,
     pub rated: BTreeMap<(usize, usize, Option<String>), Vec<Rated>>,
     /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
@@ -240,6 +242,7 @@ impl Book {
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             copied: BTreeSet::new(),
+            paused: None,
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
             spoke_of_service: BTreeMap::new(),

@@ -136,6 +136,7 @@ impl Book {
             return Ok(());
         }
         if let Some(limit) = plan.policy.limit {
+            self.check_pause(world, n, limit)?;
             let units = plan.policy.units.as_ref().map_or(1, |_| self.units(n, limit));
             self.check_rate(world, environment, n, (None, units), limit)?;
         }
@@ -148,6 +149,17 @@ impl Book {
             self.check_rate(world, environment, n, (Some(group), 1), limit)?;
         }
         Ok(())
+    }
+
+    /// Only a call that had its slot before a pause by an operator is made in it.
+    fn check_pause(&self, world: &World, n: usize, limit: RateLimit) -> Result<(), String> {
+        let plan = &world.plan;
+        let Some(paused) = self.paused.filter(|_| plan.scope(n) == 0) else { return Ok(()) };
+        let keys = plan.policy.key_limits.iter().map(|key| key.limit.max_reservation);
+        let shares = if plan.per_call.is_some() { plan.function_timeout } else { Duration::ZERO };
+        let slots = limit.max_reservation + keys.sum::<Duration>() + plan.looseness(&limit);
+        let within = paused.since.elapsed() <= slots + shares + TICK;
+        ensure(within || !paused.is_known(world), "called in a pause by an operator")
     }
 
     fn check_rate(

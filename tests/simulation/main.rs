@@ -20,6 +20,7 @@
 mod asked;
 mod book;
 mod bulk;
+mod control;
 mod copies;
 mod counted;
 mod faults;

@@ -21,7 +21,7 @@ use crate::handler::Script;
 use crate::history::{Event, History};
 use crate::plan::{DeadLetters, Host, Plan, secs};
 use crate::table::FaultyStore;
-use crate::{faults, poller, producer, worker};
+use crate::{control, faults, poller, producer, worker};
 use requeue_testkit::dice::Dice;
 
 /// A run in which so many invocations call no handler goes round and round. Where many messages are
@@ -60,7 +60,7 @@ pub struct World {
     is_crowded: Arc<AtomicBool>,
     /// Whether a request is none of the function's.
     is_aside: Arc<AtomicBool>,
-    /// Producer and operator, as long as they have something to do.
+    /// Producer and operators, as long as they have something to do.
     actors: AtomicUsize,
 }
 
@@ -108,7 +108,7 @@ impl World {
             lives: Mutex::new(lives),
             is_aside: Arc::default(),
             is_crowded: Arc::default(),
-            actors: AtomicUsize::new(2),
+            actors: AtomicUsize::new(3),
         }
     }
 
@@ -337,6 +337,7 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         let mut actors = vec![
             tokio::spawn(producer::produce(Arc::clone(&world))),
             tokio::spawn(producer::operate(Arc::clone(&world))),
+            tokio::spawn(control::control(Arc::clone(&world))),
         ];
         for environment in 0..world.plan.clocks.len() {
             actors.extend(match world.plan.per_call {
