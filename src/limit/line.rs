@@ -6,6 +6,8 @@
 //! made: it is the level up to which each flow was served, so it needs no clock, and no pause moves
 //! it. A limit that is not fair has one flow, in which messages come in their order.
 
+use sha2::{Digest, Sha256};
+
 use super::status::TenantStatus;
 use crate::table::{Field, Item, Update};
 
@@ -47,8 +49,15 @@ impl Tenant {
     /// That of all messages of a limit that is not fair.
     pub(crate) const ALL: Self = Self { hash: 0, weight: 1 };
 
-    fn owner(self) -> u64 {
-        u64::from(self.hash >> 16)
+    /// That of the values with this name.
+    pub(crate) fn of(name: &str, weight: u8) -> Self {
+        let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(name));
+        Self { hash: u32::from_le_bytes([a, b, c, d]), weight }
+    }
+
+    /// The part of the hash in an item.
+    pub(crate) fn owner(self) -> u16 {
+        u16::try_from(self.hash >> 16).unwrap_or_default()
     }
 
     fn home(self) -> usize {
@@ -86,12 +95,12 @@ struct Flow(u64);
 
 impl Flow {
     fn new(tenant: Tenant, finish: u64) -> Self {
-        let owner = tenant.owner() << 8 | u64::from(tenant.weight);
+        let owner = u64::from(tenant.owner()) << 8 | u64::from(tenant.weight);
         Self(owner << TAG_BITS | finish.min(LAST_TAG))
     }
 
     fn is_of(self, tenant: Tenant) -> bool {
-        self.0 >> (TAG_BITS + 8) == tenant.owner() && self.weight() > 0
+        self.0 >> (TAG_BITS + 8) == u64::from(tenant.owner()) && self.weight() > 0
     }
 
     /// 0 before its first message.
@@ -166,8 +175,9 @@ impl FairQueue {
     pub(super) fn tenants(&self) -> Vec<TenantStatus> {
         let time = self.time();
         let of = |flow: &Flow| TenantStatus {
-            hash: (flow.0 >> (TAG_BITS + 8)) as u16,
-            weight: flow.weight() as u8,
+            name: None,
+            hash: u16::try_from(flow.0 >> (TAG_BITS + 8)).unwrap_or_default(),
+            weight: u8::try_from(flow.weight()).unwrap_or(u8::MAX),
             waiting: flow.work(time, LAST_TAG) / UNIT,
         };
         self.flows.iter().map(of).filter(|tenant| tenant.waiting > 0).collect()

@@ -34,8 +34,13 @@ const PAUSED_UNTIL: Field = Field::new("pausedUntil");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// So many calls in the period of the policy.
-    Set { calls: u32, until: Option<SystemTime> },
-    Pause { until: Option<SystemTime> },
+    Set {
+        calls: u32,
+        until: Option<SystemTime>,
+    },
+    Pause {
+        until: Option<SystemTime>,
+    },
     Resume,
     /// The limit of the policy. A pause goes on.
     Reset,

@@ -30,9 +30,11 @@ pub struct LimitStatus {
 }
 
 /// A tenant of a limit that is shared fairly, or several tenants that share a place in its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantStatus {
+    /// Its value, if the policy gives it a weight.
+    pub name: Option<String>,
     /// A part of the SHA-256 of the tenant, which is not in the table itself.
     pub hash: u16,
     /// Its weight.

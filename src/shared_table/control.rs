@@ -1,6 +1,7 @@
 //! What an operator sees of a rate limit while it runs, and changes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 use super::{expires, scope_key};
 use crate::clock::Clock;
 use crate::gate::{Scope, SharedHealth};
-use crate::limit::{Change, LimitState, LimitStatus};
+use crate::limit::{Change, LimitState, LimitStatus, Tenant};
 use crate::pointer;
 use crate::policy::{MessageKey, RateLimit, RetryPolicy};
 use crate::settings::SharedTable;
@@ -56,6 +57,8 @@ pub struct LimitControl {
     limit: RateLimit,
     /// The item, or two: a value that is written as a number may be a text too.
     items: Vec<Key>,
+    /// The values with a weight, by the part of their hash in the item.
+    tenants: BTreeMap<u16, String>,
 }
 
 impl LimitControl {
@@ -69,7 +72,11 @@ impl LimitControl {
         scope: Scope,
     ) -> Option<Self> {
         let items = vec![scope_key(&shared.namespace, queue.unwrap_or_default(), scope)];
-        Some(Self::of_items(shared, policy.limit?, items))
+        let weights = policy.fair_shares.iter().flat_map(|shares| shares.weights.keys());
+        let tenants = weights.flat_map(|value| {
+            names(value).map(|name| (Tenant::of(&name, 1).owner(), value.clone()))
+        });
+        Some(Self { tenants: tenants.collect(), ..Self::of_items(shared, policy.limit?, items) })
     }
 
     /// The limit of one value of a key, if the policy has a limit with that key.
@@ -83,9 +90,7 @@ impl LimitControl {
         value: &str,
     ) -> Option<Self> {
         let limit = policy.key_limits.iter().find(|limit| limit.key == *key)?.limit;
-        let text = pointer::name_of_text(value).unwrap_or_default();
-        let names = pointer::name_of_number(value).into_iter().chain([text]);
-        let items = names.map(|name| {
+        let items = names(value).map(|name| {
             let scope = scope.of_key(key, &name);
             scope_key(&shared.namespace, queue.unwrap_or_default(), scope)
         });
@@ -93,7 +98,8 @@ impl LimitControl {
     }
 
     fn of_items(shared: &SharedTable, limit: RateLimit, items: Vec<Key>) -> Self {
-        Self { table: Arc::clone(&shared.table), clock: Clock::system(), limit, items }
+        let (table, tenants) = (Arc::clone(&shared.table), BTreeMap::new());
+        Self { table, clock: Clock::system(), limit, items, tenants }
     }
 
     /// With the clock of [`Settings::clock`](crate::Settings::clock), for tests in virtual time.
@@ -114,7 +120,11 @@ impl LimitControl {
             let (now, state) = (self.now(date), LimitState::of(&before));
             if status.is_none() || state != LimitState::default() {
                 let mut seen = state.status(&self.limit, now);
-                seen.service_paused = SharedHealth::of(&before).paused(now).map(|paused| paused.rest);
+                seen.service_paused =
+                    SharedHealth::of(&before).paused(now).map(|paused| paused.rest);
+                for tenant in &mut seen.tenants {
+                    tenant.name = self.tenants.get(&tenant.hash).cloned();
+                }
                 status = Some(seen);
             }
         }
@@ -189,6 +199,12 @@ impl LimitControl {
         }
         Err(TableError::Throttled)
     }
+}
+
+/// The names of a value. One that is written as a number may be a text too.
+fn names(value: &str) -> impl Iterator<Item = String> {
+    let text = pointer::name_of_text(value).unwrap_or_default();
+    pointer::name_of_number(value).into_iter().chain([text])
 }
 
 /// Waits for an answer.

@@ -24,9 +24,8 @@ impl Paused {
     /// Whether no environment may be unaware of it.
     pub fn is_known(&self, world: &World) -> bool {
         let table = world.table.as_ref();
-        table.is_some_and(|table| {
-            table.wiped() == self.wipes && table.faults_since(self.since) == 0
-        })
+        table
+            .is_some_and(|table| table.wiped() == self.wipes && table.faults_since(self.since) == 0)
     }
 }
 

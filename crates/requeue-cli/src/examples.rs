@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use crate::{Arguments, environment};
 
 /// A command's words, and its examples. Each is a line that a shell can run.
-const EXAMPLES: [(&str, &[&str]); 25] = [
+const EXAMPLES: [(&str, &[&str]); 26] = [
     ("", &["requeue demo", "requeue new orders", "requeue dlq list --queue orders-dlq"]),
     (
         "dlq",
@@ -25,6 +25,14 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue event '{\"orderId\": 7}' | requeue invoke - --policy critical",
             "requeue invoke event.json --queue orders --target-url https://api.example.com/orders",
             "requeue invoke event.json --target -- python3 -m awslambdaric app.handler",
+        ],
+    ),
+    (
+        "limits",
+        &[
+            "requeue limits --function orders",
+            "requeue limits set --limit 10 --for 2h --function orders",
+            "requeue limits pause --key acme --function orders",
         ],
     ),
     (

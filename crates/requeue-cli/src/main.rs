@@ -24,6 +24,7 @@ mod examples;
 mod failed_call;
 mod function;
 mod invoke;
+mod limits;
 mod local_function;
 mod new;
 mod observe;
@@ -75,6 +76,8 @@ enum Command {
     /// Show the effective settings of a worker in this environment, or of a deployed function, and
     /// where each value comes from.
     Config(config::Arguments),
+    /// Show the rate limits of a running function or worker, and set, pause, resume and reset them.
+    Limits(limits::Arguments),
     /// Check a deployed function and its queues, and name the remedy for each problem.
     Doctor(doctor::Arguments),
     /// Show when a policy retries a message and dead-letters it, and the cost: as tables, JSON or a
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Command::Work(arguments) => work::run(&arguments),
         Command::Dlq(command) => dlq::run(&command),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),

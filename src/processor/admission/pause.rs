@@ -185,7 +185,8 @@ impl Call<'_> {
             let at = shared.paused_in_line(gate.scope, &gate.limit, tag, until);
             return Some((gate.carried(tag), at));
         }
-        let demand = Demand { longest: Duration::ZERO, ..self.demand(gate, Some(Ask::Joins(until))) };
+        let demand =
+            Demand { longest: Duration::ZERO, ..self.demand(gate, Some(Ask::Joins(until))) };
         let request = Request { demand, sample: self.turn.sample, may_be_deferred: true };
         // The others of its batch are held in a moment too, and it is in no hurry.
         let admitted = shared.take_slot(gate.scope, &gate.limit, request, MAX_BATCH);

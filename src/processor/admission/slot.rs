@@ -351,9 +351,7 @@ impl Call<'_> {
             }
             Admitted::By(Admission::LineFull) => policy::line_full(now).into(),
             Admitted::By(Admission::Full | Admission::Slot(_) | Admission::Paused { .. })
-            | Admitted::Paused => {
-                self.deferred(Deferral::RateLimited)
-            }
+            | Admitted::Paused => self.deferred(Deferral::RateLimited),
             Admitted::Deferred { why, times } => self.defer_for_table(why, times),
         }
     }

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Once;
 
-use sha2::{Digest, Sha256};
-
 use crate::delivery::Delivery;
 use crate::gate::Scope;
 use crate::limit::Tenant;
@@ -21,8 +19,7 @@ pub(super) fn tenant(
 ) -> Tenant {
     let name = name(key, delivery).unwrap_or_default();
     let weight = weights.get(&name).copied().unwrap_or(1);
-    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(&name));
-    Tenant { hash: u32::from_le_bytes([a, b, c, d]), weight }
+    Tenant::of(&name, weight)
 }
 
 /// The units of a message's call, of a limit of so many.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use requeue::InvalidConfig;
+use requeue::aws::SdkConfig;
 use requeue_lambda::Config;
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ struct Effective {
 }
 
 /// The prefix of all settings.
-const PREFIX: &str = "REQUEUE_";
+pub(crate) const PREFIX: &str = "REQUEUE_";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match print(arguments) {
@@ -74,7 +75,9 @@ fn print(arguments: &Arguments) -> Result<(), Error> {
         Some(name) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             Stop::end_at_once()?;
-            runtime.block_on(of_function(arguments, name))?
+            let region = RegionArgument::of(arguments.region.as_deref());
+            let (variables, name, _) = runtime.block_on(of_function(&region, name))?;
+            (variables, Host::Function(name))
         }
     };
     let policy = EffectivePolicy::of(&variables, &arguments.policy, &host)?;
@@ -96,13 +99,13 @@ fn is_setting((name, value): &(String, String)) -> bool {
     name.starts_with(PREFIX) && !value.is_empty()
 }
 
-async fn of_function(
-    arguments: &Arguments,
+/// The settings of a deployed function, its name, and the configuration for its region.
+pub(crate) async fn of_function(
+    region: &RegionArgument,
     name: &str,
-) -> Result<(BTreeMap<String, String>, Host), Error> {
-    let region = RegionArgument::of(arguments.region.as_deref());
-    let DeployedFunction { name, configuration, .. } =
-        DeployedFunction::find(name, &region).await?;
+) -> Result<(BTreeMap<String, String>, String, SdkConfig), Error> {
+    let DeployedFunction { name, configuration, sdk } =
+        DeployedFunction::find(name, region).await?;
     let variables = match configuration.environment {
         Some(environment) if environment.error.is_some() => {
             return Err(format!(
@@ -114,7 +117,7 @@ async fn of_function(
         Some(environment) => environment.variables.unwrap_or_default(),
         None => std::collections::HashMap::new(),
     };
-    Ok((variables.into_iter().filter(is_setting).collect(), Host::Function(name)))
+    Ok((variables.into_iter().filter(is_setting).collect(), name, sdk))
 }
 
 fn json(host: &Host, settings: &[Effective], policy: &EffectivePolicy) -> Value {

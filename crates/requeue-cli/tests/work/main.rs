@@ -13,6 +13,7 @@
 )]
 
 mod function;
+mod limits;
 mod ordeal;
 mod process;
 mod proxy;

@@ -1,0 +1,306 @@
+//! `requeue limits`: the rate limits of a running function or worker, and an operator's changes to
+//! them, by the table that its execution environments share.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use requeue::policy::{MessageKey, RateLimit, RetryPolicy};
+use requeue::table::{DynamoTable, TableError};
+use requeue::{Clock, LimitControl, LimitStatus, Scope, SharedTable};
+use serde_json::{Value, json};
+
+use crate::config::{PREFIX, of_function};
+use crate::document::PolicyName;
+use crate::queue_argument::{RegionArgument, region_name};
+use crate::stop::Stop;
+use crate::table::Head::{Number, Text};
+use crate::table::{Rows, clock_time, counted, duration, moment, span, thousands};
+use crate::{Error, duration_argument, environment, output, sdk};
+
+/// A longer change is one of the policy.
+const LONGEST: u64 = 30 * 86_400;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "A change counts for the next call of every execution environment. Calls that \
+                        have their reservations are still made, for up to maxReservationSeconds. It \
+                        lasts until its time or the next change, whatever is deployed meanwhile.\n\n\
+                        During a pause no call begins and no retry is used. The messages wait in \
+                        the queue, so their retention goes on. A message of a FIFO queue asks again \
+                        every 15 min, and each time uses a receive.\n\n\
+                        Permissions: dynamodb:GetItem and dynamodb:UpdateItem on the table; with \
+                        --function, lambda:GetFunctionConfiguration.\n\n\
+                        Exit status: 0; 1 if the function, the policy or the table cannot be \
+                        read."
+)]
+pub(crate) struct Arguments {
+    /// What to do: show the limit, set another number of calls in the period of the policy, pause all
+    /// calls, resume them, or reset the limit to that of the policy.
+    #[arg(value_enum, default_value_t = Action::Show)]
+    action: Action,
+    /// The calls of `set`, in each period of the policy.
+    #[arg(long, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// How long `set` or `pause` lasts: up to 30d. [default: until the next change]
+    #[arg(long = "for", value_name = "DURATION",
+        value_parser = duration_argument::within(1..=LONGEST))]
+    lasts: Option<Duration>,
+    /// The value of a key, for its own limit: as in acme, or as in /tenant=acme if the policy has
+    /// several keys.
+    #[arg(long, value_name = "VALUE")]
+    key: Option<String>,
+    /// The value of REQUEUE_SCOPE, if the function has scopes.
+    #[arg(long, value_name = "VALUE")]
+    scope: Option<String>,
+    /// A deployed function, by its name or ARN, instead of a worker in this environment.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// The region of the function, if its ARN has none. [default: that of the AWS profile, or
+    /// us-east-1]
+    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
+    region: Option<String>,
+    /// The policy, if the function reads it from elsewhere. [default: `REQUEUE_POLICY`]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PolicyName>,
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Action {
+    Show,
+    Set,
+    Pause,
+    Resume,
+    Reset,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Stop::end_at_once()?;
+    runtime.block_on(async {
+        let control = control(arguments).await?;
+        act(arguments, &control).await?;
+        let status = control.status().await.map_err(|error| of_table(&error))?;
+        let now = Clock::system().now();
+        if arguments.json { output::json(&json(&status)) } else { show(arguments, &status, now) }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn act(arguments: &Arguments, control: &LimitControl) -> Result<(), Error> {
+    let Arguments { action, limit, lasts, .. } = *arguments;
+    match (action, limit) {
+        (Action::Set, None) => return Err("name the calls with --limit, as in --limit 10".into()),
+        (Action::Set, _) => {}
+        (_, Some(_)) => {
+            return Err(
+                "--limit has an effect with set alone: requeue limits set --limit 10".into()
+            );
+        }
+        (Action::Pause, None) => {}
+        (_, None) if lasts.is_some() => {
+            return Err("--for has an effect with set and pause alone".into());
+        }
+        (_, None) => {}
+    }
+    let until = lasts.map(|lasts| Clock::system().now() + lasts);
+    let changed = match action {
+        Action::Show => Ok(()),
+        Action::Set => control.set(limit.unwrap_or(1), until).await,
+        Action::Pause => control.pause(until).await,
+        Action::Resume => control.resume().await,
+        Action::Reset => control.reset().await,
+    };
+    changed.map_err(|error| of_table(&error))
+}
+
+fn of_table(error: &TableError) -> Error {
+    match error {
+        TableError::Throttled => {
+            "the table takes no change for now, since too many calls change the item; repeat the \
+             command"
+                .into()
+        }
+        error => format!(
+            "the table does not answer: {error}; `requeue doctor` checks it and its permissions"
+        )
+        .into(),
+    }
+}
+
+/// The limit that the arguments name.
+async fn control(arguments: &Arguments) -> Result<LimitControl, Error> {
+    let region = RegionArgument::of(arguments.region.as_deref());
+    let (variables, name, sdk) = match &arguments.function {
+        None => (environment::variables(PREFIX).collect(), String::new(), sdk::config().await),
+        Some(name) => of_function(&region, name).await?,
+    };
+    let policy = policy(arguments, &variables)?;
+    let Some(table) = variables.get("REQUEUE_TABLE") else {
+        return Err(if arguments.function.is_some() {
+            format!(
+                "the function {name} has no REQUEUE_TABLE, so each execution environment keeps the \
+                 limit alone: deploy it with SharedTable=dynamodb"
+            )
+        } else {
+            "there is no table: name a function with --function, or set REQUEUE_TABLE and the other \
+             settings of the worker"
+                .to_owned()
+        }
+        .into());
+    };
+    let mut shared = SharedTable::by(Arc::new(DynamoTable::new(table, &sdk)));
+    shared.namespace = variables.get("REQUEUE_NAMESPACE").cloned().unwrap_or(name);
+    let scope = arguments.scope.as_ref().map_or_else(Scope::default, Scope::of);
+    if variables.contains_key("REQUEUE_SCOPE") != arguments.scope.is_some() {
+        return Err(if arguments.scope.is_some() {
+            "there is no REQUEUE_SCOPE, so all messages have one scope: leave --scope out"
+        } else {
+            "each value of REQUEUE_SCOPE has a limit of its own: name a value with --scope"
+        }
+        .into());
+    }
+    of(&shared, &policy, scope, arguments.key.as_deref())
+}
+
+fn of(
+    shared: &SharedTable,
+    policy: &RetryPolicy,
+    scope: Scope,
+    key: Option<&str>,
+) -> Result<LimitControl, Error> {
+    let keys: Vec<&MessageKey> = policy.key_limits.iter().map(|limit| &limit.key).collect();
+    let names = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    match (key, &keys[..]) {
+        (None, _) => LimitControl::new(shared, policy, None, scope).ok_or_else(|| {
+            if keys.is_empty() {
+                "the policy has no rate limit; docs/reference/policy.md has the key `limits`".into()
+            } else {
+                format!("the policy has limits for {names} alone: name a value with --key").into()
+            }
+        }),
+        (Some(_), []) => Err("no limit of the policy has a `key`: leave --key out".into()),
+        (Some(text), _) => {
+            let named = keys.iter().find_map(|key| {
+                Some((*key, text.strip_prefix(&key.to_string())?.strip_prefix('=')?))
+            });
+            let (key, value) = match (named, &keys[..]) {
+                (Some(named), _) => named,
+                (None, [key]) => (*key, text),
+                (None, [first, ..]) => {
+                    return Err(format!(
+                        "the policy has limits for {names}: name one of them, as in --key \
+                         {first}={text}"
+                    )
+                    .into());
+                }
+                (None, []) => unreachable!("it has a key"),
+            };
+            LimitControl::of_key(shared, policy, None, scope, key, value)
+                .ok_or_else(|| format!("the policy has no limit for {key}").into())
+        }
+    }
+}
+
+fn policy(
+    arguments: &Arguments,
+    variables: &BTreeMap<String, String>,
+) -> Result<RetryPolicy, Error> {
+    let name = match (&arguments.policy, variables.get("REQUEUE_POLICY")) {
+        (Some(name), _) => name.clone(),
+        (None, Some(text)) => text.parse()?,
+        (None, None) => PolicyName::STANDARD,
+    };
+    if let (PolicyName::File(path), None, Some(function)) =
+        (&name, &arguments.policy, &arguments.function)
+    {
+        return Err(format!(
+            "only the function {function} reads its policy {}; name a copy of it with --policy",
+            path.display()
+        )
+        .into());
+    }
+    Ok(name.read()?.0)
+}
+
+fn calls(calls: u32, period: Duration) -> String {
+    format!("{} in {}", counted(calls, "call"), span(period))
+}
+
+/// `until 14:03:22 UTC`
+fn until(time: SystemTime, now: SystemTime) -> Option<String> {
+    let rest = time.duration_since(now).unwrap_or_default();
+    (rest <= Duration::from_secs(LONGEST)).then(|| {
+        if rest < Duration::from_secs(86_400) {
+            format!("until {} UTC", clock_time(time))
+        } else {
+            format!("until {}", moment(time).unwrap_or_default())
+        }
+    })
+}
+
+fn show(arguments: &Arguments, status: &LimitStatus, now: SystemTime) -> Result<(), Error> {
+    let RateLimit { limit, period, burst, .. } = status.of_policy;
+    let mut rows = Rows::under([Text("rate limit"), Text("")]);
+    let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
+    row("policy", format!("{}, and a burst of {}", calls(limit, period), thousands(burst)));
+    if let Some(end) = status.set_until {
+        let end = until(end, now).unwrap_or_else(|| "until it is reset".to_owned());
+        row("set", format!("{}, {end}", calls(status.calls_per_period(), period)));
+    }
+    if let Some(end) = status.paused_until {
+        row("paused", until(end, now).unwrap_or_else(|| "until it is resumed".to_owned()));
+    }
+    if let Some(rest) = status.service_paused {
+        row("service", format!("paused, or its circuit is open: {} left", duration(rest)));
+    }
+    if status.of_policy.adaptive {
+        row("pace", format!("{:.0} % of the limit", status.pace * 100.0));
+    }
+    let time = match (status.waiting, status.paused_until) {
+        (0, _) => "nothing".to_owned(),
+        (waiting, Some(_)) => counted(waiting, "call"),
+        (waiting, None) => {
+            format!("{}, for {}", counted(waiting, "call"), duration(status.clears_in()))
+        }
+    };
+    row("waits in line", time);
+    output::line(rows.text())?;
+    if !status.tenants.is_empty() && arguments.key.is_none() {
+        let mut rows = Rows::under([Text("tenant"), Number("weight"), Number("waits in line")]);
+        for tenant in &status.tenants {
+            let name =
+                tenant.name.clone().unwrap_or_else(|| format!("SHA-256 with {:04x}", tenant.hash));
+            rows.add([name, tenant.weight.to_string(), thousands(tenant.waiting)]);
+        }
+        output::line(rows.text())?;
+    }
+    Ok(())
+}
+
+fn json(status: &LimitStatus) -> Value {
+    let time = |time: Option<SystemTime>| time.and_then(moment);
+    let tenants = status.tenants.iter().map(|tenant| {
+        json!({
+            "name": tenant.name,
+            "hash": format!("{:04x}", tenant.hash),
+            "weight": tenant.weight,
+            "waiting": tenant.waiting,
+        })
+    });
+    json!({
+        "policy": { "limit": status.of_policy.limit, "periodSeconds": status.of_policy.period.as_secs_f64() },
+        "limit": status.calls_per_period(),
+        "setUntil": time(status.set_until),
+        "pausedUntil": time(status.paused_until),
+        "servicePausedSeconds": status.service_paused.map(|rest| rest.as_secs_f64()),
+        "pace": status.pace,
+        "waiting": status.waiting,
+        "clearsInSeconds": status.clears_in().as_secs_f64(),
+        "tenants": tenants.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,123 @@
+//! `requeue limits` beside a worker, by a table of DynamoDB.
+
+use std::time::Duration;
+
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
+use requeue::Clock;
+use requeue::aws::SdkConfig;
+use requeue::embedded::EmbeddedSqs;
+use requeue_aws::{Service, call_json};
+use requeue_testkit::tools::tool;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::shop::{Call, Shop};
+
+const POLICY: &str = r#"{"limits": [
+    {"limit": 20, "fairBy": "/tenant", "weights": {"acme": 2}},
+    {"key": "/tenant", "limit": 10, "burst": 50}]}"#;
+
+/// A new table of an emulator.
+async fn create(url: &str) -> String {
+    let credentials = Credentials::new("test", "test", None, None, "test");
+    let config = SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .endpoint_url(url)
+        .build();
+    let table = format!("limits-{}", uuid::Uuid::new_v4());
+    let create = json!({
+        "TableName": table,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{ "AttributeName": "id", "AttributeType": "S" }],
+        "KeySchema": [{ "AttributeName": "id", "KeyType": "HASH" }],
+    });
+    let created: Result<Value, _> =
+        call_json(&config, Service::DynamoDb, "DynamoDB_20120810.CreateTable", &create).await;
+    created.expect("a table");
+    table
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_pauses_lowers_and_resumes_a_limit_while_a_worker_runs() {
+    let Some(dynamodb) = tool("REQUEUE_TEST_MINISTACK") else { return };
+    let table = create(&dynamodb).await;
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "limited").await;
+    let tenant = |n| if n % 3 == 0 { "other" } else { "acme" };
+    let body = |n| json!({ "n": n, "tenant": tenant(n) }).to_string();
+    shop.send((0..200).map(body).collect()).await;
+    let settings = [
+        ("AWS_ENDPOINT_URL_DYNAMODB", &*dynamodb),
+        ("REQUEUE_TABLE", &table),
+        ("REQUEUE_POLICY", POLICY),
+    ];
+    let limits = async |arguments: &[&str]| {
+        let command = [&[env!("CARGO_BIN_EXE_requeue"), "limits"], arguments].concat();
+        let output = shop.command(&command, &settings).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let noted = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said, noted)
+    };
+    let worker = shop.worker(&["--drain"], &settings);
+    shop.called(10).await;
+
+    let (status, said, noted) = limits(&["pause", "--key", "acme"]).await;
+    assert_eq!(status, Some(0), "{noted}");
+    assert!(said.contains("until it is resumed"), "{said}");
+    // Calls with a reservation are made.
+    sleep(Duration::from_secs(3)).await;
+    let since = |at: Instant, n: fn(usize) -> bool| {
+        shop.calls().iter().filter(|Call { at: then, n: of, .. }| *then >= at && n(*of)).count()
+    };
+    let (paused, is_acme): (_, fn(usize) -> bool) = (Instant::now(), |n| n % 3 != 0);
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(since(paused, is_acme), 0);
+
+    let (_, said, _) = limits(&["set", "--limit", "5", "--for", "1h", "--json"]).await;
+    let set: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&set["limit"], &set["policy"]["limit"]), (&json!(5), &json!(20)), "{said}");
+    assert!(set["setUntil"].is_string(), "{said}");
+    let (_, said, noted) = limits(&["resume", "--key", "acme"]).await;
+    assert!(!said.contains("paused"), "{said} {noted}");
+    sleep(Duration::from_secs(3)).await;
+    let lowered = Instant::now();
+    sleep(Duration::from_secs(4)).await;
+    let calls = since(lowered, |_| true);
+    assert!(calls <= 5 * 4 + 5, "{calls}");
+    let (_, said, _) = limits(&[]).await;
+    assert!(said.contains("5 calls in 1 s, until "), "{said}");
+
+    let (status, said, _) = limits(&["reset"]).await;
+    assert_eq!((status, said.contains("until")), (Some(0), false), "{said}");
+    let (status, said) = timeout(Duration::from_secs(60), worker.ended()).await.expect("an end");
+    assert_eq!((status, shop.calls().len()), (Some(0), 200), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_use_names_the_argument_and_the_remedy() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "limited-wrongly").await;
+    let table = ("REQUEUE_TABLE", "requeue");
+    let of = |policy| [table, ("REQUEUE_POLICY", policy)];
+    let keys = r#"{"limits": [{"key": "/tenant", "limit": 5}, {"key": "region", "limit": 9}]}"#;
+    for (arguments, settings, words) in [
+        (&["set"][..], of(POLICY), "name the calls with --limit"),
+        (&["pause", "--limit", "3"], of(POLICY), "--limit has an effect with set alone"),
+        (&["resume", "--for", "1m"], of(POLICY), "--for has an effect with set and pause alone"),
+        (&["set", "--limit", "0"], of(POLICY), "0 is not in 1.."),
+        (&[], of("{}"), "the policy has no rate limit"),
+        (&["--key", "acme"], of(r#"{"rateLimit": {"limit": 1}}"#), "leave --key out"),
+        (&[], of(keys), "the policy has limits for /tenant and region alone"),
+        (&["--key", "acme"], of(keys), "as in --key /tenant=acme"),
+        (&["--scope", "a"], of(POLICY), "leave --scope out"),
+        (&[], [("REQUEUE_TABLE", ""), ("REQUEUE_POLICY", POLICY)], "there is no table"),
+    ] {
+        let command = [&[env!("CARGO_BIN_EXE_requeue"), "limits"], arguments].concat();
+        let output = shop.command(&command, &settings).output().await.unwrap();
+        let noted = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && noted.contains(words), "{arguments:?}: {noted}");
+    }
+}
