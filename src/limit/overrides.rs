@@ -128,3 +128,108 @@ impl Override {
             .set(PAUSED_UNTIL, self.paused_until)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Admission, Ask, Claim, Demand, LimitState};
+    use super::*;
+
+    fn at(millis: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + Duration::from_millis(millis)
+    }
+
+    /// The item of a limit.
+    #[derive(Default)]
+    struct Scope(Item);
+
+    impl Scope {
+        fn state(&self) -> LimitState {
+            LimitState::of(&self.0)
+        }
+
+        fn change(&mut self, change: Change, limit: &RateLimit, now: u64) {
+            let (update, _) = self.state().overridden(change, limit, at(now));
+            assert!(update.apply(&mut self.0), "{change:?}");
+        }
+
+        /// A call, after this many milliseconds.
+        fn call(&mut self, limit: &RateLimit, now: u64) -> Option<u128> {
+            let state = self.state();
+            let mut claim = Claim::new(&KnownLimit::own(limit), state, at(now));
+            let longest = Duration::from_secs(2);
+            let share = claim.take(Demand { ask: Ask::Retry, tenant: None, units: 1, longest });
+            let Admission::Slot(wait) = claim.admission(share, &state) else { return None };
+            assert!(claim.update().apply(&mut self.0), "nobody has changed it");
+            Some(wait.as_millis())
+        }
+    }
+
+    #[test]
+    fn a_claim_by_an_older_version_changes_nothing() {
+        let limit = RateLimit::new(10, Duration::from_secs(1));
+        let mut scope = Scope::default();
+        let mut claim = Claim::new(&KnownLimit::own(&limit), scope.state(), at(0));
+        let longest = Duration::ZERO;
+        claim.take(Demand { ask: Ask::Newcomer, tenant: None, units: 1, longest });
+        let until = None;
+        for change in [Change::Pause { until }, Change::Resume, Change::Set { calls: 10, until }] {
+            scope.change(change, &limit, 0);
+            assert!(!claim.update().apply(&mut scope.0), "{change:?}");
+        }
+    }
+
+    #[test]
+    fn the_calls_of_each_rate_begin_after_the_last_reservation_of_the_one_before() {
+        let limit = RateLimit { burst: 4, ..RateLimit::new(10, Duration::from_secs(1)) };
+        let (mut scope, until) = (Scope::default(), None);
+        let calls = |scope: &mut Scope, now| [(); 3].map(|()| scope.call(&limit, now));
+        assert_eq!(calls(&mut scope, 0), [Some(0); 3]);
+        // One call in a second has no burst, and three calls have been made.
+        scope.change(Change::Set { calls: 1, until }, &limit, 0);
+        assert_eq!(calls(&mut scope, 0), [Some(300), Some(1_300), None]);
+        scope.change(Change::Reset, &limit, 0);
+        assert_eq!(calls(&mut scope, 1_300), [Some(0); 3]);
+        scope.change(Change::Set { calls: 100, until: Some(at(2_000)) }, &limit, 1_500);
+        assert_eq!(scope.state().in_effect(&limit, at(1_999)).interval_nanos(), 10_000_000);
+        assert_eq!(scope.state().in_effect(&limit, at(2_000)), limit);
+    }
+
+    #[test]
+    fn a_pause_gives_no_reservation_and_a_message_asks_again_sooner_than_it_may_end() {
+        let limit = RateLimit::new(10, Duration::from_secs(1));
+        let mut scope = Scope::default();
+        scope.change(Change::Pause { until: Some(at(400_000)) }, &limit, 0);
+        let paused = |scope: &Scope, now| match scope.state().operator_pause(at(now)) {
+            Some(Admission::Paused { rest, asks_again }) => (rest.as_secs(), asks_again.as_secs()),
+            _ => (0, 0),
+        };
+        let seen = [0, 300_000, 397_000, 400_000].map(|now| paused(&scope, now));
+        assert_eq!(seen, [(400, 5), (100, 10), (3, 3), (0, 0)]);
+        assert_eq!(scope.call(&limit, 399_000), None);
+        assert_eq!(scope.call(&limit, 400_000), Some(0));
+        scope.change(Change::Pause { until: None }, &limit, 400_000);
+        assert_eq!(paused(&scope, 400_000 + 86_400_000).1, 60);
+        scope.change(Change::Resume, &limit, 500_000);
+        assert_eq!(scope.call(&limit, 500_000), Some(0));
+    }
+
+    #[test]
+    fn an_adaptive_limit_has_its_whole_pace_after_each_change() {
+        let limit = RateLimit { adaptive: true, ..RateLimit::new(10, Duration::from_secs(1)) };
+        let (mut scope, until) = (Scope::default(), Some(at(1_000)));
+        for (change, now, interval) in [
+            (Change::Set { calls: 5, until: None }, 0, 200_000_000),
+            (Change::Reset, 100, 100_000_000),
+            (Change::Set { calls: 20, until }, 200, 50_000_000),
+        ] {
+            scope.change(change, &limit, now);
+            let known = KnownLimit::new(limit, at(0));
+            let refused = scope.state().refused(&known, at(now), at(now)).expect("a lower pace");
+            assert!(scope.state().pace_update(&refused).apply(&mut scope.0));
+            assert_eq!(scope.state().in_effect(&limit, at(now)).interval_nanos(), interval);
+        }
+        // The end of the time that was set.
+        let claim = Claim::new(&KnownLimit::new(limit, at(0)), scope.state(), at(1_000));
+        assert_eq!(claim.interval(), Duration::from_millis(100));
+    }
+}

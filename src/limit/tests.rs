@@ -426,7 +426,7 @@ fn run(
                 let wait = call.duration_since(at(0) + now).unwrap_or_default();
                 again(Duration::from_secs(wait.as_secs().clamp(1, 900)), Ask::Waited(tag));
             }
-            Admission::Full => again(Duration::from_secs(1), ask),
+            Admission::Full | Admission::Paused { .. } => again(Duration::from_secs(1), ask),
             Admission::LineFull => again(Duration::from_secs(900), ask),
         }
     }

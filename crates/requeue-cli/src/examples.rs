@@ -6,7 +6,7 @@ use clap::{Command, CommandFactory};
 use crate::{Arguments, environment};
 
 /// A command's words, and its examples. Each is a line that a shell can run.
-const EXAMPLES: [(&str, &[&str]); 26] = [
+const EXAMPLES: [(&str, &[&str]); 25] = [
     ("", &["requeue demo", "requeue new orders", "requeue dlq list --queue orders-dlq"]),
     (
         "dlq",
@@ -131,10 +131,12 @@ const EXAMPLES: [(&str, &[&str]); 26] = [
         ],
     ),
     ("event", &["requeue event '{\"orderId\": 7}' | requeue invoke -"]),
-    ("man", &["requeue man ~/.local/share/man/man1"]),
     (
-        "completions",
-        &["requeue completions bash > ~/.local/share/bash-completion/completions/requeue"],
+        "generate",
+        &[
+            "requeue generate bash > ~/.local/share/bash-completion/completions/requeue",
+            "requeue generate man ~/.local/share/man/man1",
+        ],
     ),
 ];
 

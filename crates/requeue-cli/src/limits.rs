@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// several keys.
     #[arg(long, value_name = "VALUE")]
     key: Option<String>,
-    /// The value of REQUEUE_SCOPE, if the function has scopes.
+    /// The value of `REQUEUE_SCOPE`, if the function has scopes.
     #[arg(long, value_name = "VALUE")]
     scope: Option<String>,
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
@@ -93,19 +93,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn act(arguments: &Arguments, control: &LimitControl) -> Result<(), Error> {
     let Arguments { action, limit, lasts, .. } = *arguments;
-    match (action, limit) {
-        (Action::Set, None) => return Err("name the calls with --limit, as in --limit 10".into()),
-        (Action::Set, _) => {}
-        (_, Some(_)) => {
-            return Err(
-                "--limit has an effect with set alone: requeue limits set --limit 10".into()
-            );
+    let wrong = match (action, limit, lasts) {
+        (Action::Set, None, _) => Some("name the calls with --limit, as in --limit 10"),
+        (Action::Set, Some(_), _) | (Action::Pause, None, _) | (_, None, None) => None,
+        (_, Some(_), _) => {
+            Some("--limit has an effect with set alone: requeue limits set --limit 10")
         }
-        (Action::Pause, None) => {}
-        (_, None) if lasts.is_some() => {
-            return Err("--for has an effect with set and pause alone".into());
-        }
-        (_, None) => {}
+        (_, None, Some(_)) => Some("--for has an effect with set and pause alone"),
+    };
+    if let Some(wrong) = wrong {
+        return Err(wrong.into());
     }
     let until = lasts.map(|lasts| Clock::system().now() + lasts);
     let changed = match action {
@@ -171,39 +168,30 @@ fn of(
     shared: &SharedTable,
     policy: &RetryPolicy,
     scope: Scope,
-    key: Option<&str>,
+    value: Option<&str>,
 ) -> Result<LimitControl, Error> {
     let keys: Vec<&MessageKey> = policy.key_limits.iter().map(|limit| &limit.key).collect();
-    let names = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
-    match (key, &keys[..]) {
-        (None, _) => LimitControl::new(shared, policy, None, scope).ok_or_else(|| {
-            if keys.is_empty() {
-                "the policy has no rate limit; docs/reference/policy.md has the key `limits`".into()
-            } else {
-                format!("the policy has limits for {names} alone: name a value with --key").into()
-            }
-        }),
-        (Some(_), []) => Err("no limit of the policy has a `key`: leave --key out".into()),
-        (Some(text), _) => {
-            let named = keys.iter().find_map(|key| {
+    let all = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let limit = match (value, &keys[..]) {
+        (None, _) => LimitControl::new(shared, policy, None, scope),
+        (Some(_), []) => return Err("no limit of the policy has a `key`: leave --key out".into()),
+        (Some(text), [first, others @ ..]) => {
+            let prefixed = keys.iter().find_map(|key| {
                 Some((*key, text.strip_prefix(&key.to_string())?.strip_prefix('=')?))
             });
-            let (key, value) = match (named, &keys[..]) {
-                (Some(named), _) => named,
-                (None, [key]) => (*key, text),
-                (None, [first, ..]) => {
-                    return Err(format!(
-                        "the policy has limits for {names}: name one of them, as in --key \
-                         {first}={text}"
-                    )
-                    .into());
-                }
-                (None, []) => unreachable!("it has a key"),
-            };
+            let only = others.is_empty().then_some((*first, text));
+            let (key, value) = prefixed.or(only).ok_or_else(|| {
+                format!("the policy has limits for {all}: name one, as in --key {first}={text}")
+            })?;
             LimitControl::of_key(shared, policy, None, scope, key, value)
-                .ok_or_else(|| format!("the policy has no limit for {key}").into())
         }
-    }
+    };
+    limit.ok_or_else(|| match &keys[..] {
+        [] => {
+            "the policy has no rate limit; docs/reference/policy.md has the key `rateLimit`".into()
+        }
+        _ => format!("the policy has limits for {all} alone: name a value with --key").into(),
+    })
 }
 
 fn policy(

@@ -1,7 +1,7 @@
 //! The command line: tries Requeue on a laptop, works on queues, inspects dead letters and
 //! deployments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
@@ -96,10 +96,8 @@ enum Command {
     /// Print a fresh SQS event, for a pipe into `requeue invoke -`, for `cargo lambda invoke
     /// --data-file` or for `sam local invoke`.
     Event(event::Arguments),
-    /// Print a completion script for a shell.
-    Completions(CompletionsArguments),
-    /// Write a manual page for each command.
-    Man(ManArguments),
+    /// Print a completion script for a shell, or write a manual page for each command.
+    Generate(GenerateArguments),
 }
 
 #[derive(Subcommand)]
@@ -116,16 +114,13 @@ enum Simulation {
 const NAME: &str = "requeue";
 
 #[derive(clap::Args)]
-struct CompletionsArguments {
-    /// The shell.
-    #[arg(value_parser = ["bash", "zsh", "fish"])]
-    shell: String,
-}
-
-#[derive(clap::Args)]
-struct ManArguments {
-    /// The directory for the pages, such as ~/.local/share/man/man1. The command creates it.
-    directory: PathBuf,
+struct GenerateArguments {
+    /// The completions of a shell, or the manual pages.
+    #[arg(value_parser = ["bash", "zsh", "fish", "man"])]
+    what: String,
+    /// The directory for the manual pages, such as ~/.local/share/man/man1. The command creates it.
+    #[arg(required_if_eq("what", "man"))]
+    directory: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -153,8 +148,10 @@ fn main() -> ExitCode {
         Command::Ui(arguments) => ui::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
-        Command::Completions(arguments) => completions(&arguments),
-        Command::Man(arguments) => man(&arguments),
+        Command::Generate(GenerateArguments { what, directory }) => match directory {
+            Some(directory) if what == "man" => man(&directory),
+            _ => completions(&what),
+        },
     };
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }
@@ -171,9 +168,9 @@ fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
     Ok((arguments.map_err(|error| error.format(&mut command))?, matches))
 }
 
-fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Error> {
+fn completions(shell: &str) -> Result<ExitCode, Error> {
     let (mut command, mut script) = (command_line(), Vec::new());
-    match arguments.shell.as_str() {
+    match shell {
         "zsh" => generate(Zsh, &mut command, NAME, &mut script),
         "fish" => generate(Fish, &mut command, NAME, &mut script),
         _ => generate(Bash, &mut command, NAME, &mut script),
@@ -182,8 +179,7 @@ fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn man(arguments: &ManArguments) -> Result<ExitCode, Error> {
-    let directory = &arguments.directory;
+fn man(directory: &Path) -> Result<ExitCode, Error> {
     let unwritable = |error: io::Error| {
         format!(
             "the pages cannot be written to {}: {error}; name another directory",

@@ -1,4 +1,4 @@
-//! `requeue completions` and `requeue man`.
+//! `requeue generate`.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::run::{file, requeue, scratch};
 #[test]
 fn the_shells_accept_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = requeue(&["completions", shell]).succeeded();
+        let script = requeue(&["generate", shell]).succeeded();
         assert!(script.contains("redrive") && script.contains("simulate"), "{shell}");
         let path = file(&format!("completions.{shell}"), &script);
         match Command::new(shell).args(["-n", &path]).output() {
@@ -16,14 +16,14 @@ fn the_shells_accept_their_completions() {
             Err(_) => eprintln!("SKIPPED {shell}: it is not installed"),
         }
     }
-    assert_eq!(requeue(&["completions", "tcsh"]).status, 2);
+    assert_eq!(requeue(&["generate", "tcsh"]).status, 2);
 }
 
 #[test]
 fn each_command_has_a_manual_page() {
     let directory = scratch("man");
     let _ = fs::remove_dir_all(&directory);
-    let run = requeue(&["man", directory.to_str().unwrap()]);
+    let run = requeue(&["generate", "man", directory.to_str().unwrap()]);
     assert_eq!(run.status, 0, "{run:?}");
     for name in ["requeue", "requeue-dlq-import", "requeue-simulate-rate", "requeue-config"] {
         let page = fs::read_to_string(directory.join(format!("{name}.1"))).unwrap();
