@@ -31,8 +31,8 @@ mod tests;
 pub(crate) use claim::{Claim, Share};
 use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
-pub(crate) use overrides::Change;
 use overrides::Override;
+pub(crate) use overrides::OverrideChange;
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
 pub use status::{LimitStatus, TenantStatus};
@@ -225,7 +225,7 @@ impl LimitState {
     /// An operator's change, and the time until which the item is in use for it.
     pub(crate) fn overridden(
         &self,
-        change: Change,
+        change: OverrideChange,
         limit: &RateLimit,
         now: SystemTime,
     ) -> (Update, SystemTime) {

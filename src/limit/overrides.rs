@@ -32,7 +32,7 @@ const PAUSED_UNTIL: Field = Field::new("pausedUntil");
 
 /// A change by an operator. Without a time, it lasts until the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum OverrideChange {
     /// So many calls in the period of the policy.
     Set {
         calls: u32,
@@ -101,16 +101,16 @@ impl Override {
         self.set_until(now).max(self.paused_until(now)).unwrap_or(now)
     }
 
-    pub(super) fn changed(self, change: Change, limit: &RateLimit, now: u64) -> Self {
+    pub(super) fn changed(self, change: OverrideChange, limit: &RateLimit, now: u64) -> Self {
         let end = |until: Option<SystemTime>| until.map_or(u64::MAX, epoch_nanos);
         let changed = match change {
-            Change::Set { calls, until } => {
+            OverrideChange::Set { calls, until } => {
                 let limit = RateLimit { limit: calls, ..*limit };
                 Self { interval: limit.interval_nanos(), until: end(until), ..self }
             }
-            Change::Pause { until } => Self { paused_until: end(until), ..self },
-            Change::Resume => Self { paused_until: 0, ..self },
-            Change::Reset => Self { interval: 0, until: 0, ..self },
+            OverrideChange::Pause { until } => Self { paused_until: end(until), ..self },
+            OverrideChange::Resume => Self { paused_until: 0, ..self },
+            OverrideChange::Reset => Self { interval: 0, until: 0, ..self },
         };
         Self { version: now.max(self.version.saturating_add(1)), ..changed }
     }
@@ -147,7 +147,7 @@ mod tests {
             LimitState::of(&self.0)
         }
 
-        fn change(&mut self, change: Change, limit: &RateLimit, now: u64) {
+        fn change(&mut self, change: OverrideChange, limit: &RateLimit, now: u64) {
             let (update, _) = self.state().overridden(change, limit, at(now));
             assert!(update.apply(&mut self.0), "{change:?}");
         }
@@ -172,7 +172,11 @@ mod tests {
         let longest = Duration::ZERO;
         claim.take(Demand { ask: Ask::Newcomer, tenant: None, units: 1, longest });
         let until = None;
-        for change in [Change::Pause { until }, Change::Resume, Change::Set { calls: 10, until }] {
+        for change in [
+            OverrideChange::Pause { until },
+            OverrideChange::Resume,
+            OverrideChange::Set { calls: 10, until },
+        ] {
             scope.change(change, &limit, 0);
             assert!(!claim.update().apply(&mut scope.0), "{change:?}");
         }
@@ -185,11 +189,11 @@ mod tests {
         let calls = |scope: &mut Scope, now| [(); 3].map(|()| scope.call(&limit, now));
         assert_eq!(calls(&mut scope, 0), [Some(0); 3]);
         // One call in a second has no burst, and three calls have been made.
-        scope.change(Change::Set { calls: 1, until }, &limit, 0);
+        scope.change(OverrideChange::Set { calls: 1, until }, &limit, 0);
         assert_eq!(calls(&mut scope, 0), [Some(300), Some(1_300), None]);
-        scope.change(Change::Reset, &limit, 0);
+        scope.change(OverrideChange::Reset, &limit, 0);
         assert_eq!(calls(&mut scope, 1_300), [Some(0); 3]);
-        scope.change(Change::Set { calls: 100, until: Some(at(2_000)) }, &limit, 1_500);
+        scope.change(OverrideChange::Set { calls: 100, until: Some(at(2_000)) }, &limit, 1_500);
         assert_eq!(scope.state().in_effect(&limit, at(1_999)).interval_nanos(), 10_000_000);
         assert_eq!(scope.state().in_effect(&limit, at(2_000)), limit);
     }
@@ -198,7 +202,7 @@ mod tests {
     fn a_pause_gives_no_reservation_and_a_message_asks_again_sooner_than_it_may_end() {
         let limit = RateLimit::new(10, Duration::from_secs(1));
         let mut scope = Scope::default();
-        scope.change(Change::Pause { until: Some(at(400_000)) }, &limit, 0);
+        scope.change(OverrideChange::Pause { until: Some(at(400_000)) }, &limit, 0);
         let paused = |scope: &Scope, now| match scope.state().operator_pause(at(now)) {
             Some(Admission::Paused { rest, asks_again }) => (rest.as_secs(), asks_again.as_secs()),
             _ => (0, 0),
@@ -207,9 +211,9 @@ mod tests {
         assert_eq!(seen, [(400, 5), (100, 10), (3, 3), (0, 0)]);
         assert_eq!(scope.call(&limit, 399_000), None);
         assert_eq!(scope.call(&limit, 400_000), Some(0));
-        scope.change(Change::Pause { until: None }, &limit, 400_000);
+        scope.change(OverrideChange::Pause { until: None }, &limit, 400_000);
         assert_eq!(paused(&scope, 400_000 + 86_400_000).1, 60);
-        scope.change(Change::Resume, &limit, 500_000);
+        scope.change(OverrideChange::Resume, &limit, 500_000);
         assert_eq!(scope.call(&limit, 500_000), Some(0));
     }
 
@@ -218,9 +222,9 @@ mod tests {
         let limit = RateLimit { adaptive: true, ..RateLimit::new(10, Duration::from_secs(1)) };
         let (mut scope, until) = (Scope::default(), Some(at(1_000)));
         for (change, now, interval) in [
-            (Change::Set { calls: 5, until: None }, 0, 200_000_000),
-            (Change::Reset, 100, 100_000_000),
-            (Change::Set { calls: 20, until }, 200, 50_000_000),
+            (OverrideChange::Set { calls: 5, until: None }, 0, 200_000_000),
+            (OverrideChange::Reset, 100, 100_000_000),
+            (OverrideChange::Set { calls: 20, until }, 200, 50_000_000),
         ] {
             scope.change(change, &limit, now);
             let known = KnownLimit::new(limit, at(0));

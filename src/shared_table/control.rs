@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{expires, scope_key};
 use crate::clock::Clock;
 use crate::gate::{Scope, SharedHealth};
-use crate::limit::{Change, LimitState, LimitStatus, Tenant};
+use crate::limit::{LimitState, LimitStatus, OverrideChange, Tenant};
 use crate::pointer;
 use crate::policy::{MessageKey, RateLimit, RetryPolicy};
 use crate::settings::SharedTable;
@@ -139,7 +139,7 @@ impl LimitControl {
     /// If the table does not answer within 10 s, or too many calls change it meanwhile. The change may
     /// have been made.
     pub async fn set(&self, calls: u32, until: Option<SystemTime>) -> Result<(), TableError> {
-        self.change(Change::Set { calls, until }).await
+        self.change(OverrideChange::Set { calls, until }).await
     }
 
     /// Lets no call begin: until then, or until [`resume`](Self::resume). No retry is used meanwhile, and no
@@ -150,7 +150,7 @@ impl LimitControl {
     ///
     /// As [`set`](Self::set).
     pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), TableError> {
-        self.change(Change::Pause { until }).await
+        self.change(OverrideChange::Pause { until }).await
     }
 
     /// Ends the pause of [`pause`](Self::pause).
@@ -159,7 +159,7 @@ impl LimitControl {
     ///
     /// As [`set`](Self::set).
     pub async fn resume(&self) -> Result<(), TableError> {
-        self.change(Change::Resume).await
+        self.change(OverrideChange::Resume).await
     }
 
     /// Goes back to the limit of the policy. A pause goes on.
@@ -168,7 +168,7 @@ impl LimitControl {
     ///
     /// As [`set`](Self::set).
     pub async fn reset(&self) -> Result<(), TableError> {
-        self.change(Change::Reset).await
+        self.change(OverrideChange::Reset).await
     }
 
     /// The time of the table, by which the execution environments correct their clocks.
@@ -176,14 +176,14 @@ impl LimitControl {
         date.unwrap_or_else(|| self.clock.now())
     }
 
-    async fn change(&self, change: Change) -> Result<(), TableError> {
+    async fn change(&self, change: OverrideChange) -> Result<(), TableError> {
         for key in &self.items {
             self.change_item(key, change).await?;
         }
         Ok(())
     }
 
-    async fn change_item(&self, key: &Key, change: Change) -> Result<(), TableError> {
+    async fn change_item(&self, key: &Key, change: OverrideChange) -> Result<(), TableError> {
         let mut seen = answer(self.table.read(key)).await?;
         for _ in 0..MAX_REQUESTS {
             let now = self.now(seen.date);
