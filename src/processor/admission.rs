@@ -41,9 +41,8 @@ pub(super) struct Call<'a> {
     turn: &'a Turn,
     scope: Scope,
     caller: Caller,
-    limit: Option<&'a RateLimit>,
-    /// The limits of its keys.
-    keys: Vec<Gate>,
+    /// The limits on its way, in their order.
+    gates: Vec<Gate>,
     /// Whether a pause or an open circuit may hold it back.
     may_be_deferred: bool,
     /// Whether it may share its call, for which the leader asks the rate limit, unless that counts
@@ -85,8 +84,8 @@ impl<'a> Call<'a> {
         let may_be_deferred =
             policy::may_be_deferred(&policy.policy, &usage, usage.deferrals(), turn.at);
         let caller = Caller::of(delivery);
-        let keys = match attempts.inner.mode {
-            Mode::Requeue => Gate::of_keys(&policy.policy.key_limits, limit, scope, delivery),
+        let gates = match attempts.inner.mode {
+            Mode::Requeue => Gate::all(&policy.policy, limit, scope, delivery),
             Mode::Report => Vec::new(),
         };
         Self {
@@ -97,8 +96,7 @@ impl<'a> Call<'a> {
             turn,
             scope,
             caller,
-            limit,
-            keys,
+            gates,
             may_be_deferred,
             is_shared,
         }
@@ -110,7 +108,7 @@ impl<'a> Call<'a> {
         CallKey {
             queue: delivery.queue.clone(),
             scope,
-            keys: self.keys.iter().map(|gate| gate.scope).collect(),
+            keys: self.keys().map(|gate| gate.scope).collect(),
             strategy: delivery.strategy,
             may_be_deferred,
             is_again: delivery.receive_count > 1,

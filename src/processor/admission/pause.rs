@@ -37,7 +37,8 @@ impl Call<'_> {
 
     /// Asks whether the downstream service is paused for all execution environments.
     pub(super) async fn ask_pauses(&self, pauses: &SharedPauses) -> Result<Ticket, Uncalled> {
-        let Self { attempts, slot, scope, caller, limit, .. } = *self;
+        let Self { attempts, slot, scope, caller, .. } = *self;
+        let limit = self.total().map(|gate| gate.limit);
         // The handler's time begins after the answer.
         slot.wait(pauses.timeout());
         let now = Instant::now();

@@ -13,7 +13,7 @@ use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, Scope, expires, is_refused};
 use crate::limit::{Admission, Ask, Demand, StartTag, Tenant};
-use crate::policy::{self, KeyLimit, RateLimit};
+use crate::policy::{self, KeyLimit, MessageKey, RateLimit, RetryPolicy};
 use crate::shared_table::{Admitted, Request, Ticket};
 
 /// A message that waits by its visibility asks again after so long, if the table did not decide.
@@ -34,24 +34,38 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// The limits of a message's keys, without that of all messages.
-    pub(super) fn of_keys(
-        limits: &[KeyLimit],
+    /// Those of a message: of its keys, and that of all messages.
+    pub(super) fn all(
+        policy: &RetryPolicy,
         total: Option<&RateLimit>,
         scope: Scope,
         delivery: &Delivery,
     ) -> Vec<Self> {
+        let limits = &policy.key_limits;
         let of_key = |(number, limit): (usize, &KeyLimit)| {
             let later = limits[number + 1..].iter().map(|limit| &limit.limit).chain(total);
             let kept = limit.limit.together(later);
             let burst = limit.limit.burst.saturating_sub(kept).max(1);
+            let limited = RateLimit { burst, ..limit.limit };
             let scope = key_scope(scope, &limit.key, delivery);
-            let has_units = limit.units.is_some();
-            let units = units(limit.units.as_ref(), limit.limit.limit, delivery);
-            let limit = RateLimit { burst, has_units, ..limit.limit };
-            Self { number: number + 1, scope, limit, units, kept }
+            Self::new(number + 1, scope, limited, kept, limit.units.as_ref(), delivery)
         };
-        limits.iter().enumerate().map(of_key).collect()
+        let total =
+            total.map(|limit| Self::new(0, scope, *limit, 0, policy.units.as_ref(), delivery));
+        limits.iter().enumerate().map(of_key).chain(total).collect()
+    }
+
+    fn new(
+        number: usize,
+        scope: Scope,
+        limit: RateLimit,
+        kept: u32,
+        place: Option<&MessageKey>,
+        delivery: &Delivery,
+    ) -> Self {
+        let units = units(place, limit.limit, delivery);
+        let limit = RateLimit { has_units: place.is_some(), ..limit };
+        Self { number, scope, limit, units, kept }
     }
 
     /// A start tag of its line, as a message carries it.
@@ -67,32 +81,23 @@ impl Gate {
 impl Call<'_> {
     /// The limit of all messages of its scope.
     pub(super) fn total(&self) -> Option<Gate> {
-        let limit = *self.limit?;
-        let place = self.policy.policy.units.as_ref();
-        let units = units(place, limit.limit, self.delivery);
-        let limit = RateLimit { has_units: place.is_some(), ..limit };
-        Some(Gate { number: 0, scope: self.scope, limit, units, kept: 0 })
+        self.gates.last().copied().filter(Gate::is_total)
+    }
+
+    /// The limits of its keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().filter(|gate| !gate.is_total())
     }
 
     /// Whether a rate limit bounds its calls.
     pub(in crate::processor) fn is_limited(&self) -> bool {
-        self.limit.is_some() || !self.keys.is_empty()
+        !self.gates.is_empty()
     }
 
     /// Whether it asks the rate limits for itself: a shared call is one call, but has the units of
     /// each of its messages.
     pub(in crate::processor) fn reserves_alone(&self) -> bool {
-        !self.is_shared || self.has_units()
-    }
-
-    /// Whether a limit counts units.
-    fn has_units(&self) -> bool {
-        self.gates().any(|gate| gate.limit.has_units)
-    }
-
-    /// The limits in their order.
-    fn gates(&self) -> impl Iterator<Item = Gate> {
-        self.keys.iter().copied().chain(self.total())
+        !self.is_shared || self.gates.iter().any(|gate| gate.limit.has_units)
     }
 
     /// Waits for the reservation of each rate limit.
@@ -105,8 +110,8 @@ impl Call<'_> {
         let mut has_waited = false;
         loop {
             let mut first = None;
-            for gate in self.gates() {
-                has_waited |= self.wait_for_slot(gate, &mut taken.ticket).await?;
+            for gate in &self.gates {
+                has_waited |= self.wait_for_slot(*gate, &mut taken.ticket).await?;
                 first.get_or_insert_with(Instant::now);
             }
             // After a freeze, all slots of a key that passed meanwhile would be used at once.
@@ -119,18 +124,18 @@ impl Call<'_> {
 
     /// How long a slot of its first key may wait for the other limits.
     fn longest_after_key(&self) -> Duration {
-        let Some(first) = self.keys.first().filter(|_| self.delivery.strategy == Strategy::Copy)
+        let Some(first) = self.keys().next().filter(|_| self.delivery.strategy == Strategy::Copy)
         else {
             return Duration::MAX;
         };
-        let others: Duration = self.gates().skip(1).map(|gate| gate.limit.max_reservation).sum();
+        let others: Duration = self.gates[1..].iter().map(|gate| gate.limit.max_reservation).sum();
         others + first.limit.tolerance()
     }
 
     /// A message that would wait in line for the limit of all joins that line before it asks for
     /// slots of its keys, which would be lost.
     async fn join_total(&self) -> Result<(), Uncalled> {
-        let may_join = !self.keys.is_empty() && self.delivery.strategy == Strategy::Copy;
+        let may_join = self.gates.len() > 1 && self.delivery.strategy == Strategy::Copy;
         let Some(gate) = self.total().filter(|_| may_join) else { return Ok(()) };
         let Gate { scope, limit, .. } = gate;
         let demand = self.demand(&gate, None);
@@ -296,13 +301,13 @@ impl Call<'_> {
     /// The number of the limit in whose line the message waited, and its start tag there.
     fn start_tag(&self) -> Option<(usize, StartTag)> {
         let tag = self.delivery.state.start_tag.map(|tag| StartTag(tag).split());
-        tag.filter(|(number, _)| *number <= self.keys.len())
+        tag.filter(|(number, _)| *number <= self.keys().count())
     }
 
     /// The limit in whose line the message waited, and its start tag there.
     pub(super) fn line(&self) -> Option<(Gate, StartTag)> {
         let (number, tag) = self.start_tag()?;
-        Some((self.gates().find(|gate| gate.number == number)?, tag))
+        Some((*self.gates.iter().find(|gate| gate.number == number)?, tag))
     }
 
     /// Whether the message joins the line of all messages, if there is one.
@@ -321,9 +326,9 @@ impl Call<'_> {
     /// Waits until the call may be made, and it must be made at once then.
     pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
         let QueuePolicy { pacer, .. } = self.policy;
-        for gate in self.gates() {
-            let Gate { scope, units, kept, .. } = gate;
-            let mut limit = self.in_effect(&gate);
+        for gate in &self.gates {
+            let Gate { scope, units, kept, .. } = *gate;
+            let mut limit = self.in_effect(gate);
             limit.burst = limit.burst.saturating_add(kept);
             let gate = pacer.gate(scope);
             if !gate.lets_through(&limit, units) {
@@ -337,8 +342,8 @@ impl Call<'_> {
 
     /// The refusal by which a failure lowers an adaptive limit.
     pub(in crate::processor) fn refused(&self, failure: &Failure) -> Option<Refused> {
-        let limit = self.limit.filter(|limit| limit.adaptive && is_refused(failure))?;
-        Some(Refused { scope: self.scope, limit: *limit, asked: self.turn.at })
+        let total = self.total().filter(|gate| gate.limit.adaptive && is_refused(failure))?;
+        Some(Refused { scope: self.scope, limit: total.limit, asked: self.turn.at })
     }
 
     /// A message that the rate limit did not let through.
