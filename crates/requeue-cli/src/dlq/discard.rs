@@ -82,6 +82,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         output::remark("nothing was deleted, and no file stays");
         return Ok(stop.status(false));
     }
+    output::remark(&dead_letters.if_killed(None));
     stop.leaves(FILE_HAS_ALL);
     let deleting = progress();
     let mut deleted = delete(&dead_letters, &exported.ids, &stop, &deleting).await;

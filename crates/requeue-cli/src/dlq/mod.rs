@@ -78,8 +78,8 @@ macro_rules! help {
         concat!(
             "Looking at a message receives it, and SQS hides it from other readers. At the end, \
              also after Ctrl-C, the command makes all messages visible again. If the process is \
-             killed, they stay hidden until their visibility timeout ends: two minutes, and a \
-             second for each 100 of --max-messages.\n\n\
+             killed, they are visible again after two minutes, and a second for each 100 messages of \
+             the queue (at most --max-messages).\n\n\
              Of a FIFO group at most the first ten messages can be looked at. A note has the \
              number of messages that the command did not reach, the reason and the remedy.",
             $about,

@@ -4,18 +4,19 @@
 use std::io::{IsTerminal, stdin};
 use std::thread;
 
+use requeue::Clock;
 use requeue::aws::SdkConfig;
 use requeue::queue::{Description, QueueArn};
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::scan::Scan;
+use super::scan::{Scan, visibility};
 use super::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{FoundQueue, QueueName, RegionArgument};
 use crate::stop::Stop;
-use crate::table::counted;
+use crate::table::{clock_time, counted, span};
 use crate::{Error, output};
 
 /// The queue, and how many of its messages.
@@ -179,6 +180,16 @@ impl DeadLetters {
             ));
         }
         warnings
+    }
+
+    /// The time at which messages are visible again if a redrive with these options is killed.
+    pub(crate) fn if_killed(&self, rate: Option<u16>) -> String {
+        let hidden = visibility(&self.queue, self.max_messages, rate);
+        format!(
+            "if the command is killed, its messages are visible again {} later: killed now, at {} UTC",
+            span(hidden),
+            clock_time(Clock::system().now() + hidden)
+        )
     }
 
     pub(crate) fn scan<'a>(&'a self, stop: &'a Stop, progress: &'a CommandProgress) -> Scan<'a> {

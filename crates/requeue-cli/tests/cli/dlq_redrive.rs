@@ -76,7 +76,11 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
 async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let world = World::filled("annotate").await;
     let dead: Vec<MessageView> = world.dead();
+    let killed = "if the command is killed, its messages are visible again 2 min later: killed now";
+    let plan = world.dlq(&["redrive", "--dry-run", "--class", "quota"]).await;
+    assert!(plan.stdout.contains(killed), "{plan:?}");
     let run = world.dlq(&["redrive", "--yes", "--class", "quota"]).await;
+    assert!(run.stderr.contains(killed), "{run:?}");
     assert_eq!(run.status, 0, "{run:?}");
     assert_eq!(run.stdout, "3 messages copied to orders\n2 messages left here, not chosen\n");
     shows(&run.stdout);

@@ -19,7 +19,10 @@ pub(crate) const HELP: &str = "\
     messages to one queue, whatever they claim.\n\n\
     The command sends at most ten copies in a request, waits until SQS confirms each one, and \
     only then deletes its message here. An unconfirmed message stays and becomes visible again. \
-    No interruption loses a message. If the command is killed between a confirmation and the \
+    No interruption loses a message. If the command is killed, its messages are visible again after \
+    two minutes and a second for each 100 messages of the queue; with options that choose messages, \
+    a --rate below 100 counts instead of the 100. The plan, or with --yes a note, says when: \
+    \"visible again 2 min later: killed now, at 14:32:05 UTC\". If it is killed between a confirmation and the \
     deletion, the message is in both queues. Both bodies then have the same originalMessageId, \
     which is the handler's idempotency key.\n\n\
     A redriven message starts afresh in Requeue, with all its retries and all its time, up to its \
@@ -94,6 +97,11 @@ impl Arguments {
     /// Copies the messages that the filter chooses to their source queues.
     pub(crate) fn copying(filter: Filter, CopyOptions { rate, fresh_budget }: CopyOptions) -> Self {
         Self { filter, rate, fresh_budget, copy: true, ..Self::default() }
+    }
+
+    /// The rate, if it prolongs the time for which messages are hidden: unchosen ones are, to the end.
+    pub(super) fn hiding_rate(&self) -> Option<u16> {
+        self.rate.filter(|_| self.filter.is_set())
     }
 
     /// Whether an option needs copies, because a move task of SQS cannot do it.

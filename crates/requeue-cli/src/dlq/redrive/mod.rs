@@ -149,6 +149,9 @@ async fn carry_out(
         }
     }
     if let Some(route) = copy_along {
+        if redrive.planned.is_none() {
+            output::remark(&dead_letters.if_killed(arguments.hiding_rate()));
+        }
         let copied = copy_all(arguments, dead_letters, route, stop, &progress, &mut redrive).await;
         failure = copied.err();
     }

@@ -43,6 +43,9 @@ pub(super) struct Plan {
     is_complete: bool,
     not_reached: Unseen,
     groups: DeadLetterGroups,
+    /// The time at which messages are visible again if the redrive is killed.
+    #[serde(skip)]
+    if_killed: Option<String>,
     #[serde(skip)]
     left_hidden: usize,
     #[serde(skip)]
@@ -127,6 +130,8 @@ impl Plan {
         plan.left_hidden = looked.left_hidden;
         plan.is_interrupted = looked.end == ScanEnd::Interrupted;
         plan.not_reached = looked.unseen;
+        let copies = !plan.to_copy.is_empty();
+        plan.if_killed = copies.then(|| dead_letters.if_killed(arguments.hiding_rate()));
         Ok(plan)
     }
 
@@ -213,6 +218,7 @@ impl Plan {
                 messages(self.not_reached.count())
             ));
         }
+        lines.extend(self.if_killed.clone());
         lines.join("\n") + "\n"
     }
 

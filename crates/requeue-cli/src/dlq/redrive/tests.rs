@@ -199,3 +199,40 @@ async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
         assert_eq!(redrive.unseen.of(Cause::AnotherReader), left, "{moved} moved");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_command_hides_messages_for_a_time_by_their_count_that_it_says() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let queue = sqs.create_queue("orders-dlq", []).expect("a name");
+    let client = sqs.client();
+    client.send_message().queue_url(queue.url()).message_body("{}").send().await.expect("sent");
+    let mut dead_letters = of(&sqs, &queue).await;
+    let (stop, progress) = (Stop::listen().expect("signals"), CommandProgress::silent("looking"));
+    let began = Instant::now();
+    let killed = dead_letters.scan(&stop, &progress).run(async |_, _| std::future::pending().await);
+    assert!(tokio::time::timeout(Duration::from_secs(1), killed).await.is_err());
+    while sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").is_empty() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(began.elapsed().as_secs(), 120, "two minutes for one message");
+    for (count, max_messages, rate, said) in [
+        (1, 10_000, None, "2 min"),
+        (300, 10_000, None, "2 min 3 s"),
+        (300, 200, None, "2 min 2 s"),
+        (300, 10_000, Some(10), "2 min 30 s"),
+        (300, 10_000, Some(500), "2 min 3 s"),
+    ] {
+        (dead_letters.queue.messages, dead_letters.max_messages) = (count, max_messages);
+        let text = dead_letters.if_killed(rate);
+        assert!(text.contains(&format!("visible again {said} later: killed now, at ")), "{text}");
+        assert!(text.ends_with(" UTC"), "{text}");
+    }
+    for (line, rate) in [(&["--rate", "5"][..], None), (&["--rate", "5", "--limit", "9"], Some(5))]
+    {
+        let line = [&["redrive"], line].concat();
+        let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+        assert_eq!(arguments.hiding_rate(), rate);
+    }
+}

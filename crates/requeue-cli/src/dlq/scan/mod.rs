@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
             queue,
             stop,
             max_messages,
-            visibility: visibility(max_messages, None),
+            visibility: visibility(queue, max_messages, None),
             at_once: AT_ONCE,
             per_receive: MAX_BATCH_ENTRIES,
             per_visit: usize::MAX,
@@ -112,7 +112,7 @@ impl<'a> Scan<'a> {
             }
         }
         if keeps_some {
-            self.visibility = visibility(self.max_messages, rate);
+            self.visibility = visibility(self.queue, self.max_messages, rate);
         }
         if rate.is_some() || is_fifo {
             self.at_once = 1;
@@ -324,9 +324,11 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The time for which messages stay hidden if a scan, or a redrive at this rate, is killed.
-pub(crate) fn visibility(max_messages: usize, rate: Option<u16>) -> Duration {
+/// The time for which messages stay hidden if a scan, or a redrive at this rate, is killed. SQS's
+/// count may be too low; the scan then ends before that time, and tells it.
+pub(super) fn visibility(queue: &Description, max_messages: usize, rate: Option<u16>) -> Duration {
     let rate = rate.map_or(LEAST_RATE, |rate| usize::from(rate).clamp(1, LEAST_RATE));
-    let secs = u64::try_from(max_messages / rate).unwrap_or(u64::MAX);
+    let count = usize::try_from(queue.messages).unwrap_or(usize::MAX).min(max_messages);
+    let secs = u64::try_from(count / rate).unwrap_or(u64::MAX);
     VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
 }

@@ -16,11 +16,11 @@ use super::result::result_json;
 use crate::dlq::letter::Filter;
 use crate::dlq::outcome::{JobEnd, Outcome, Outcomes};
 use crate::dlq::redrive::{self, ChosenPlan, CopyOptions};
-use crate::dlq::scan::{ScanEnd, Unseen, visibility};
+use crate::dlq::scan::{ScanEnd, Unseen};
 use crate::dlq::{DeadLetters, discard, export};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::{messages, span};
+use crate::table::messages;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
@@ -226,10 +226,7 @@ impl Screen {
                 messages(doubts)
             ));
         }
-        let hidden = span(visibility(self.queue.dead_letters.max_messages, options.rate));
-        plan.lines.push(format!(
-            "if the command is killed during the redrive, messages stay hidden for up to {hidden}"
-        ));
+        plan.lines.push(self.queue.dead_letters.if_killed(options.rate));
         Ok(plan)
     }
 
