@@ -270,7 +270,7 @@ class OnMinistack(unittest.TestCase):
         # The remedies, as a shell runs them.
         _, timeout, concurrency, permissions, mapping = found()
         for finding in (timeout, concurrency, permissions, mapping):
-            run(finding["remedies"][0].split(";")[0])
+            run(finding["remedies"][0].splitlines()[0])
         self.assertEqual(levels(), ["ok"] * 5)
 
     def test_each_danger_is_found(self):
@@ -339,7 +339,7 @@ class OnMinistack(unittest.TestCase):
         for place in [f"secretsmanager:GetSecretValue on {STORED}:", f"ssm:GetParameter on {PARAMETER}:"]:
             self.assertIn(place, found["found"])
         self.assertNotIn(SECRET, json.dumps(found))
-        for command in found["remedies"][0].split(" && "):
+        for command in found["remedies"][0].splitlines():
             *_, name, _, policy, _, document = shlex.split(command)
             self.account.iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=document)
         # Unknown only for the secret whose ARN is not whole.
@@ -425,7 +425,7 @@ class OnMinistack(unittest.TestCase):
         account.cloudwatch.disable_alarm_actions(AlarmNames=names[:1])
         dead, _ = found()
         self.assertEqual((dead["level"], dead["found"]), ("warning", f"{names[0]} reads it, but has no enabled action that notifies anybody"))
-        command, _ = dead["remedies"][0].split(", if ")
+        _, command = dead["remedies"][0].splitlines()
         *_, enabled = shlex.split(command)
         account.cloudwatch.enable_alarm_actions(AlarmNames=[enabled])
         account.alarm("watched", "ApproximateAgeOfOldestMessage", AlarmActions=[])
@@ -450,7 +450,7 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual(levels(), ["warning", "warning"])
         account.cloudwatch.delete_alarms(AlarmNames=names)
         # The printed command makes an alarm.
-        options = shlex.split(dead["remedies"][0].rsplit(", ", 1)[0])
+        options = shlex.split(dead["remedies"][0].splitlines()[0])
         option = lambda name: options[options.index(f"--{name}") + 1]
         self.assertEqual(option("dimensions").rsplit("=", 1)[1], "watched-dead")
         account.alarm(option("dimensions").rsplit("=", 1)[1], option("metric-name"))

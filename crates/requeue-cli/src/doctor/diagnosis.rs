@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::facts::Unread;
+use super::remedy::Remedy;
 use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
@@ -38,7 +39,7 @@ pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
     /// Commands and lines of a template. One of them is enough, unless the finding says otherwise.
-    pub(crate) remedies: Vec<String>,
+    pub(crate) remedies: Vec<Remedy>,
 }
 
 impl Diagnosis {
@@ -47,7 +48,7 @@ impl Diagnosis {
     }
 
     /// A finding that is ok needs no remedy.
-    pub(crate) fn of<R: Into<String>>(
+    pub(crate) fn of<R: Into<Remedy>>(
         level: Level,
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
@@ -60,21 +61,21 @@ impl Diagnosis {
         Self { level, found: found.into(), remedies }
     }
 
-    pub(crate) fn warning<R: Into<String>>(
+    pub(crate) fn warning<R: Into<Remedy>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
         Self::of(Level::Warning, found, remedies)
     }
 
-    pub(crate) fn danger<R: Into<String>>(
+    pub(crate) fn danger<R: Into<Remedy>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
         Self::of(Level::Danger, found, remedies)
     }
 
-    pub(crate) fn unknown<R: Into<String>>(
+    pub(crate) fn unknown<R: Into<Remedy>>(
         found: impl Into<String>,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {
@@ -92,7 +93,7 @@ pub(crate) enum Skip {
 }
 
 impl Skip {
-    pub(crate) fn not_checked<R: Into<String>>(
+    pub(crate) fn not_checked<R: Into<Remedy>>(
         reason: impl Display,
         remedies: impl IntoIterator<Item = R>,
     ) -> Self {

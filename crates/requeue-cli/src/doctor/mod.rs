@@ -3,6 +3,7 @@
 //! anything. `first_hour` sends test messages, if the user says so.
 
 use std::cmp::Reverse;
+use std::io::{IsTerminal as _, stdout};
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -57,6 +58,7 @@ use crate::{Error, document, output};
                         Exit status: 0; 1 if a queue or function cannot be read, or if no test \
                         message may be sent to it; 2 if the options are wrong; 3 if a finding is \
                         `danger`, with --strict also if one is `warning` or `unknown`.")]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -70,9 +72,12 @@ pub(crate) struct Arguments {
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// Show no finding that is `ok`. The last line still counts them.
-    #[arg(long)]
+    /// Show no finding that is `ok`, as on a terminal. The last line still counts them.
+    #[arg(long, conflicts_with = "all")]
     problems_only: bool,
+    /// Show also on a terminal the findings that are `ok`.
+    #[arg(long)]
+    all: bool,
     /// Leave out these checks, by their ids; neither the last line nor the exit status counts them.
     #[arg(long, value_name = "ID,…", value_delimiter = ',', value_parser = check_id)]
     ignore: Vec<&'static str>,
@@ -125,7 +130,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None => None,
     };
     drop(clients);
-    if arguments.problems_only {
+    let is_terminal = stdout().is_terminal();
+    if !arguments.shows_all(is_terminal) {
         for (_, findings) in &mut examined {
             findings.retain(|finding| finding.diagnosis.level != Level::Ok);
         }
@@ -135,6 +141,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         json = show::json(&examined, counts);
     } else {
         text = show::text(&examined, counts);
+        if !arguments.problems_only && !arguments.shows_all(is_terminal) {
+            text += "--all shows also what is ok\n";
+        }
     }
     if let Some(first_hour) = first_hour {
         json["firstHour"] = first_hour.json;
@@ -155,6 +164,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })
 }
 
+impl Arguments {
+    /// A person looks for problems, and a program that reads the output for all findings.
+    fn shows_all(&self, is_terminal: bool) -> bool {
+        !self.problems_only && (self.all || self.json || !is_terminal)
+    }
+}
+
 /// The id of a check, as a finding has it.
 fn check_id(text: &str) -> Result<&'static str, String> {
     checks::all_ids().find(|id| *id == text).ok_or_else(|| {
@@ -168,7 +184,7 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
     findings.sort_by_key(|finding| Reverse(finding.diagnosis.level));
     for finding in &mut findings {
         for remedy in &mut finding.diagnosis.remedies {
-            *remedy = endpoints.named_in(remedy);
+            *remedy = remedy.at(endpoints);
         }
     }
     findings
@@ -203,4 +219,31 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
         (None, None) => return Err("--function or --queue is missing".into()),
     };
     Ok((clients, deployments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_terminal_shows_problems_and_a_program_gets_all() {
+        for (options, on_a_terminal, elsewhere) in [
+            (&[][..], false, true),
+            (&["--all"], true, true),
+            (&["--json"], true, true),
+            (&["--problems-only"], false, false),
+            (&["--problems-only", "--json"], false, false),
+        ] {
+            let line = [&["doctor", "--function", "orders"], options].concat();
+            let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("options");
+            let shown = [true, false].map(|is_terminal| arguments.shows_all(is_terminal));
+            assert_eq!(shown, [on_a_terminal, elsewhere], "{options:?}");
+        }
+    }
 }

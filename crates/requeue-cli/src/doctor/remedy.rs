@@ -1,7 +1,9 @@
 //! Commands of AWS's command line and lines of a template, with the real names in them.
 
 use std::fmt::Display;
+use std::ops::Deref;
 
+use requeue::printable;
 use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
@@ -9,6 +11,50 @@ use serde_json::json;
 use super::arn::Arn;
 use super::context::Context;
 use super::facts::{Function, Mapping};
+use crate::endpoints::Endpoints;
+
+/// The steps to a remedy, one a line: a command that can be pasted, in which a word in capitals stands
+/// for a value that the doctor does not know; or words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Remedy(String);
+
+impl Remedy {
+    /// With this step behind the others.
+    pub(crate) fn then(self, step: impl AsRef<str>) -> Self {
+        Self(format!("{}\n{}", self.0, printable::line(step.as_ref())))
+    }
+
+    pub(crate) fn of(steps: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let steps = steps.into_iter().map(|step| printable::line(step.as_ref()).into_owned());
+        Self(steps.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// With each command for the endpoint that the environment names.
+    pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
+        Self(endpoints.named_in(&self.0))
+    }
+}
+
+impl<T: AsRef<str> + Into<String>> From<T> for Remedy {
+    fn from(step: T) -> Self {
+        Self::of([step])
+    }
+}
+
+impl Deref for Remedy {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: AsRef<str> + ?Sized> PartialEq<T> for Remedy {
+    fn eq(&self, text: &T) -> bool {
+        self.0 == text.as_ref()
+    }
+}
 
 pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
     set_attributes(queue, format_args!("{name}={value}"))
@@ -47,15 +93,15 @@ pub(crate) fn function(context: &Context<'_>, name: &str, command: &str, options
 }
 
 /// Changes the configuration. A published version keeps the one that it has.
-pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> String {
+pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> Remedy {
     let of = |command: &str, options| self::function(context, &function.name, command, options);
     let update = of("update-function-configuration", options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
             let publish = of("publish-version", "");
-            format!("{update}; then {publish}, and point {qualifier} at the new version")
+            Remedy::of([update, publish, format!("point {qualifier} at the new version")])
         }
-        Some(_) | None => update,
+        Some(_) | None => update.into(),
     }
 }
 
@@ -66,13 +112,13 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
 }
 
 /// Widens the role's permissions boundary.
-pub(crate) fn widen(function: &Function, actions: &str) -> String {
+pub(crate) fn widen(function: &Function, actions: &str) -> Remedy {
     let name = Arn::of(&function.role).role_name();
-    format!(
+    let show = format!(
         "aws iam get-role --role-name {name} --query \
-         Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow {actions} in that \
-         policy"
-    )
+         Role.PermissionsBoundary.PermissionsBoundaryArn --output text"
+    );
+    Remedy::of([show, format!("allow {actions} in the policy that it prints")])
 }
 
 /// No permission lets the account itself read the policies of the organization.

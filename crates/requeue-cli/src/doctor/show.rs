@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 use std::io::stdout;
+use std::iter::{once, repeat};
 
 use requeue::printable;
 use serde_json::{Value, json};
 
 use super::diagnosis::{Finding, Level};
 use super::facts::{Deployment, Function};
+use super::remedy::Remedy;
 use crate::table;
 
 /// What the doctor found in each deployment.
@@ -57,15 +59,18 @@ pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
 }
 
 /// The lines below a finding.
-pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[String]) -> String {
+pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[Remedy]) -> String {
     let columns = table::columns(stdout()).unwrap_or(usize::MAX);
     let reasons = reasons
         .into_iter()
         .map(|reason| table::hanging("         ", &printable::line(reason), columns));
-    let remedies = remedies
-        .iter()
-        .map(|remedy| table::hanging_command("         > ", &printable::line(remedy), columns));
-    reasons.chain(remedies).map(|line| line + "\n").collect()
+    let mut text: String = reasons.map(|line| line + "\n").collect();
+    for remedy in remedies {
+        let heads = once("         > ").chain(repeat("           "));
+        let lines = remedy.lines().zip(heads);
+        text.extend(lines.map(|(step, head)| table::hanging_command(head, step, columns) + "\n"));
+    }
+    text
 }
 
 fn subject(deployment: &Deployment) -> String {

@@ -5,7 +5,7 @@ use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
 use super::super::facts::{Alarm, Metric};
-use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
+use super::{Check, Checked, Context, Diagnosis, Remedy, Skip, all, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -71,7 +71,7 @@ impl Sought<'_> {
     }
 
     /// The command that makes such an alarm.
-    fn create(&self) -> String {
+    fn create(&self) -> Remedy {
         let (queue, region, name) = (self.queue.name(), self.queue.region(), self.names[0]);
         let reads = match self.service {
             Some(service) => {
@@ -81,13 +81,14 @@ impl Sought<'_> {
             }
             None => format!("{SQS} --dimensions Name=QueueName,Value={queue}"),
         };
-        format!(
+        let command = format!(
             "aws cloudwatch put-metric-alarm --region {region} --alarm-name {queue}-{name} \
              --metric-name {name} --namespace {reads} --statistic Maximum --period 60 \
              --evaluation-periods 1 --comparison-operator GreaterThanThreshold --threshold {} \
-             --treat-missing-data notBreaching --alarm-actions TOPIC, with the ARN of an SNS topic",
+             --treat-missing-data notBreaching --alarm-actions TOPIC",
             self.threshold
-        )
+        );
+        Remedy::from(command).then("TOPIC is the ARN of an SNS topic")
     }
 }
 
@@ -142,7 +143,8 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
         .is_ok_and(|function| Arn::of(&function.role).account != Arn::of(&arn).account);
     if is_foreign || region != context.region() {
         let found = format!("{arn} is of another account or region, which has the alarms on it");
-        let list = format!("aws cloudwatch describe-alarms --region {region}, in that account");
+        let list = format!("aws cloudwatch describe-alarms --region {region}");
+        let list = Remedy::from("in that account:").then(list);
         return Err(Skip::not_checked(found, [list]));
     }
     let alarms = context.deployment.alarms.as_ref()?;
@@ -163,14 +165,16 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
     if let Some(alarm) = reading.first() {
         let found =
             format!("{} reads it, but has no enabled action that notifies anybody", alarm.name);
-        let enable = format!(
-            "aws cloudwatch enable-alarm-actions --region {region} --alarm-names {}, if the alarm \
-             has actions; else add an SNS topic to its AlarmActions",
+        let enable = Remedy::from(
+            "if the alarm has no actions, add an SNS topic to its AlarmActions",
+        )
+        .then(format!(
+            "aws cloudwatch enable-alarm-actions --region {region} --alarm-names {}",
             quoted(&alarm.name)
-        );
+        ));
         let template = "template, parameters: `AlarmTopicArn=` and the ARN of an SNS topic, or \
                         `AlarmEmail=` and an address";
-        return Ok(Diagnosis::warning(found, [&enable, template]));
+        return Ok(Diagnosis::warning(found, [enable, template.into()]));
     }
     let is_query = |alarm: &&Alarm| alarm.expressions.iter().any(|query| sought.may_be_in(query));
     let told = sought.told();
@@ -179,7 +183,7 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
         return Err(Skip::not_checked(found, [sought.create()]));
     }
     let found = format!("no alarm of this account and region reads {told}{}", sought.reason);
-    let template = "template, parameters: `Monitoring=alarms`".to_owned();
+    let template = "template, parameters: `Monitoring=alarms`".into();
     Ok(Diagnosis::warning(found, [sought.create(), template]))
 }
 

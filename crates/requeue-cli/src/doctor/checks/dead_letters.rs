@@ -5,8 +5,8 @@ use requeue::{DeadLetterMode, Mode};
 
 use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached, RedriveSettings};
 use super::{
-    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Skip, all,
-    consumers, days, remedy,
+    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip,
+    all, consumers, days, remedy,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -53,7 +53,7 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
     let name = format!("{name}-dead-letters{}", if arn.is_fifo() { ".fifo" } else { "" });
     let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
     let redrive = remedy::redrive_policy(arn, &target, LEAST_RECEIVES);
-    let remedies = [format!("{} && {redrive}", create(arn, &name))];
+    let remedies = [Remedy::of([create(arn, &name), redrive])];
     let config = context.config().ok();
     let mode = config.and_then(|config| config.dead_letter.as_ref());
     Ok(if matches!(mode, Some(DeadLetterMode::Direct(_))) {

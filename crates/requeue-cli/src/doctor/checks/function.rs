@@ -2,9 +2,9 @@
 
 use requeue::{RecursiveLoop, Strategy};
 
-use super::super::facts::{FunctionSettings, Mapping, Readiness, Sends, Valid};
+use super::super::facts::{Function, FunctionSettings, Mapping, Readiness, Sends, Valid};
 use super::secrets::stored_text;
-use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Skip, remedy};
+use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, remedy};
 use crate::document::retries;
 use crate::table::{messages, span};
 
@@ -74,10 +74,11 @@ fn settings(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(found, correct_settings(context)));
     }
     if let Some(place) = &valid.policy_elsewhere {
+        let doctor = format!("requeue doctor --region {} {}", context.region(), subject(context));
         let (found, remedy) = if place.starts_with("arn:") {
             (
                 format!("REQUEUE_POLICY names {place}, and this command fetches no stored text"),
-                format!("{} | requeue doctor … --policy -", stored_text(place)),
+                Remedy::from(format!("{} | {doctor} --policy -", stored_text(place))),
             )
         } else {
             (
@@ -85,7 +86,7 @@ fn settings(context: &Context<'_>) -> Checked {
                     "REQUEUE_POLICY names the file {place} in the function's package, and this \
                      command cannot read that"
                 ),
-                "requeue doctor … --policy FILE, with a copy of that file".to_owned(),
+                Remedy::from(format!("{doctor} --policy FILE")).then("FILE is a copy of that file"),
             )
         };
         return Ok(Diagnosis::unknown(found, [remedy]));
@@ -124,25 +125,32 @@ fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     ))
 }
 
-fn correct_settings(context: &Context<'_>) -> Vec<String> {
+fn correct_settings(context: &Context<'_>) -> Vec<Remedy> {
     let Ok(function) = context.function() else {
-        return vec!["correct them in the environment of `requeue work`".to_owned()];
+        return vec!["correct them in the environment of `requeue work`".into()];
     };
+    let options = "--query '{Variables: Environment.Variables}' --output json > environment.json";
+    let read =
+        remedy::function(context, &function.qualified(), "get-function-configuration", options);
+    let replace = remedy::configuration(context, function, "--environment file://environment.json");
+    let steps = Remedy::from(read)
+        .then("correct the file; if it has null, stop, since kms:Decrypt is missing")
+        .then("these commands replace all variables, as the file has them:");
+    let steps = replace.lines().fold(steps, Remedy::then);
     vec![
-        "correct them in the template, below Environment: Variables, and deploy".to_owned(),
-        format!(
-            "{} > environment.json; if the file has null, stop, since kms:Decrypt is missing; correct \
-             the file; {}, which replaces all variables; delete the file, which shows them in plain \
-             text",
-            remedy::function(
-                context,
-                &function.qualified(),
-                "get-function-configuration",
-                "--query '{Variables: Environment.Variables}' --output json"
-            ),
-            remedy::configuration(context, function, "--environment file://environment.json")
-        ),
+        "correct them in the template, below Environment: Variables, and deploy".into(),
+        steps.then("delete the file, which shows the variables in plain text"),
     ]
+}
+
+/// The options that name the function, or else its only queue.
+fn subject(context: &Context<'_>) -> String {
+    match (context.function(), context.deployment.paths.first()) {
+        (Err(_), Some(path)) => format!("--queue {}", path.source.arn.name()),
+        (function, _) => {
+            format!("--function {}", function.map(Function::qualified).unwrap_or_default())
+        }
+    }
 }
 
 fn mapping(context: &Context<'_>) -> Checked {
@@ -168,10 +176,12 @@ fn mapping(context: &Context<'_>) -> Checked {
             options,
         );
         let alias = run(&format!("{}:ALIAS", function.name));
-        let qualified = format!("if a mapping names an alias or version: {alias}");
         return Ok(Diagnosis::danger(
             "no event source mapping from an SQS queue has this function name",
-            [format!("{create}, with the queue's ARN"), qualified],
+            [
+                Remedy::from(create).then("ARN is that of the queue"),
+                Remedy::from("if a mapping names an alias or version:").then(alias),
+            ],
         ));
     }
     let (invoked, others) = (names.join(", "), function.mapped.join(" and "));
@@ -222,15 +232,18 @@ fn network(context: &Context<'_>) -> Checked {
     let endpoint = format!(
         "aws ec2 create-vpc-endpoint --region {region} --vpc-id {vpc} --vpc-endpoint-type Interface \
          --service-name com.amazonaws.{region}.sqs --private-dns-enabled --subnet-ids SUBNETS \
-         --security-group-ids GROUP, or a route of its subnets to a public NAT gateway"
+         --security-group-ids GROUP"
     );
+    let endpoint =
+        Remedy::from(endpoint).then("or give its subnets a route to a public NAT gateway");
     Ok(match sends {
         Sends { are_unconfirmed: true, .. } => {
             let group = function.logs.group_of(&function.name);
             let look = format!(
                 "aws logs filter-log-events --region {region} --log-group-name {group} \
-                 --filter-pattern NoConnection, which shows the copies that had no way to SQS"
+                 --filter-pattern NoConnection"
             );
+            let look = Remedy::from(look).then("this shows the copies that had no way to SQS");
             let found = format!(
                 "SQS did not confirm each copy of the last hour, and the function is in {vpc}"
             );
@@ -260,7 +273,7 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(
             "the policy has fairBy, but REQUEUE_RECURSIVE_LOOP is not Allow: the function does not \
              start",
-            [format!("{allow}, and {variable}"), line],
+            [Remedy::of([allow, variable]), line.into()],
         ));
     }
     if !context.sends_copies()? {
@@ -293,7 +306,7 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
                 if needs { format!(": {bounded}") } else { String::new() }
             );
             let fewer = format!("policy: `\"maxRetries\": {RETRIES_BELOW_DETECTION}`");
-            Diagnosis::of(level, found, [format!("{allow}, and {variable}"), fewer])
+            Diagnosis::of(level, found, [Remedy::of([allow, variable]), fewer.into()])
         }
     })
 }

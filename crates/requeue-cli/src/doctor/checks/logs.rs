@@ -2,7 +2,7 @@
 
 use super::super::arn::Arn;
 use super::permissions::Asked;
-use super::{Check, Checked, Context, Diagnosis, Level, remedy};
+use super::{Check, Checked, Context, Diagnosis, Level, Remedy, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -51,11 +51,10 @@ fn logs(context: &Context<'_>) -> Checked {
     let name = logs.group_of(&function.name);
     if let Some(class) = function.log_group.as_ref()?.as_ref().filter(|class| *class != STANDARD) {
         let region = context.region();
-        let create = format!(
-            "aws logs create-log-group --region {region} --log-group-name {name}-standard, and {}, \
-             if the role may write to that group",
-            logging_to(Some(&format!("{name}-standard")))
-        );
+        let to = format!("{name}-standard");
+        let create = format!("aws logs create-log-group --region {region} --log-group-name {to}");
+        let may = Remedy::from(format!("if the role may write to {to}:")).then(create);
+        let create = logging_to(Some(&to)).lines().fold(may, Remedy::then);
         let property = "template: a log group with another name, without `LogGroupClass`, since a \
                         log group keeps its class";
         return Ok(Diagnosis::warning(
@@ -63,7 +62,7 @@ fn logs(context: &Context<'_>) -> Checked {
                 "the log group {name} has the class {class}: CloudWatch reads no metrics from its \
                  lines, and alarms on Requeue's metrics stay silent"
             ),
-            [create, property.to_owned()],
+            [create, property.into()],
         ));
     }
     Ok(Diagnosis::ok(format!("JSON at the level {level}")))
@@ -77,14 +76,12 @@ fn log_permissions(context: &Context<'_>) -> Checked {
     let Arn { partition, account, .. } = Arn::of(&function.role);
     let region = context.region();
     let resource = format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:*");
-    let create = format!(
-        "aws logs create-log-group --region {region} --log-group-name {group}, if the role may then \
-         write to it"
-    );
+    let create = Remedy::from("if the role may then write to the group:")
+        .then(format!("aws logs create-log-group --region {region} --log-group-name {group}"));
     let create = (!exists).then_some(create);
     let grant = remedy::grant(function, needed, resource, "requeue-logs");
     let consequence = if exists { "" } else { ", which does not exist" }.to_owned();
     let asked = Asked::of(&function.log_access, needed, format!(" on {group}"));
-    let grants = [grant].into_iter().chain(create).collect();
+    let grants = [grant.into()].into_iter().chain(create).collect();
     Asked { level: Level::Warning, consequence, grants, ..asked }.look(function)
 }

@@ -3,7 +3,7 @@
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, consumers, remedy};
+use super::{ADAPT, Check, Checked, Context, Diagnosis, Level, Remedy, Skip, consumers, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -87,11 +87,8 @@ fn filters(context: &Context<'_>) -> Checked {
     if !named.is_empty() {
         let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
         let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
-        let remedy = format!(
-            "remove these fields from the mapping's FilterCriteria; this command removes all its \
-             filters: {drop}"
-        );
-        return Ok(Diagnosis::danger(found, [remedy]));
+        let fields = "remove these fields from the mapping's FilterCriteria, or all its filters:";
+        return Ok(Diagnosis::danger(found, [Remedy::from(fields).then(drop)]));
     }
     if patterns.is_empty() {
         return Ok(Diagnosis::ok("no filter on bodies"));
@@ -151,24 +148,24 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     if longest <= time {
         return Ok(Diagnosis::ok(sum));
     }
-    let mut remedies = Vec::new();
+    let mut remedies: Vec<Remedy> = Vec::new();
     let fitting = u32::try_from(time.as_millis() / timeout.as_millis().max(1)).unwrap_or(u32::MAX);
     if fitting > 0 {
         let size = format!("--batch-size {}", fitting.saturating_mul(at_once));
-        remedies.push(remedy::mapping(context, mapping, &size));
+        remedies.push(remedy::mapping(context, mapping, &size).into());
         let concurrency = batch.div_ceil(fitting);
         if !is_fifo && concurrency <= MAX_CONCURRENCY {
-            remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()));
+            remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()).into());
         }
     }
     let shorter = (time / rounds).as_secs();
     if shorter > 0 {
-        remedies.push(remedy::variable("TIMEOUT_SECONDS", &shorter.to_string()));
+        remedies.push(remedy::variable("TIMEOUT_SECONDS", &shorter.to_string()).into());
     }
     let needed = (longest + reserve.min(longest / 3)).as_secs_f64().ceil();
     if needed <= LONGEST_TIMEOUT {
         let longer = remedy::configuration(context, function, &format!("--timeout {needed}"));
-        remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
+        remedies.push(longer.then(ADAPT));
     }
     Ok(Diagnosis::warning(sum, remedies))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::diagnosis::{Check, Checked, Diagnosis, Finding, Level, Skip};
 use super::facts::{Deployment, Mapping, Reached};
-use super::remedy;
+use super::remedy::{self, Remedy};
 use crate::table::span;
 
 mod alarms;
@@ -39,6 +39,9 @@ const MOST_RECEIVES: u32 = 1_000;
 
 /// The remedy for too many batches at a time.
 const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
+
+/// The step behind a longer timeout of the function.
+const ADAPT: &str = "then adapt the queue's visibility timeout";
 
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;

@@ -9,7 +9,7 @@ use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
     Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Limit, Reached,
 };
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
+use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -55,7 +55,7 @@ pub(super) struct Asked<'a> {
     /// The reason for a decision that depends.
     pub(super) doubt: &'static str,
     /// Give the role the permissions.
-    pub(super) grants: Vec<String>,
+    pub(super) grants: Vec<Remedy>,
 }
 
 impl Asked<'_> {
@@ -79,7 +79,7 @@ impl Asked<'_> {
     }
 
     /// With a refusal that is no Deny counting as unknown, for the reason `doubt`.
-    pub(super) fn in_doubt(mut self, doubt: &'static str, grants: Vec<String>) -> Self {
+    pub(super) fn in_doubt(mut self, doubt: &'static str, grants: Vec<Remedy>) -> Self {
         for (_, decision) in self.decisions.iter_mut().flatten() {
             if !matches!(decision, AccessDecision::Allowed | AccessDecision::Denied) {
                 *decision = AccessDecision::Depends;
@@ -108,7 +108,7 @@ impl Asked<'_> {
         let actions = of(worst);
         let named = actions.join(", ");
         let (found, remedies) = match worst {
-            Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.to_owned()]),
+            Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.into()]),
             Limited(Limit::Boundary) => (
                 format!("the role's permissions boundary does not allow {named}{place}"),
                 vec![remedy::widen(function, &named)],
@@ -201,7 +201,10 @@ impl<'a> OwnPolicy<'a> {
         } else {
             return None;
         };
-        Some(Diagnosis::danger(found, [format!("{show}, and correct that policy")]))
+        Some(Diagnosis::danger(
+            found,
+            [Remedy::from(show).then("correct the policy that it prints")],
+        ))
     }
 
     fn doubt(&self) -> Option<Skip> {
@@ -260,7 +263,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     };
     // All actions, since this policy replaces one that an earlier remedy has put under the same
     // name.
-    let grants = vec![remedy::grant(function, needed, &arn, &policy_name(name))];
+    let grants = vec![remedy::grant(function, needed, &arn, &policy_name(name)).into()];
     Asked { own, grants, ..Asked::of(access, needed, format!(" on {name}")) }.look(function)
 }
 
@@ -314,7 +317,7 @@ pub(super) fn use_of_key(
         Err(unread) => Err(unread.into()),
     };
     let consequence = format!(": unless the key's own policy does, {through} refuses the role");
-    let grants = vec![remedy::grant(function, needed, arn, policy)];
+    let grants = vec![remedy::grant(function, needed, arn, policy).into()];
     let mut asked =
         Asked { own, consequence, grants, ..Asked::of(access, needed, format!(" with {name}")) };
     // IAM needs the ARN of a key, and only KMS knows the key of an alias.
@@ -326,7 +329,8 @@ pub(super) fn use_of_key(
             function.role,
             needed.join(" ")
         );
-        asked = asked.in_doubt("the key of this alias, which only KMS knows", vec![simulate]);
+        asked =
+            asked.in_doubt("the key of this alias, which only KMS knows", vec![simulate.into()]);
     }
     all([state_of_key(customer, of), asked.look(function)])
 }
@@ -335,7 +339,8 @@ pub(super) fn use_of_key(
 fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checked {
     let region = Arn::of(of).region;
     let Key { arn, state } = key.as_ref()?;
-    let command = |operation| format!("aws kms {operation} --region {region} --key-id {arn}");
+    let command =
+        |operation| Remedy::from(format!("aws kms {operation} --region {region} --key-id {arn}"));
     let found = format!("the key {name} of {of} is {state}");
     let remedy = match state.as_str() {
         "Enabled" => return Ok(Diagnosis::ok(found)),
@@ -348,9 +353,7 @@ fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checke
             return Ok(Diagnosis::danger(found, [format!("give {of} a key that exists")]));
         }
         "Disabled" => command("enable-key"),
-        "PendingDeletion" => {
-            format!("{} && {}", command("cancel-key-deletion"), command("enable-key"))
-        }
+        "PendingDeletion" => command("cancel-key-deletion").then(&*command("enable-key")),
         _ => command("describe-key"),
     };
     Ok(Diagnosis::danger(found, [remedy]))

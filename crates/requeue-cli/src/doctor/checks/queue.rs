@@ -225,6 +225,6 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
     );
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
     let direct = remedy::variable("DEAD_LETTER", "direct");
-    let direct = format!("{direct}, and REQUEUE_DEAD_LETTER_QUEUE_URL");
+    let direct = format!("{direct} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`");
     Ok(Diagnosis::of(level, found, [fewer, direct]))
 }

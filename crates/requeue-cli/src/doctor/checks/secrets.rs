@@ -4,7 +4,7 @@
 use super::super::arn::Arn;
 use super::super::facts::{Function, Secret};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Skip, all, remedy};
+use super::{Check, Checked, Context, Diagnosis, Remedy, Skip, all, remedy};
 
 pub(super) const CHECKS: &[Check] = &[Check {
     id: "secret-permissions",
@@ -75,7 +75,7 @@ fn is_missing(function: &Function, secret: &Secret) -> bool {
 
 /// A statement for each service, or the template's parameters that make them. It covers all secrets
 /// in the settings, since it replaces the policy of an earlier remedy with this name.
-fn grants(function: &Function) -> Vec<String> {
+fn grants(function: &Function) -> Vec<Remedy> {
     let services = [
         (SECRET, "requeue-secrets", "SecretArns"),
         (PARAMETER, "requeue-parameters", "ParameterArns"),
@@ -91,15 +91,17 @@ fn grants(function: &Function) -> Vec<String> {
                 .then(|| (remedy::grant(function, &[action], arns, policy), parameter))
         })
         .unzip();
-    vec![commands.join(" && "), format!("template, parameters: `{}`", parameters.join(" "))]
+    let parameters = format!("template, parameters: `{}`", parameters.join(" "));
+    vec![Remedy::of(commands), parameters.into()]
 }
 
-fn whole(arn: &str) -> String {
+fn whole(arn: &str) -> Remedy {
     let region = Arn::of(arn).region;
-    format!(
-        "settings: the whole ARN, which `aws secretsmanager describe-secret --region {region} \
-         --secret-id {arn} --query ARN --output text` prints"
-    )
+    let show = format!(
+        "aws secretsmanager describe-secret --region {region} --secret-id {arn} --query ARN \
+         --output text"
+    );
+    Remedy::from(show).then("settings: the whole ARN that it prints")
 }
 
 /// The command that prints a stored text.

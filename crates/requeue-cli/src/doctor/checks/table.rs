@@ -2,7 +2,7 @@
 
 use super::super::facts::{Mapping, Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Level, Skip, all, remedy};
+use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -70,7 +70,7 @@ fn usable(context: &Context<'_>) -> Checked {
         let found = format!("the key of {name} is {}, and must be {KEY} alone", key.join(", "));
         let [command, parameter] = create(context, &format!("{name}-id"));
         let variable = remedy::variable("TABLE", &format!("{name}-id"));
-        return Ok(Diagnosis::danger(found, [format!("{command}, and {variable}"), parameter]));
+        return Ok(Diagnosis::danger(found, [Remedy::of([command, variable]), parameter.into()]));
     }
     let billed = match provisioned {
         None => "on demand".to_owned(),
@@ -80,9 +80,10 @@ fn usable(context: &Context<'_>) -> Checked {
     };
     let is_usable = ["ACTIVE", "UPDATING"].contains(&status.as_str());
     let level = if is_usable { Level::Ok } else { Level::Danger };
-    let wait = format!(
-        "aws dynamodb describe-table --region {region} --table-name {name}, until it is ACTIVE; if \
-         its key is inaccessible, enable the KMS key"
+    let wait =
+        format!("aws dynamodb describe-table --region {region} --table-name {name} --query Table");
+    let wait = Remedy::from(wait).then(
+        "wait until its TableStatus is ACTIVE; if its key is inaccessible, enable the KMS key",
     );
     Ok(Diagnosis::of(level, format!("{name} is {status}, {billed}"), [wait]))
 }
@@ -101,7 +102,7 @@ fn expiry(context: &Context<'_>) -> Checked {
         Some(EXPIRES) => Ok(Diagnosis::ok(format!("items expire by {EXPIRES}"))),
         Some(other) => Ok(Diagnosis::warning(
             format!("items expire by {other}, and the function writes {EXPIRES}"),
-            [format!("{}; once that is done, {}", set(other, false), set(EXPIRES, true))],
+            [Remedy::from(set(other, false)).then("once that is done:").then(set(EXPIRES, true))],
         )),
         None => Ok(Diagnosis::warning(
             format!("items of {name} never expire: its time to live is off"),
@@ -117,7 +118,7 @@ fn table_permissions(context: &Context<'_>) -> Checked {
     let consequence =
         ": unless the table's own policy does, the function does without the table".to_owned();
     // Both actions, since this policy replaces one that an earlier remedy has put under the name.
-    let grants = vec![remedy::grant(function, &USING, arn, "requeue-table")];
+    let grants = vec![remedy::grant(function, &USING, arn, "requeue-table").into()];
     let asked = Asked::of(access, &USING, format!(" on {name}"));
     let key = key
         .as_ref()

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::super::arn::function_name;
 use super::super::facts::{InvokedFunction, Readiness, TargetProperties};
 use super::permissions::Asked;
-use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Skip, consumers, remedy};
+use super::{
+    ADAPT, Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, consumers, remedy,
+};
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -103,19 +105,18 @@ fn timeout(context: &Context<'_>) -> Checked {
     if needed <= function.timeout {
         return Ok(Diagnosis::ok(found));
     }
-    let mut remedies = Vec::new();
+    let mut remedies: Vec<Remedy> = Vec::new();
     // A longer timeout has a longer reserve, up to the whole one.
     let longer =
         ((target + START) * rounds + context.config()?.limits.reserve).as_secs_f64().ceil();
     if longer <= LONGEST_TIMEOUT.as_secs_f64() {
         let longer = remedy::configuration(context, function, &format!("--timeout {longer}"));
-        remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
+        remedies.push(longer.then(ADAPT));
     }
     if rounds > 1 {
-        remedies
-            .push("lower the batch size of the mapping, or raise REQUEUE_CONCURRENCY".to_owned());
+        remedies.push("lower the batch size of the mapping, or raise REQUEUE_CONCURRENCY".into());
     }
-    remedies.push(format!("lower the timeout of {}", of(context)?.name));
+    remedies.push(format!("lower the timeout of {}", of(context)?.name).into());
     Ok(Diagnosis::warning(found, remedies))
 }
 
@@ -149,7 +150,7 @@ fn permissions(context: &Context<'_>) -> Checked {
     let (function, InvokedFunction { name, arn, access, .. }) = (context.function()?, of(context)?);
     let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let consequence = ": unless the target's own policy does, every message is deferred".to_owned();
-    let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target")];
+    let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target").into()];
     let asked = Asked::of(access, &INVOKING[..1], format!(" on {name}"));
     Asked { consequence, grants, ..asked }.look(function)
 }

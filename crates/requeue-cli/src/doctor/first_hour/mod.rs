@@ -75,7 +75,7 @@ pub(crate) async fn run(
     let mut steps = trial.run(options.wait).await?;
     let endpoints = Endpoints::of(&clients.sdk);
     for remedy in steps.iter_mut().flat_map(|step| &mut step.remedies) {
-        *remedy = endpoints.named_in(remedy);
+        *remedy = remedy.at(&endpoints);
     }
     Ok(Some(FirstHour {
         text: steps_text(&steps),

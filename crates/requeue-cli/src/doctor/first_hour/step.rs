@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::checks::REQUEUE;
 use super::super::diagnosis::Level;
+use super::super::remedy::Remedy;
 use super::plan::{MESSAGES, Plan, RETRY_AFTER, Target, TestMessage};
 use crate::table::span;
 
@@ -21,7 +22,7 @@ pub(crate) struct Step {
     pub(crate) seen: String,
     /// The meaning of a difference; empty if there is none.
     pub(crate) meaning: &'static str,
-    pub(crate) remedies: Vec<String>,
+    pub(crate) remedies: Vec<Remedy>,
 }
 
 /// The function's lines of metrics, which come at every log level and hold no message: the values
@@ -142,6 +143,7 @@ type Judged = (Level, String, &'static str, Vec<String>);
 pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
     let step = |id, expected: &str, (level, seen, meaning, remedies): Judged| {
         let expected = expected.to_owned();
+        let remedies = remedies.into_iter().map(Remedy::from).collect();
         Step { id, level, expected, seen, meaning, remedies }
     };
     let messages = MESSAGES.iter().take(if seen.is_whole { MESSAGES.len() } else { 1 });

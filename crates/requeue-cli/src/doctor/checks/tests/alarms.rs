@@ -241,7 +241,7 @@ fn a_new_alarm_on_the_age_reads_the_metric_that_is_missing() {
         assert_eq!(templates.len(), 1);
         assert_eq!(commands.len(), expected.len(), "{commands:?}");
         for (command, expected) in commands.iter().zip(expected) {
-            assert!(command.contains(expected), "{command}");
+            assert!(command.contains(expected), "{command:?}");
         }
     }
 }

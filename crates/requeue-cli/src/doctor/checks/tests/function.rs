@@ -215,11 +215,11 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
     );
     assert_eq!(
         diagnosis.remedies[0],
-        "aws logs create-log-group --region eu-west-1 --log-group-name \
-         /aws/lambda/orders-standard, and aws lambda update-function-configuration --region \
+        "if the role may write to /aws/lambda/orders-standard:\n\
+         aws logs create-log-group --region eu-west-1 --log-group-name \
+         /aws/lambda/orders-standard\naws lambda update-function-configuration --region \
          eu-west-1 --function-name orders --logging-config \
-         LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard, \
-         if the role may write to that group"
+         LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard"
     );
 }
 
@@ -231,7 +231,7 @@ fn a_changed_configuration_takes_effect_in_a_new_version() {
     let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
     assert!(
         remedies[0].ends_with(
-            "; then aws lambda publish-version --region eu-west-1 --function-name orders, and \
+            "\naws lambda publish-version --region eu-west-1 --function-name orders\n\
              point live at the new version"
         ),
         "{remedies:?}"

@@ -363,8 +363,45 @@ const TABLES: [&[Row]; 10] = [
     alarms::ROWS,
 ];
 
+/// All remedies that a test meets are looked at.
 fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
-    examine(deployment).into_iter().find(|finding| finding.id == id)
+    let findings = examine(deployment);
+    for step in findings.iter().flat_map(|f| &f.diagnosis.remedies).flat_map(|one| one.lines()) {
+        assert!(is_one_step(step), "{step}");
+    }
+    findings.into_iter().find(|finding| finding.id == id)
+}
+
+/// Whether a line is a command that a shell runs as it is, or has none.
+pub(in super::super) fn is_one_step(line: &str) -> bool {
+    if !["aws ", "requeue ", "curl "].iter().any(|program| line.starts_with(program)) {
+        return !line.contains(" --") && !line.contains("aws ");
+    }
+    let outside: String = line.split('\'').step_by(2).collect();
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || " -_./:=,{}()$@#+|>".contains(c);
+    // A name that a shell would take for a variable.
+    let has_variable = outside.replace("$(", "").contains('$');
+    let has_words = [", ", ": ", " then "].iter().any(|words| outside.contains(words));
+    outside.chars().all(is_safe) && !has_variable && !has_words
+}
+
+#[test]
+fn a_command_has_no_words_on_its_line() {
+    for (line, expected) in [
+        ("aws sqs purge-queue --queue-url URL", true),
+        ("aws iam put-role-policy --policy-document '{\"Action\": \"a, b; c\"}'", true),
+        ("curl -i -d '{}' http://localhost/", true),
+        ("aws kms get-key --key-id $(aws kms describe-key --key-id alias/a)", true),
+        ("template, parameters: `SharedTable=dynamodb`", true),
+        ("aws sqs purge-queue --queue-url URL, if it is empty", false),
+        ("aws sqs purge-queue; then wait", false),
+        ("aws lambda wait --function-name orders:$LATEST", false),
+        ("requeue doctor … --policy -", false),
+        ("in that account: aws cloudwatch describe-alarms", false),
+        ("run doctor --strict again", false),
+    ] {
+        assert_eq!(is_one_step(line), expected, "{line}");
+    }
 }
 
 #[test]

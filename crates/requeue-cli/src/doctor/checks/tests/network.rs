@@ -45,6 +45,6 @@ fn a_function_without_a_way_to_sqs_gets_the_command_that_shows_and_the_one_that_
         "SQS did not confirm each copy of the last hour, and the function is in vpc-1"
     );
     let [look, endpoint] = &diagnosis.remedies[..] else { panic!("{diagnosis:?}") };
-    assert!(look.contains("--filter-pattern NoConnection"), "{look}");
-    assert!(endpoint.contains("--vpc-id vpc-1 --vpc-endpoint-type Interface"), "{endpoint}");
+    assert!(look.contains("--filter-pattern NoConnection"), "{look:?}");
+    assert!(endpoint.contains("--vpc-id vpc-1 --vpc-endpoint-type Interface"), "{endpoint:?}");
 }

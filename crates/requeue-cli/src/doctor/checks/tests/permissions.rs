@@ -278,8 +278,8 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
     let boundary = [
         "the role's permissions boundary does not allow ",
         "aws iam get-role --role-name orders-Role --query \
-         Role.PermissionsBoundary.PermissionsBoundaryArn --output text, and allow ",
-        " in that policy",
+         Role.PermissionsBoundary.PermissionsBoundaryArn --output text\nallow ",
+        " in the policy that it prints",
     ];
     let organization = [
         "not checked: IAM's simulation refuses ",

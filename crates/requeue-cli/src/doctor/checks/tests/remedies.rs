@@ -15,11 +15,12 @@ fn remedies_name_what_is_there() {
             &[
                 "correct them in the template, below Environment: Variables, and deploy",
                 "aws lambda get-function-configuration --region eu-west-1 --function-name orders \
-                 --query '{Variables: Environment.Variables}' --output json > environment.json; if \
-                 the file has null, stop, since kms:Decrypt is missing; correct the file; aws lambda \
-                 update-function-configuration --region eu-west-1 --function-name orders \
-                 --environment file://environment.json, which replaces all variables; delete the \
-                 file, which shows them in plain text",
+                 --query '{Variables: Environment.Variables}' --output json > environment.json\n\
+                 correct the file; if it has null, stop, since kms:Decrypt is missing\n\
+                 these commands replace all variables, as the file has them:\n\
+                 aws lambda update-function-configuration --region eu-west-1 --function-name orders \
+                 --environment file://environment.json\n\
+                 delete the file, which shows the variables in plain text",
             ],
         ),
         (
@@ -58,7 +59,7 @@ fn remedies_name_what_is_there() {
                 d.queue().redrive = None;
             },
             &["aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo \
-               --attributes MessageRetentionPeriod=1209600,FifoQueue=true && aws sqs \
+               --attributes MessageRetentionPeriod=1209600,FifoQueue=true\naws sqs \
                set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes \
                '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'"],
@@ -111,7 +112,7 @@ fn remedies_name_what_is_there() {
                 "template, below Environment: Variables: `REQUEUE_CONCURRENCY: 20`",
                 "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
                 "aws lambda update-function-configuration --region eu-west-1 --function-name \
-                 orders --timeout 105; then adapt the queue's visibility timeout",
+                 orders --timeout 105\nthen adapt the queue's visibility timeout",
             ],
         ),
         (

@@ -121,8 +121,8 @@ pub(super) const REMEDIES: &[Remedies] = &[
         &[
             "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets \
              --policy-document \
-             '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' \
-             && aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters \
+             '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}'\n\
+             aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters \
              --policy-document \
              '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
             "template, parameters: \
@@ -138,9 +138,9 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)),
-        &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 \
+        &["aws secretsmanager describe-secret --region eu-west-1 \
            --secret-id arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN \
-           --output text` prints"],
+           --output text\nsettings: the whole ARN that it prints"],
     ),
 ];
 
