@@ -81,7 +81,7 @@ class Watched(unittest.TestCase):
         wait_for("an SQS", lambda: "dead letters" in cls.serve.text())
         lines = dict(line.split(maxsplit=1) for line in cls.serve.text().splitlines() if line.startswith(("SQS", "queue")))
         cls.queue_url = lines["queue"].strip()
-        cls.sqs_url = lines["SQS"].strip().partition("=")[2]
+        cls.sqs_url = lines["SQS"].strip()
         cls.environment = {
             "AWS_ENDPOINT_URL_SQS": cls.sqs_url,
             "AWS_REGION": "us-east-1",

@@ -35,7 +35,6 @@ def main():
     server = subprocess.Popen([REQUEUE, "serve", "--port", "0", "--sqs-port", "0"], stdout=subprocess.PIPE, text=True)
     try:
         endpoint, sqs, queue, dead_letters = (server.stdout.readline().split()[-1] for _ in range(4))
-        sqs = sqs.partition("=")[2]
         client = boto3.client("sqs", endpoint_url=sqs, region_name="us-east-1", aws_access_key_id="any", aws_secret_access_key="any")
         for answer, count in MESSAGES.items():
             for _ in range(count):

@@ -79,7 +79,7 @@ async function target(port = 0) {
 
 async function sqs() {
   const served = await start(["serve", "--port", "0", "--sqs-port", "0"], ["SQS", "queue"]);
-  return { child: served.child, endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", ""), queue: served.queue };
+  return { child: served.child, endpoint: served.SQS, queue: served.queue };
 }
 
 async function worker(queues, url, environment = {}) {
@@ -176,7 +176,7 @@ test("a function's messages are shown by the queue and its log, up to the dead-l
   const shop = await target();
   const args = ["serve", "--ui=0", "--sqs-port", "0", "--visibility-timeout", "15", "--function", FUNCTION];
   const served = await start(args, ["SQS", "queue", "page"], { REQUEUE_TARGET_URL: shop.url });
-  const queues = { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "") };
+  const queues = { endpoint: served.SQS };
   const page = await open(served.page);
   await world.send(queues, served.queue, [body({}), body({ status: 503, times: 1 }), body({ status: 400 })]);
   await page.locator(".class", { hasText: "temporary" }).waitFor(PATIENCE);
@@ -188,7 +188,7 @@ test("a function's messages are shown by the queue and its log, up to the dead-l
 test("the log of a function in another language is read, and its texts are no markup", async () => {
   const args = ["serve", "--ui=0", "--sqs-port", "0", "--timeout", "1", "--visibility-timeout", "1", "--max-receive-count", "2", "--", "node", "tests/ui/function.mjs"];
   const served = await start(args, ["SQS", "queue", "page"]);
-  const queues = { endpoint: served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "") };
+  const queues = { endpoint: served.SQS };
   const page = await open(served.page);
   await world.send(queues, served.queue, ["good", "bad"]);
   await messages(page, "done").waitFor(PATIENCE);

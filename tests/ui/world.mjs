@@ -45,7 +45,7 @@ async function start(args, names, environment = {}, cwd = ".") {
 export async function serve(...args) {
   const names = ["SQS", "queue", "dead letters", ...(args.some((one) => one.startsWith("--ui")) ? ["page"] : [])];
   const served = await start(["serve", "--port", "0", "--sqs-port", "0", ...args], names);
-  const endpoint = served.SQS.replace("AWS_ENDPOINT_URL_SQS=", "");
+  const endpoint = served.SQS;
   return { endpoint, queue: served.queue, deadLetters: served["dead letters"], page: served.page, child: served.child };
 }
 

@@ -9,7 +9,7 @@ use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
-use crate::{environment, sdk};
+use crate::{environment, sdk, serve};
 
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
@@ -101,6 +101,15 @@ impl Cause {
         }
     }
 
+    /// Whether the call may have been meant for an SQS on this machine.
+    fn may_be_elsewhere(self) -> bool {
+        matches!(self, Self::Denied | Self::NoQueue | Self::NoResponse)
+            || matches!(
+                self,
+                Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials
+            )
+    }
+
     /// The remedy for a call that only reads, and that needs this permission.
     pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
         match self {
@@ -163,7 +172,8 @@ impl fmt::Display for FailedCall<'_> {
         let Self { service, operation, resource, endpoint, error } = self;
         let code = error.code.as_str();
         let name = resource.rsplit([':', '/']).next().unwrap_or(resource);
-        match Cause::of(code) {
+        let cause = Cause::of(code);
+        let described = match cause {
             Cause::NoCredentials => f.write_str(&without_credentials(code)),
             Cause::ExpiredCredentials => {
                 write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
@@ -193,7 +203,13 @@ impl fmt::Display for FailedCall<'_> {
             ),
             Cause::NoResponse => self.no_response(f),
             cause => self.other(f, name, cause),
+        };
+        described?;
+        let is_at_sqs = *service == "SQS" && endpoint.contains(".amazonaws.com");
+        if is_at_sqs && cause.may_be_elsewhere() {
+            f.write_str(&serve::beside(serve::SQS_PORT).unwrap_or_default())?;
         }
+        Ok(())
     }
 }
 

@@ -224,6 +224,8 @@ pub(crate) fn wrapped(text: &str, columns: Option<usize>) -> String {
 fn broken_line(line: &str, columns: usize) -> String {
     let words = line.trim_start();
     let indent = line.len() - words.len();
+    // A shell takes a line to paste only as a whole.
+    let columns = if line.starts_with("export ") { usize::MAX } else { columns };
     broken(&line[..indent], indent + 2, words.split(' '), "", columns)
 }
 

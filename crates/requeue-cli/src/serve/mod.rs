@@ -37,6 +37,7 @@ mod target;
 mod watched;
 
 use poller::{MappedFunction, Poller};
+pub(crate) use show::{beside, variables};
 use target::TargetProcessor;
 use watched::Watched;
 
@@ -264,9 +265,10 @@ impl ServedSqs {
         if let Some(listener) = endpoint {
             outln!("endpoint      http://{}/orders", listener.local_addr()?)?;
         }
-        outln!("SQS           AWS_ENDPOINT_URL_SQS={url}")?;
+        outln!("SQS           {url}")?;
         outln!("queue         {}", self.queue.url_at(&url))?;
         outln!("dead letters  {}", self.dead_letters.url_at(&url))?;
+        outln!("{}", variables(&url))?;
         Ok(())
     }
 }

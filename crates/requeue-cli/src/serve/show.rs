@@ -1,13 +1,33 @@
 //! The lines of `requeue serve` about batches and dead letters.
 
 use std::fmt;
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use requeue::DeadLetter;
-use requeue::embedded::MessageView;
+use requeue::embedded::{DEFAULT_REGION, MessageView};
 
 use crate::local_function::{LineOutput, one_line};
 use crate::table::counted;
+
+/// A program on this machine accepts a connection in less.
+const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The line for another terminal in which `requeue`, the AWS CLI and the SDKs are to use the SQS at
+/// this URL. It takes all credentials.
+pub(crate) fn variables(url: &str) -> String {
+    format!(
+        "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \
+         AWS_SECRET_ACCESS_KEY=any"
+    )
+}
+
+/// The end of an error of AWS, if an SQS listens on this port of this machine.
+pub(crate) fn beside(port: u16) -> Option<String> {
+    TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), LOOPBACK_TIMEOUT).ok()?;
+    let variables = variables(&format!("http://127.0.0.1:{port}"));
+    Some(format!("; for the SQS of `requeue serve` on this machine, first\n{variables}"))
+}
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
@@ -74,6 +94,18 @@ pub(super) fn dead_letter(message: &MessageView) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_sqs_on_this_machine_is_named_while_it_listens() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let hint = beside(port).expect("it listens");
+        let line =
+            format!("export AWS_ENDPOINT_URL_SQS=http://127.0.0.1:{port} AWS_REGION=us-east-1");
+        assert!(hint.contains(&format!("\n{line} ")), "{hint}");
+        drop(listener);
+        assert_eq!(beside(port), None);
+    }
 
     #[test]
     fn a_batch_is_one_line() {

@@ -32,9 +32,15 @@ impl Served {
             lines.read_line(&mut line).unwrap();
             line.strip_prefix(name).unwrap_or_else(|| panic!("{line}")).trim().to_owned()
         };
-        let (endpoint, sqs) =
-            (value("endpoint"), value("SQS").replace("AWS_ENDPOINT_URL_SQS=", ""));
+        let (endpoint, sqs) = (value("endpoint"), value("SQS"));
         let (queue, _) = (value("queue"), value("dead letters"));
+        assert_eq!(
+            value("export"),
+            format!(
+                "AWS_ENDPOINT_URL_SQS={sqs} AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=any \
+                 AWS_SECRET_ACCESS_KEY=any"
+            )
+        );
         Self { child, lines, endpoint, sqs, queue }
     }
 
