@@ -23,7 +23,7 @@ PICTURE = ROOT / "docs" / "pictures" / "dlq-list.svg"
 
 # How the endpoint is to respond, and to how many messages.
 MESSAGES = {"ok": 20, "quota": 31, "unavailable": 8, "invalid": 12}
-POLICY = """{"maxRetries": 2, "maxDelaySeconds": 1, "errorConfigs": {
+POLICY = """{"maxRetries": 2, "maxDelaySeconds": 1, "maxPauseSeconds": "off", "circuitBreaker": "off", "errorConfigs": {
     "QUOTA": {"baseDelay": 1, "maxDelay": 1}, "TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"""
 
 TITLE = """<title>requeue dlq list</title>

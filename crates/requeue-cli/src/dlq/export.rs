@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use requeue::printable;
 use tempfile::NamedTempFile;
 
-use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
+use super::letter::{DeadLetterJson, Filter, Letter};
 use super::list::DeadLetterGroups;
 use super::queue::{Purpose, QueueArguments, progress};
 use super::scan::{Scan, ScanResult};
@@ -25,6 +25,7 @@ pub(crate) struct Arguments {
     place: QueueArguments,
     /// The file; `-` is the standard output. A regular file appears only at the end, with all messages
     /// that were received; the command writes directly into pipes and character devices.
+    #[arg(index = 1)]
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
@@ -107,10 +108,8 @@ pub(super) async fn export(
 /// A message as a line of the file.
 pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
-    let attributes = letter.record.attributes.iter().flatten();
-    let attributes = attributes.map(|(name, value)| (name.as_str(), AttributeJson::of(value)));
     let mut line = DeadLetterJson::of(letter, &dead);
-    line.message_attributes = Some(attributes.collect());
+    line.message_attributes = Some(letter.attributes_json());
     line.body = Some(if unwrap { dead.payload() } else { &letter.body });
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }

@@ -1,5 +1,6 @@
 //! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::SystemTime;
@@ -47,6 +48,11 @@ impl Letter {
         Outgoing::new(&self.body, attributes).size()
     }
 
+    pub(super) fn attributes_json(&self) -> BTreeMap<&str, AttributeJson> {
+        let attributes = self.record.attributes.iter().flatten();
+        attributes.map(|(name, value)| (name.as_str(), AttributeJson::of(value))).collect()
+    }
+
     /// The time of its first send, by its body, or else by SQS.
     pub(crate) fn first_sent(&self, dead: &DeadLetter<'_>) -> Option<SystemTime> {
         dead.first_sent().or(self.record.sent)
@@ -81,8 +87,8 @@ pub(crate) struct Filter {
     /// May be given several times.
     #[arg(long, help_heading = "Which messages", value_name = "TEXT")]
     detail: Vec<String>,
-    /// Only messages whose failure has this code of the downstream service, as in `status 422:
-    /// outdated-fare`. May be given several times.
+    /// Only messages whose failure has this status or code of the downstream service: 422 or
+    /// outdated-fare in `status 422: outdated-fare`. May be given several times.
     #[arg(long, help_heading = "Which messages", value_name = "CODE")]
     code: Vec<String>,
     /// Only messages dead-lettered since then: within the last 2h, or since a time as in
@@ -138,7 +144,7 @@ impl Filter {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
             && named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
-            && named(&self.code, &[code(detail).unwrap_or_default()])
+            && named(&self.code, &[status(detail), code(detail)].map(Option::unwrap_or_default))
             && (self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text)))
             && self.since.is_none_or(|since| dead_lettered(letter, dead) >= Some(since))
             && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
@@ -169,7 +175,8 @@ impl Filter {
     }
 
     /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
-    /// ids. Returns whether a message has each of the ids, as far as no limit ended the search.
+    /// ids. Returns whether it chose a message, if it had to, and whether one has each of the ids, as
+    /// far as no limit ended the search.
     pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
         let found = self.found.borrow();
         let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
@@ -179,7 +186,7 @@ impl Filter {
         } else if !missing.is_empty() {
             output::remark(&format!("no message with the id {} in {queue}", missing.join(" or ")));
         }
-        missing.is_empty()
+        missing.is_empty() && (has_chosen_any || self.words().is_empty())
     }
 
     /// As [`finds_all`](Self::finds_all), for commands whose result says that there was no message.
@@ -218,10 +225,15 @@ fn dead_lettered(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
 
 fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
     let attribute = letter.record.attributes.as_ref().and_then(|all| all.get(name));
-    attribute.is_some_and(|attribute| match &attribute.value {
-        AttributeValue::Text(text) => text == value,
-        AttributeValue::Binary(bytes) => BASE64.encode(bytes) == *value,
-    })
+    attribute.is_some_and(|attribute| text_of(attribute) == *value)
+}
+
+/// The value of a message attribute, in base64 if it is no text.
+pub(super) fn text_of(attribute: &Attribute) -> Cow<'_, str> {
+    match &attribute.value {
+        AttributeValue::Text(text) => text.into(),
+        AttributeValue::Binary(bytes) => BASE64.encode(bytes).into(),
+    }
 }
 
 fn reasons() -> PossibleValuesParser {
@@ -245,6 +257,11 @@ fn moment_given(text: &str) -> Result<SystemTime, String> {
     time.map(SystemTime::from).ok_or_else(|| {
         "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()
     })
+}
+
+/// The status of the downstream service in the text of a failure: `422` in `status 422: no-seat`.
+fn status(detail: &str) -> Option<&str> {
+    detail.strip_prefix("status ")?.split([':', ',']).next()
 }
 
 /// The code of the downstream service in the text of a failure: `no-seat` in `status 422: no-seat,
@@ -359,6 +376,8 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(code(detail), expected, "{detail}");
+            let its = detail.strip_prefix("status ").and_then(|rest| rest.get(..3));
+            assert_eq!(status(detail), its, "{detail}");
         }
     }
 

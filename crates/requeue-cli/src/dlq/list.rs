@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use requeue::DeadLetter;
 use requeue::queue::QueueArn;
+use requeue::{Clock, DeadLetter};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use super::queue::{Purpose, QueueArguments, progress};
 use super::scan::ScanEnd;
 use crate::stop::Stop;
 use crate::table::Head::{Breakable, Number, Text};
-use crate::table::{Rows, messages, moment, thousands};
+use crate::table::{Rows, messages, moment, span, thousands};
 use crate::{Error, output};
 
 #[derive(clap::Args)]
@@ -57,7 +57,10 @@ fn kind(detail: &str) -> String {
 
 struct DeadLetterGroup {
     count: u64,
+    /// The first send of the oldest message.
     oldest: Option<SystemTime>,
+    /// The first and the last time at which one was dead-lettered, as far as the messages say it.
+    dead_lettered: Option<(SystemTime, SystemTime)>,
     /// The first message of the group.
     example: String,
     detail: Option<String>,
@@ -111,11 +114,16 @@ impl DeadLetterGroups {
         let group = self.by_key.entry(key.clone()).or_insert_with(|| DeadLetterGroup {
             count: 0,
             oldest: None,
+            dead_lettered: None,
             example: letter.id.clone(),
             detail: dead.detail().map(str::to_owned),
         });
         group.count += 1;
         group.oldest = [group.oldest, sent].into_iter().flatten().min();
+        if let Some(at) = dead.failed_at() {
+            let (first, last) = group.dead_lettered.unwrap_or((at, at));
+            group.dead_lettered = Some((first.min(at), last.max(at)));
+        }
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
         }
@@ -162,24 +170,31 @@ impl DeadLetterGroups {
             Number("messages"),
             Text("class"),
             Text("reason"),
-            Text("oldest, first sent"),
+            Text("oldest sent"),
+            Text("dead-lettered"),
             Text("example"),
             Breakable("failure"),
         ];
-        let has_details = self.by_key.values().any(|group| group.detail.is_some());
-        let shown = if has_details { heads.len() } else { heads.len() - 1 };
-        // The example, and then the time.
-        let mut rows = Rows::under(heads.into_iter().take(shown)).sparing(&[4, 3]);
+        let any = |is: fn(&DeadLetterGroup) -> bool| self.by_key.values().any(is);
+        let has_times = any(|group| group.dead_lettered.is_some());
+        let has_details = any(|group| group.detail.is_some());
+        let is_shown = |at: &usize| (has_times || *at != 4) && (has_details || *at != 6);
+        let shown = || (0..heads.len()).filter(is_shown);
+        // The age, the example, and then the time.
+        let spare: &[usize] = if has_times { &[3, 5, 4] } else { &[3, 4] };
+        let mut rows = Rows::under(shown().map(|at| heads[at])).sparing(spare);
+        let now = Clock::system().now();
         for ((class, reason, _), group) in self.sorted() {
             let row = [
                 thousands(group.count),
                 (*class).to_owned(),
                 reason.clone(),
-                group.oldest.and_then(moment).unwrap_or_default(),
+                group.oldest.map(|oldest| ago(now, oldest)).unwrap_or_default(),
+                group.dead_lettered.map(between).unwrap_or_default(),
                 group.example.clone(),
                 group.detail.clone().unwrap_or_default(),
             ];
-            rows.add(row.into_iter().take(shown));
+            rows.add(shown().map(|at| row[at].clone()));
         }
         rows.text()
     }
@@ -220,10 +235,31 @@ impl Serialize for DeadLetterGroups {
                 "reason": reason,
                 "count": group.count,
                 "oldestFirstSent": group.oldest.and_then(moment),
+                "firstFailedAt": group.dead_lettered.and_then(|(first, _)| moment(first)),
+                "lastFailedAt": group.dead_lettered.and_then(|(_, last)| moment(last)),
                 "exampleMessageId": group.example,
                 "exampleDetail": group.detail,
             })
         }))
+    }
+}
+
+/// `3 h 20 min ago`, from two days on in days.
+fn ago(now: SystemTime, time: SystemTime) -> String {
+    let age = now.duration_since(time).unwrap_or_default();
+    match age.as_secs() / 86_400 {
+        0 | 1 => format!("{} ago", span(age)),
+        days => format!("{days} days ago"),
+    }
+}
+
+/// `2026-11-23T06:53:58Z to 07:20:11Z`: a second time of the same day without the day.
+fn between((first, last): (SystemTime, SystemTime)) -> String {
+    let [first, last] = [first, last].map(|time| moment(time).unwrap_or_default());
+    match first.split_once('T') {
+        _ if first == last => first,
+        Some((day, _)) if last.starts_with(day) => format!("{first} to {}", &last[day.len() + 1..]),
+        _ => format!("{first} to {last}"),
     }
 }
 
@@ -235,7 +271,29 @@ pub(super) fn by_class(counts: &BTreeMap<&str, u64>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn times_are_a_range_and_an_age() {
+        let at = |secs: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        for (first, last, range) in [
+            (0, 0, "1970-01-01T00:00:00Z"),
+            (61, 3_600, "1970-01-01T00:01:01Z to 01:00:00Z"),
+            (86_399, 86_400, "1970-01-01T23:59:59Z to 1970-01-02T00:00:00Z"),
+        ] {
+            assert_eq!(between((at(first), at(last))), range);
+        }
+        for (age, said) in [
+            (0, "0 s ago"),
+            (5_400, "1 h 30 min ago"),
+            (172_799, "47 h 59 min ago"),
+            (172_800, "2 days ago"),
+        ] {
+            assert_eq!(ago(at(age), at(0)), said);
+        }
+    }
 
     #[test]
     fn failures_of_one_kind_are_one_group_and_codes_tell_kinds_apart() {
@@ -264,6 +322,7 @@ mod tests {
             let group = DeadLetterGroup {
                 count: 0,
                 oldest: None,
+                dead_lettered: None,
                 example: String::new(),
                 detail: Some(name),
             };

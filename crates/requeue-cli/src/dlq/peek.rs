@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use requeue::{DeadLetter, printable};
 
-use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason};
+use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason, text_of};
 use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
 use crate::table::{columns, hanging, moment};
@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     place: QueueArguments,
     #[command(flatten)]
     filter: Filter,
-    /// Show the bodies too, as first delivered, without the fields that Requeue added. Only --json
-    /// keeps control characters.
+    /// Show the bodies too, as first delivered, without the fields that Requeue added, and the values
+    /// of the message attributes. Only --json keeps control characters.
     #[arg(long)]
     bodies: bool,
     /// Print a JSON object for each message, one in a line.
@@ -65,6 +65,7 @@ impl Arguments {
             let body = self.bodies.then(|| dead.payload());
             let mut line = DeadLetterJson::of(letter, dead);
             (line.attribute_names, line.body) = (Some(names), body);
+            line.message_attributes = self.bodies.then(|| letter.attributes_json());
             return output::json_line(&line);
         }
         output::text(&self.text(letter, dead, &names))
@@ -90,7 +91,7 @@ impl Arguments {
             ("moved from", letter.record.dead_letter_source.as_ref().map(ToString::to_string)),
             ("claims source", claimed_source(letter, dead).map(str::to_owned)),
             ("size", Some(format!("{} bytes", letter.size()))),
-            ("attributes", Some(names.join(", ")).filter(|names| !names.is_empty())),
+            ("attributes", Some(names.join(", ")).filter(|all| !all.is_empty() && !self.bodies)),
         ];
         // A value with a line feed could imitate further lines of this output.
         let head = |name| format!("  {name:<14}  ");
@@ -99,6 +100,11 @@ impl Arguments {
         let rows = known
             .into_iter()
             .filter_map(|(name, value)| Some(row(name, &printable::line(&value?))));
+        let attributes = letter.record.attributes.iter().flatten().filter(|_| self.bodies);
+        let rows = rows.chain(attributes.map(|(name, attribute)| {
+            let value = format!("{name} = {}", text_of(attribute));
+            row("attribute", &printable::line(&value))
+        }));
         // A body stays as it is, so that it can be copied.
         let body = dead.payload().replace('\n', INDENTED);
         let body = self.bodies.then(|| format!("{}{body}\n", head("body")));

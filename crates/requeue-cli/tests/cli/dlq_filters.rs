@@ -14,6 +14,7 @@ async fn messages_are_chosen_by_their_failure_its_time_and_their_attributes() {
         (&["--detail", "quotaExceeded", "--detail", "account"], 4),
         (&["--detail", "quotaExceeded", "--class", "temporary"], 0),
         (&["--code", "no-seat"], 1),
+        (&["--code", "422"], 1),
         (&["--code", "no"], 0),
         (&["--since", "7h"], 5),
         (&["--since", "1s"], 0),
@@ -25,7 +26,12 @@ async fn messages_are_chosen_by_their_failure_its_time_and_their_attributes() {
         (&["--attribute", "none=secret-tenant"], 0),
     ] {
         let run = world.dlq(&[&["peek", "--json"], options].concat()).await;
-        assert_eq!((run.status, run.stdout.lines().count()), (0, expected), "{options:?}: {run:?}");
+        let status = i32::from(expected == 0);
+        assert_eq!(
+            (run.status, run.stdout.lines().count()),
+            (status, expected),
+            "{options:?}: {run:?}"
+        );
         if expected == 0 {
             assert!(run.stderr.contains("note: no message "), "{options:?}: {run:?}");
         }
@@ -37,10 +43,25 @@ async fn messages_are_chosen_by_their_failure_its_time_and_their_attributes() {
         let run = world.dlq(&["peek", option, value]).await;
         assert!(run.status == 2 && run.stderr.contains(words), "{run:?}");
     }
-    for ((dead, back), note) in [((5, 1), ""), ((5, 1), "note: no message with the code no-seat ")]
-    {
+    for (status, note) in [(0, "visible again"), (1, "note: no message with the code no-seat ")] {
         let run = world.dlq(&["redrive", "--code", "no-seat", "--yes", "--to", "orders"]).await;
-        assert_eq!((run.status, world.counts()), (0, (dead, back)), "{run:?}");
-        assert!(run.stderr.contains(note) && run.stderr.is_empty() == note.is_empty(), "{run:?}");
+        assert_eq!((run.status, world.counts()), (status, (5, 1)), "{run:?}");
+        assert!(run.stderr.contains(note), "{run:?}");
     }
+    // One rule for all commands.
+    let file = std::env::temp_dir().join(format!("requeue-none-{}", std::process::id()));
+    let file = file.to_str().unwrap();
+    for command in [
+        &["peek"][..],
+        &["export", file, "--force"],
+        &["discard", file, "--yes"],
+        &["discard", file, "--dry-run"],
+        &["redrive", "--dry-run", "--to", "orders"],
+    ] {
+        let _ = std::fs::remove_file(file);
+        let none = world.dlq(&[command, &["--code", "no-seat"]].concat()).await;
+        assert_eq!(none.status, 1, "{none:?}");
+        assert!(none.stderr.contains("note: no message with the code no-seat "), "{none:?}");
+    }
+    let _ = std::fs::remove_file(file);
 }

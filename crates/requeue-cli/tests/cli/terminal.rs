@@ -142,7 +142,7 @@ fn numbers_end_in_one_column_and_have_groups_of_three_digits() {
 
 #[test]
 fn dead_letters_are_shown_with_whole_ids_on_each_terminal() {
-    side_by_side([60, 80, 130], async |columns| {
+    side_by_side([60, 80, 160], async |columns| {
         let world = World::filled("annotate").await;
         // At 80 columns the table has no room for an example.
         for (command, expected) in [("list", if columns == 80 { 0 } else { 3 }), ("peek", 5)] {

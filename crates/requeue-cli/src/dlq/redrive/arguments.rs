@@ -43,7 +43,7 @@ pub(crate) const HELP: &str = "\
     too. Unless the command only copies, it also needs sqs:StartMessageMoveTask, \
     sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
     Exit status: 0; 1 on an error, if you decline the question, if a chosen message is, or may \
-    be, still here, or if an --id is not found; 130 after Ctrl-C. --dry-run ends with 0 even if \
+    be, still here, if the options choose no message, or if an --id is not found; 130 after Ctrl-C. --dry-run ends with 0 even if \
     its plan is incomplete.";
 
 #[derive(Default, clap::Args)]

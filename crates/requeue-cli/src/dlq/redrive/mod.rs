@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let is_empty = plan.is_empty();
         if is_empty || !agreed(&plan.question(name, &route), &stop).await? {
             output::remark("nothing was done");
-            return Ok(stop.status(is_empty));
+            return Ok(stop.status(is_empty && plan.finds_all(arguments, &dead_letters)));
         }
         redrive.planned = Some(plan.to_redrive());
     } else {

@@ -98,10 +98,14 @@ impl Plan {
             output::words(&self.text(route))?;
             self.groups.tell(&dead_letters.queue.arn);
         }
+        let is_good = self.finds_all(arguments, dead_letters) && self.left_hidden == 0;
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Whether the options chose a message, and found each id, as far as all messages were seen.
+    pub(super) fn finds_all(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> bool {
         let has_chosen_any = self.groups.count() > 0 || self.left.count() > 0;
-        let finds_all = !self.is_complete
-            || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any);
-        Ok(if self.left_hidden == 0 && finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        !self.is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any)
     }
 
     pub(super) async fn make(
