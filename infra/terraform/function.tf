@@ -24,8 +24,8 @@ locals {
 
   # Its entries for rate limit, quota and temporary.
   classes = [
-    for names in [["RATE_LIMIT", "RATE_LIMIT_EXCEEDED"], ["QUOTA", "QUOTA_EXCEEDED"], ["TEMPORARY", "TEMPORARY_ERROR"]] :
-    lookup(local.document.errorConfigs, names[0], lookup(local.document.errorConfigs, names[1], lookup(local.document.errorConfigs, "DEFAULT", {})))
+    for names in [["rate-limit", "RATE_LIMIT", "RATE_LIMIT_EXCEEDED"], ["quota", "QUOTA", "QUOTA_EXCEEDED"], ["temporary", "TEMPORARY", "TEMPORARY_ERROR"]] :
+    concat([for name in concat(names, ["default", "DEFAULT"]) : local.document.errorConfigs[name] if contains(keys(local.document.errorConfigs), name)], [{}])[0]
   ]
 
   # The most retries of a message whose failures are all of one class.

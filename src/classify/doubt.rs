@@ -117,7 +117,7 @@ mod tests {
             let failure = || Failure::from_response(&response, SystemTime::UNIX_EPOCH);
             assert_eq!(failure().is_in_doubt(), is_in_doubt, "{status} {body}");
             let rule =
-                format!(r#"{{"rules": [{{"match": {{"status": {status}}}, "class": "QUOTA"}}]}}"#);
+                format!(r#"{{"rules": [{{"match": {{"status": {status}}}, "class": "quota"}}]}}"#);
             let rules: Rules = rule.parse().expect("a rule");
             let by_rule = rules.scope(async { failure() }).now_or_never().expect("it is ready");
             assert_eq!(by_rule.is_in_doubt(), is_in_doubt, "{status} {body} by a rule");

@@ -227,7 +227,7 @@ impl Failure {
     /// use requeue::{Failure, FailureClass};
     /// use requeue::classify::{Response, Rules};
     ///
-    /// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "RATE_LIMIT"}]}"#.parse()?;
+    /// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "rate-limit"}]}"#.parse()?;
     /// let of = |body| {
     ///     let response = Response { status: 200, headers: &[], body };
     ///     rules.within(|| Failure::from_success(&response, SystemTime::UNIX_EPOCH))

@@ -60,7 +60,7 @@ tokio::task_local! {
 /// use requeue::classify::{Response, Rules};
 ///
 /// let rules: Rules = r#"{"rules": [
-///     {"match": {"status": 404, "words": "not found yet"}, "class": "TEMPORARY", "delaySeconds": 30}
+///     {"match": {"status": 404, "words": "not found yet"}, "class": "temporary", "delaySeconds": 30}
 /// ]}"#.parse()?;
 ///
 /// let response = Response { status: 404, headers: &[], body: br#"{"message": "Not found, yet."}"# };
@@ -112,8 +112,13 @@ pub(crate) struct Effect {
     pub(crate) reason: Option<String>,
 }
 
-/// The words for the classes that a rule of the document, or a function in its response, may give.
-pub(crate) const CLASSES: [(&str, FailureClass); 7] = [
+/// The words for the classes that a rule of the document, or a function in its response, may give; the
+/// older ones come last.
+pub(crate) const CLASSES: [(&str, FailureClass); 11] = [
+    ("rate-limit", FailureClass::RateLimit),
+    ("quota", FailureClass::Quota),
+    ("temporary", FailureClass::Temporary),
+    ("non-retryable", FailureClass::NonRetryable),
     ("RATE_LIMIT", FailureClass::RateLimit),
     ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
     ("QUOTA", FailureClass::Quota),
@@ -123,7 +128,7 @@ pub(crate) const CLASSES: [(&str, FailureClass); 7] = [
     ("NON_RETRYABLE", FailureClass::NonRetryable),
 ];
 
-/// The class that a word names, as a rule of the policy document writes it, or as logs do.
+/// The class that a word names, as policy documents and logs write it, or by an older name.
 ///
 /// ```
 /// use requeue::FailureClass;
@@ -236,7 +241,7 @@ impl fmt::Debug for Rules {
 /// ```
 /// use requeue::classify::{Rules, names_status};
 ///
-/// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "RATE_LIMIT"}]}"#.parse()?;
+/// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "rate-limit"}]}"#.parse()?;
 /// assert_eq!([200, 201].map(|status| rules.within(|| names_status(status))), [true, false]);
 /// assert!(!names_status(200));
 /// # Ok::<(), requeue::InvalidPolicy>(())

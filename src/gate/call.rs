@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_response_below_500_does_not_open_the_circuit() {
-        let rule = |status| format!(r#"{{"match": {{"status": {status}}}, "class": "TEMPORARY"}}"#);
+        let rule = |status| format!(r#"{{"match": {{"status": {status}}}, "class": "temporary"}}"#);
         let rules = format!(r#"{{"rules": [{}, {}]}}"#, rule(404), rule(500));
         let rules: Rules = rules.parse().expect("sound rules");
         let headers = [("retry-after", &b"3"[..])];

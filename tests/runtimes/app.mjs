@@ -57,7 +57,7 @@ export async function plain(event) {
     const { do: what } = JSON.parse(record.body);
     if (what in RESPONSES) return RESPONSES[what];
     if (what === "classified") {
-      const item = { class: "RATE_LIMIT", delaySeconds: 7, reason: "back-at-nine" };
+      const item = { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" };
       batchItemFailures.push({ itemIdentifier: record.messageId, ...item });
     } else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
   }

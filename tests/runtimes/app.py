@@ -63,7 +63,7 @@ def plain(event, context):
         if do in RESPONSES:
             return RESPONSES[do]
         if do == "classified":
-            item = {"class": "RATE_LIMIT", "delaySeconds": 7, "reason": "back-at-nine"}
+            item = {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"}
             failures.append({"itemIdentifier": record["messageId"], **item})
         elif not act(record, context):
             failures.append({"itemIdentifier": record["messageId"]})

@@ -7,13 +7,10 @@ use crate::{Arguments, environment};
 
 /// A command's words, and its examples. Each is a line that a shell can run.
 const EXAMPLES: [(&str, &[&str]); 25] = [
-    ("", &["requeue demo", "requeue new orders", "requeue dlq list --queue orders-dlq"]),
+    ("", &["requeue demo", "requeue new orders", "requeue dlq list orders-dlq"]),
     (
         "dlq",
-        &[
-            "requeue dlq list --queue orders-dlq",
-            "requeue dlq redrive --queue orders-dlq --class quota --dry-run",
-        ],
+        &["requeue dlq list orders-dlq", "requeue dlq redrive orders-dlq --class quota --dry-run"],
     ),
     ("simulate", &["requeue simulate outage --outage 30m"]),
     ("new", &["requeue new orders", "requeue new orders --http", "requeue new orders --python"]),
@@ -42,22 +39,19 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue work --queue orders --target-url http://localhost:8080/orders --drain",
         ],
     ),
-    (
-        "dlq list",
-        &["requeue dlq list --queue orders-dlq", "requeue dlq list --source-queue orders --json"],
-    ),
+    ("dlq list", &["requeue dlq list orders-dlq", "requeue dlq list --source-queue orders --json"]),
     (
         "dlq peek",
         &[
-            "requeue dlq peek --queue orders-dlq --class temporary --limit 1 --bodies",
-            "requeue dlq peek --queue orders-dlq --detail timeout --since 2h",
+            "requeue dlq peek orders-dlq --class temporary --limit 1 --bodies",
+            "requeue dlq peek orders-dlq --detail timeout --since 2h",
         ],
     ),
     (
         "dlq export",
         &[
-            "requeue dlq export dead.jsonl --queue orders-dlq",
-            "requeue dlq export - --queue orders-dlq --code outdated-fare | jq .body",
+            "requeue dlq export dead.jsonl orders-dlq",
+            "requeue dlq export - orders-dlq --code outdated-fare | jq .body",
         ],
     ),
     (
@@ -70,23 +64,27 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
     (
         "dlq discard",
         &[
-            "requeue dlq discard dead.jsonl --queue orders-dlq --class temporary --dry-run",
-            "requeue dlq discard dead.jsonl --queue orders-dlq --code outdated-fare",
+            "requeue dlq discard dead.jsonl orders-dlq --class temporary --dry-run",
+            "requeue dlq discard dead.jsonl orders-dlq --code outdated-fare",
         ],
     ),
     (
         "dlq redrive",
         &[
-            "requeue dlq redrive --queue orders-dlq --class quota --dry-run",
-            "requeue dlq redrive --queue orders-dlq --class quota --rate 50",
-            "requeue dlq redrive --queue orders-dlq --attribute tenant=acme --to acme",
+            "requeue dlq redrive orders-dlq --class quota --dry-run",
+            "requeue dlq redrive orders-dlq --class quota --rate 50",
+            "requeue dlq redrive orders-dlq --attribute tenant=acme --to acme",
         ],
     ),
     ("check", &["requeue check policy.json", "requeue check '{\"maxRetries\": 3}' --json"]),
     ("config", &["requeue config", "requeue config --function orders --json"]),
     (
         "doctor",
-        &["requeue doctor --function orders", "requeue doctor --function orders --strict --json"],
+        &[
+            "requeue doctor orders",
+            "requeue doctor --function orders",
+            "requeue doctor --function orders --strict --json",
+        ],
     ),
     (
         "schedule",
@@ -126,7 +124,7 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
         "ui",
         &[
             "requeue ui",
-            "requeue ui --queue orders-dlq --scope tenant",
+            "requeue ui orders-dlq --scope tenant",
             "requeue ui --source-queue orders --allow-redrive",
         ],
     ),
@@ -155,6 +153,15 @@ pub(crate) fn words_given() -> String {
         words.push(command.get_name().to_owned());
     }
     words.join(" ")
+}
+
+/// The command below another one that has this name or alias.
+pub(crate) fn below(word: &str) -> Option<String> {
+    let all = Arguments::command();
+    all.get_subcommands().find_map(|above| {
+        let found = above.find_subcommand(word)?;
+        Some(format!("requeue {} {}", above.get_name(), found.get_name()))
+    })
 }
 
 fn of(command: &str) -> &'static [&'static str] {
@@ -220,6 +227,47 @@ mod tests {
                 }
                 assert!(is_of_name, "{example} is no example of {name}");
             }
+        }
+    }
+
+    #[test]
+    fn a_word_for_a_command_below_another_names_it() {
+        for (word, command) in [
+            ("redrive", Some("requeue dlq redrive")),
+            ("replay", Some("requeue dlq redrive")),
+            ("delete", Some("requeue dlq discard")),
+            ("purge", Some("requeue dlq discard")),
+            ("outage", Some("requeue simulate outage")),
+            ("orders", None),
+        ] {
+            assert_eq!(below(word).as_deref(), command, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_queue_is_named_by_its_place_or_by_an_option() {
+        for (line, is_valid) in [
+            ("dlq list orders-dlq", true),
+            ("dlq list --queue orders-dlq", true),
+            ("dlq list --source-queue orders", true),
+            ("dlq list", false),
+            ("dlq list orders-dlq --queue orders-dlq", false),
+            ("dlq list orders-dlq --source-queue orders", false),
+            ("dlq export dead.jsonl orders-dlq", true),
+            ("dlq export dead.jsonl --queue orders-dlq", true),
+            ("dlq export dead.jsonl", false),
+            ("dlq purge dead.jsonl orders-dlq", true),
+            ("dlq replay orders-dlq", true),
+            ("doctor orders", true),
+            ("doctor --queue orders", true),
+            ("doctor orders --function orders", false),
+            ("doctor", false),
+            ("ui orders-dlq", true),
+            ("ui", true),
+        ] {
+            let words = ["requeue"].into_iter().chain(line.split(' '));
+            let parsed = Arguments::command().try_get_matches_from(words);
+            assert_eq!(parsed.is_ok(), is_valid, "{line}: {:?}", parsed.err());
         }
     }
 

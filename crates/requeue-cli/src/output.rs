@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use requeue::printable;
 use serde::Serialize;
 
-use crate::progress;
 use crate::table::{columns, wrapped};
+use crate::{examples, progress};
 
 /// Writes a text to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -152,6 +152,11 @@ pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
     let printed = usage.print().and_then(|()| io::stdout().flush());
     if let Some(example) = example.filter(|_| usage.kind() == ErrorKind::MissingRequiredArgument) {
         note(format_args!("\nExample: {example}"));
+    }
+    if let Some(ContextValue::String(word)) = usage.get(ContextKind::InvalidSubcommand)
+        && let Some(command) = examples::below(word)
+    {
+        note(format_args!("\nDid you mean `{command}`?"));
     }
     match printed {
         Err(error) if !usage.use_stderr() => failed(&Unwritten(error)),

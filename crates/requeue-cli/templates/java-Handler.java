@@ -51,11 +51,11 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
 
     private static Map<String, Object> item(String id, RuntimeException error) {
         if (error instanceof BankBusy busy) {
-            return Map.of("itemIdentifier", id, "class", "RATE_LIMIT", "delaySeconds", busy.seconds, "reason", "bank-busy");
+            return Map.of("itemIdentifier", id, "class", "rate-limit", "delaySeconds", busy.seconds, "reason", "bank-busy");
         }
         // NumberFormatException is one of these.
         if (error instanceof IllegalArgumentException) {
-            return Map.of("itemIdentifier", id, "class", "NON_RETRYABLE", "reason", "invalid-order");
+            return Map.of("itemIdentifier", id, "class", "non-retryable", "reason", "invalid-order");
         }
         // Requeue finds the class by the type.
         return Map.of("itemIdentifier", id, "errorType", error.getClass().getName(), "errorMessage", String.valueOf(error.getMessage()));

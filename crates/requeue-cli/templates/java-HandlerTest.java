@@ -32,14 +32,14 @@ class HandlerTest {
     @Test
     void aBusyBankSaysHowLongToWait() {
         Map<String, Object> busy =
-                Map.of("itemIdentifier", "m-1", "class", "RATE_LIMIT", "delaySeconds", 60, "reason", "bank-busy");
+                Map.of("itemIdentifier", "m-1", "class", "rate-limit", "delaySeconds", 60, "reason", "bank-busy");
         assertEquals(List.of(busy), items("500", "1000001"));
     }
 
     @Test
     void anInvalidOrderIsNotTriedAgain() {
         for (Map<String, Object> item : items("0", "many")) {
-            assertEquals("NON_RETRYABLE", item.get("class"));
+            assertEquals("non-retryable", item.get("class"));
         }
     }
 }

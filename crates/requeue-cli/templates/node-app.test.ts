@@ -15,19 +15,19 @@ test('charged orders are done', async () => {
 
 test('a busy bank says how long to wait', async () => {
   assert.deepEqual(await items({ cents: 500, card: 'ok' }, { cents: 500, card: 'busy' }), [
-    { itemIdentifier: 'm-1', class: 'RATE_LIMIT', delaySeconds: 60, reason: 'bank-busy' },
+    { itemIdentifier: 'm-1', class: 'rate-limit', delaySeconds: 60, reason: 'bank-busy' },
   ]);
 });
 
 test('an invalid order is not tried again', async () => {
   const [item] = await items({ cents: 0 });
-  assert.equal(item.class, 'NON_RETRYABLE');
+  assert.equal(item.class, 'non-retryable');
 });
 
 test('each failed order has its own class', async () => {
   const found = await items({ cents: 0 }, { cents: 1, card: 'ok' }, { cents: 1 });
   assert.deepEqual(found.map((item) => [item.itemIdentifier, item.class ?? item.errorType]), [
-    ['m-0', 'NON_RETRYABLE'],
+    ['m-0', 'non-retryable'],
     ['m-2', 'TimeoutError'],
   ]);
 });

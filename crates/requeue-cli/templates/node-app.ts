@@ -25,8 +25,8 @@ async function charge(record: SQSRecord): Promise<void> {
 
 /** What Requeue reads in a failed item; SQS and Powertools ignore it. */
 function verdict(error: Error): object {
-  if (error instanceof BankBusy) return { class: 'RATE_LIMIT', delaySeconds: error.seconds, reason: 'bank-busy' };
-  if (error instanceof InvalidOrder || error instanceof SyntaxError) return { class: 'NON_RETRYABLE', reason: 'invalid-order' };
+  if (error instanceof BankBusy) return { class: 'rate-limit', delaySeconds: error.seconds, reason: 'bank-busy' };
+  if (error instanceof InvalidOrder || error instanceof SyntaxError) return { class: 'non-retryable', reason: 'invalid-order' };
   // Requeue finds the class by the type.
   return { errorType: error.name, errorMessage: error.message };
 }

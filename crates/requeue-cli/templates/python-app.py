@@ -34,9 +34,9 @@ def verdict(error):
     """What Requeue reads in a failed item; SQS and Powertools ignore it."""
     match error:
         case BankBusy(seconds=seconds):
-            return {"class": "RATE_LIMIT", "delaySeconds": seconds, "reason": "bank-busy"}
+            return {"class": "rate-limit", "delaySeconds": seconds, "reason": "bank-busy"}
         case InvalidOrder() | json.JSONDecodeError():
-            return {"class": "NON_RETRYABLE", "reason": "invalid-order"}
+            return {"class": "non-retryable", "reason": "invalid-order"}
         case _:
             # Requeue finds the class by the type.
             return {"errorType": type(error).__name__, "errorMessage": str(error)}

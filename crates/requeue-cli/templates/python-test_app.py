@@ -15,18 +15,18 @@ def test_charged_orders_are_done():
 
 def test_a_busy_bank_says_how_long_to_wait():
     assert items({"cents": 500, "card": "ok"}, {"cents": 500, "card": "busy"}) == [
-        {"itemIdentifier": "m-1", "class": "RATE_LIMIT", "delaySeconds": 60, "reason": "bank-busy"}
+        {"itemIdentifier": "m-1", "class": "rate-limit", "delaySeconds": 60, "reason": "bank-busy"}
     ]
 
 
 def test_an_invalid_order_is_not_tried_again():
     (item,) = items({"cents": 0})
-    assert item["class"] == "NON_RETRYABLE"
+    assert item["class"] == "non-retryable"
 
 
 def test_each_failed_order_has_its_own_class():
     found = items({"cents": 0}, {"cents": 1, "card": "ok"}, {"cents": 1})
     assert [(item["itemIdentifier"], item.get("class"), item.get("errorType")) for item in found] == [
-        ("m-0", "NON_RETRYABLE", None),
+        ("m-0", "non-retryable", None),
         ("m-2", None, "ConnectionError"),
     ]

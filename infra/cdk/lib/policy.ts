@@ -19,7 +19,7 @@ export type Backoff = BackoffWord | readonly number[];
 export type BackoffWord = 'exponential' | 'linear' | 'fibonacci' | 'constant';
 
 /** The class of a failure. */
-export type FailureClass = Exclude<keyof ErrorConfigs, 'DEFAULT'> | 'NON_RETRYABLE';
+export type FailureClass = Exclude<keyof ErrorConfigs, 'default' | 'DEFAULT'> | 'non-retryable' | 'NON_RETRYABLE';
 
 /** The retry policy. Every key is optional. Delays and times are seconds, with fractions. */
 export interface RetryPolicy {
@@ -107,10 +107,14 @@ export interface QueueConfig {
 }
 
 /**
- * Delays and budgets for each class of failures. A class has two names; give one of them. `DEFAULT`
- * serves the classes without an entry.
+ * Delays and budgets for each class of failures. `default` serves the classes without an entry. The
+ * names in capitals are older ones.
  */
 export interface ErrorConfigs {
+  readonly 'rate-limit'?: ClassPolicy;
+  readonly quota?: ClassPolicy;
+  readonly temporary?: ClassPolicy;
+  readonly default?: ClassPolicy;
   readonly RATE_LIMIT?: ClassPolicy;
   readonly RATE_LIMIT_EXCEEDED?: ClassPolicy;
   readonly QUOTA?: ClassPolicy;
@@ -265,9 +269,9 @@ export function mostRetries(policy: RetryPolicy): number {
 /** The entries for rate limit, quota and temporary. */
 function classes({ errorConfigs: entries = {} }: RetryPolicy): (ClassPolicy | undefined)[] {
   const own = [
-    entries.RATE_LIMIT ?? entries.RATE_LIMIT_EXCEEDED,
-    entries.QUOTA ?? entries.QUOTA_EXCEEDED,
-    entries.TEMPORARY ?? entries.TEMPORARY_ERROR,
+    entries['rate-limit'] ?? entries.RATE_LIMIT ?? entries.RATE_LIMIT_EXCEEDED,
+    entries.quota ?? entries.QUOTA ?? entries.QUOTA_EXCEEDED,
+    entries.temporary ?? entries.TEMPORARY ?? entries.TEMPORARY_ERROR,
   ];
-  return own.map((entry) => entry ?? entries.DEFAULT);
+  return own.map((entry) => entry ?? entries.default ?? entries.DEFAULT);
 }

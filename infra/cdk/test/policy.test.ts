@@ -23,6 +23,10 @@ const BACKOFF: Words<types.BackoffWord> = { exponential: true, linear: true, fib
 const PRESET: Words<types.Preset> = { standard: true, 'high-volume': true, critical: true };
 const STATUS: Words<types.StatusWord> = { '2xx': true, '3xx': true, '4xx': true, '5xx': true };
 const CLASS: Words<types.FailureClass> = {
+  'rate-limit': true,
+  quota: true,
+  temporary: true,
+  'non-retryable': true,
   RATE_LIMIT: true,
   RATE_LIMIT_EXCEEDED: true,
   QUOTA: true,
@@ -58,6 +62,10 @@ const POLICY: Keys<types.RetryPolicy> = {
   queueConfig: true,
 };
 const ERROR_CONFIGS: Keys<types.ErrorConfigs> = {
+  'rate-limit': true,
+  quota: true,
+  temporary: true,
+  default: true,
   RATE_LIMIT: true,
   RATE_LIMIT_EXCEEDED: true,
   QUOTA: true,
@@ -184,6 +192,8 @@ test('the longest age is that of the class with the longest timeout', () => {
     [{ totalTimeoutSeconds: 60 }, 60],
     [{ totalTimeoutSeconds: 60, errorConfigs: { QUOTA: { totalTimeoutSeconds: 90 } } }, 90],
     [{ errorConfigs: { QUOTA_EXCEEDED: { totalTimeoutSeconds: 90 } } }, 43_200],
+    [{ totalTimeoutSeconds: 60, errorConfigs: { quota: { totalTimeoutSeconds: 90 } } }, 90],
+    [{ preset: 'critical', errorConfigs: { default: { totalTimeoutSeconds: 90 } } }, 90],
     // DEFAULT adds nothing to a class with an entry of its own.
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 } } }, 90],
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 }, QUOTA: { maxRetries: 2 } } }, 600],

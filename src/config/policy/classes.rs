@@ -11,7 +11,7 @@ use super::object::{KeyTable, keys};
 use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
-/// The classes of the document. Both names of each are in use.
+/// The classes of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     RateLimit,
@@ -28,7 +28,12 @@ impl Class {
     }
 }
 
-pub(super) const CLASSES: [(&str, Class); 7] = [
+/// The names of the classes, and then the older ones, which documents may still have.
+pub(super) const CLASSES: [(&str, Class); 11] = [
+    ("rate-limit", Class::RateLimit),
+    ("quota", Class::Quota),
+    ("temporary", Class::Temporary),
+    ("default", Class::Default),
     ("RATE_LIMIT", Class::RateLimit),
     ("RATE_LIMIT_EXCEEDED", Class::RateLimit),
     ("QUOTA", Class::Quota),

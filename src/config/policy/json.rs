@@ -56,6 +56,9 @@ pub(in crate::config) struct Json<'d> {
     pub(super) problems: &'d Problems,
 }
 
+/// The most names that a problem lists.
+const MAX_NAMES: usize = 10;
+
 /// Keys with another name before the first release, and the new one.
 const RENAMED: [(&str, &str); 2] =
     [("once", "idempotency"), ("maxSlotWaitSeconds", "maxReservationSeconds")];
@@ -99,10 +102,14 @@ impl<'d> Json<'d> {
         let before = self.problems.count();
         for (at, (name, json)) in fields.iter().enumerate() {
             if !known.contains(&name.as_str()) {
-                let (shown, hint) = match nearest(name, known) {
+                let (nearest, is_meant) = nearest(name, known);
+                let (shown, hint) = match known.len() {
                     // Such a name is no secret.
-                    Some(known) => (shortened(name), format!("; did you mean {known}?")),
-                    None => (self.shown(name), format!(": use one of {}", known.join(", "))),
+                    _ if is_meant => (shortened(name), format!("; did you mean {nearest}?")),
+                    ..=MAX_NAMES => {
+                        (self.shown(name), format!(": use one of {}", known.join(", ")))
+                    }
+                    _ => (self.shown(name), format!("; the nearest key is {nearest}")),
                 };
                 self.problems.note(format!("{} is unknown{hint}", self.path_to(&shown)));
             } else if fields[..at].iter().any(|(earlier, _)| earlier == name) {
@@ -166,12 +173,14 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// The known name that is meant.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    let name = name.to_lowercase();
-    let like = |known: &str| strsim::jaro_winkler(&name, &known.to_lowercase());
-    let nearest = known.iter().max_by(|one, other| like(one).total_cmp(&like(other)));
-    nearest.filter(|known| like(known) > ALIKE).copied()
+/// The nearest known name, and whether it is meant.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> (&'k str, bool) {
+    let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    let name = plain(name);
+    let like = |known: &str| strsim::jaro_winkler(&name, &plain(known));
+    // Older names come last.
+    let nearest = known.iter().rev().max_by(|one, other| like(one).total_cmp(&like(other)));
+    nearest.map_or(("", false), |known| (known, like(known) > ALIKE))
 }
 
 /// The text in one line, harmless in a terminal, and cut.

@@ -126,7 +126,7 @@ pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
         "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
             "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
         "errorConfigs", Entries => entries,
-            "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
+            "The delays and budgets of single classes. default serves each class without an entry.";
         "rules", RuleList => rules,
             "Your own rules for the class of a failure. They come before the built-in rules, and the first one that matches wins.";
         "sqsCalls", Calls::Settling => policy.sqs_calls,

@@ -11,15 +11,15 @@
 //!   "jitter": { "proportional": 0.1 },
 //!   "totalTimeoutSeconds": 43200,
 //!   "errorConfigs": {
-//!     "RATE_LIMIT": { "baseDelay": 60, "maxDelay": 300, "jitter": "full" },
-//!     "QUOTA": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
-//!     "DEFAULT": { "baseDelay": 2, "multiplier": 2 }
+//!     "rate-limit": { "baseDelay": 60, "maxDelay": 300, "jitter": "full" },
+//!     "quota": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
+//!     "default": { "baseDelay": 2, "multiplier": 2 }
 //!   },
 //!   "maxPauseSeconds": 60,
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
 //!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1, "fairBy": "/tenant", "weights": { "acme": 3 } },
 //!   "idempotency": { "key": "/orderId", "keepSeconds": 1209600, "whenUnavailable": "call" },
-//!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
+//!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "temporary", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
 //!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },
 //!   "queueConfig": { "visibilityTimeout": 360, "messageRetentionPeriod": 1209600, "maxReceiveCount": 5 }
@@ -30,7 +30,7 @@
 //! `infra/policy.schema.json` has both for editors.
 //!
 //! - A value of a class overrides the global one, and the global one overrides the preset's. A
-//!   preset replaces the whole table of classes. `DEFAULT` is the entry of each class that has none
+//!   preset replaces the whole table of classes. `default` is the entry of each class that has none
 //!   of its own; it adds nothing to a class's own entry.
 //! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds,
 //!   whose last value repeats. A list names its own longest delay, so only a `maxDelay` of the same
@@ -134,7 +134,7 @@ impl Settings {
     ///
     /// let mut settings = Settings::default();
     /// settings.set_policy(
-    ///     r#"{"maxRetries": 7, "rules": [{"match": {"status": 404}, "class": "TEMPORARY"}]}"#,
+    ///     r#"{"maxRetries": 7, "rules": [{"match": {"status": 404}, "class": "temporary"}]}"#,
     /// )?;
     /// assert_eq!((settings.policy.max_retries, settings.rules.len()), (7, 1));
     /// # Ok::<(), requeue::InvalidPolicy>(())
@@ -259,7 +259,7 @@ fn document(json: &Json<'_>) -> Document {
     policy.rate_limit = serve(Class::RateLimit, &rows.rate_limit);
     policy.quota = serve(Class::Quota, &rows.quota);
     policy.temporary = serve(Class::Temporary, &rows.temporary);
-    // If every class has its own entry, `DEFAULT` serves none. It is checked nevertheless.
+    // If every class has its own entry, `default` serves none. It is checked nevertheless.
     if RETRIED.into_iter().all(|class| own(class).is_some()) {
         serve(Class::Default, &rows.temporary);
     }

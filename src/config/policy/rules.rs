@@ -67,7 +67,7 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
         "class", OUTCOMES => effect.class,
             "The class of the failure.";
         "delaySeconds", Maybe(RULED) => effect.delay,
-            "The delay of the message, to which Requeue adds up to a tenth, at most 60 s. It replaces the delay that a response names, and the delay of the class. With RATE_LIMIT and QUOTA it starts a pause. Not allowed with NON_RETRYABLE.";
+            "The delay of the message, to which Requeue adds up to a tenth, at most 60 s. It replaces the delay that a response names, and the delay of the class. With rate-limit and quota it starts a pause. Not allowed with non-retryable.";
         "reason", Maybe(Label) => effect.reason,
             "The name of the failure in logs and dead letters, for example outdated-fare. Default: by rules[0], counted from 0.";
     },
@@ -108,7 +108,7 @@ fn rule(json: &Json<'_>) -> Option<(Match, Effect)> {
         let (delay, at) = (delay.as_secs_f64(), json.path_to("delaySeconds"));
         let class = json.path_to("class");
         json.problems
-            .note(format!("{at} is {delay}, but {class} is NON_RETRYABLE: change one of them"));
+            .note(format!("{at} is {delay}, but {class} is non-retryable: change one of them"));
     }
     effect.place.clone_from(&json.path);
     is_sound.then_some((condition, effect))

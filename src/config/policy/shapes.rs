@@ -202,14 +202,17 @@ impl<S: Shape> Shape for Off<S> {
     }
 }
 
-impl<T: Clone> OneOf<T> {
+impl<T: Clone + PartialEq> OneOf<T> {
     pub(super) fn find(&self, json: &Json<'_>) -> Option<T> {
         let text = json.text()?;
         self.0.iter().find(|(word, _)| *word == text).map(|(_, meaning)| meaning.clone())
     }
 
+    /// The words, without older ones for the same.
     pub(super) fn list(&self) -> String {
-        self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+        let is_first = |at: usize| !self.0[..at].iter().any(|(_, other)| *other == self.0[at].1);
+        let words = (0..self.0.len()).filter(|at| is_first(*at)).map(|at| self.0[at].0);
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 

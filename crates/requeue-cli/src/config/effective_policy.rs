@@ -27,11 +27,11 @@ const SHARED: [(&str, &[&str]); 5] = [
     ("totalTimeoutSeconds", &["totalTimeoutSeconds"]),
 ];
 
-/// The names of a class in documents, this command's first.
-const CLASSES: [(&str, [&str; 3]); 3] = [
-    ("RATE_LIMIT", ["RATE_LIMIT", "RATE_LIMIT_EXCEEDED", "DEFAULT"]),
-    ("QUOTA", ["QUOTA", "QUOTA_EXCEEDED", "DEFAULT"]),
-    ("TEMPORARY", ["TEMPORARY", "TEMPORARY_ERROR", "DEFAULT"]),
+/// The older names of a class in documents.
+const OLDER: [(&str, [&str; 2]); 3] = [
+    ("rate-limit", ["RATE_LIMIT", "RATE_LIMIT_EXCEEDED"]),
+    ("quota", ["QUOTA", "QUOTA_EXCEEDED"]),
+    ("temporary", ["TEMPORARY", "TEMPORARY_ERROR"]),
 ];
 
 impl EffectivePolicy {
@@ -114,10 +114,11 @@ fn is_in(document: &Map<String, Value>, key: &str) -> bool {
         return value.is_some();
     };
     let shared = SHARED.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, keys)| *keys);
-    let names = CLASSES.iter().find(|(own, _)| *own == class).map(|(_, names)| names);
+    let older = OLDER.iter().filter(|(own, _)| *own == class).flat_map(|(_, names)| names);
     let of_classes = document.get("errorConfigs");
-    // DEFAULT serves only a class without an entry.
-    let entry = names.into_iter().flatten().find_map(|name| of_classes?.get(name));
+    // The default serves only a class without an entry.
+    let names = [class].into_iter().chain(older.copied()).chain(["default", "DEFAULT"]);
+    let entry = names.into_iter().find_map(|name| of_classes?.get(name));
     entry.is_some_and(|entry| entry.get(name).is_some())
         || shared.iter().any(|key| document.contains_key(*key))
 }
@@ -137,20 +138,20 @@ mod tests {
                 "circuitBreaker.resetTimeoutSeconds",
                 false,
             ),
-            (r#"{"maxDelaySeconds": 9}"#, "errorConfigs.QUOTA.maxDelay", true),
+            (r#"{"maxDelaySeconds": 9}"#, "errorConfigs.quota.maxDelay", true),
             (
                 r#"{"errorConfigs": {"QUOTA_EXCEEDED": {"maxDelay": 9}}}"#,
-                "errorConfigs.QUOTA.maxDelay",
+                "errorConfigs.quota.maxDelay",
                 true,
             ),
             (
-                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}}}"#,
-                "errorConfigs.QUOTA.maxDelay",
+                r#"{"errorConfigs": {"default": {"maxDelay": 9}}}"#,
+                "errorConfigs.quota.maxDelay",
                 true,
             ),
             (
-                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}, "QUOTA": {"jitter": "full"}}}"#,
-                "errorConfigs.QUOTA.maxDelay",
+                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}, "quota": {"jitter": "full"}}}"#,
+                "errorConfigs.quota.maxDelay",
                 false,
             ),
         ] {

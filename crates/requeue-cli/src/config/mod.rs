@@ -34,9 +34,9 @@ pub(crate) struct Arguments {
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The region of the function, if its ARN has none. [default: that of the AWS profile, or
-    /// us-east-1]
-    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
+    /// The region of the function, if its ARN has none. [default: `AWS_REGION`, that of the AWS
+    /// profile, or us-east-1]
+    #[arg(long, value_parser = region_name)]
     region: Option<String>,
     #[command(flatten)]
     policy: PolicyArgument,
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
 
 /// A setting, or a value of the policy, as it counts.
 struct Effective {
-    /// As in `REQUEUE_TABLE` or `errorConfigs.QUOTA.maxDelay`.
+    /// As in `REQUEUE_TABLE` or `errorConfigs.quota.maxDelay`.
     name: String,
     value: Value,
     /// Where it comes from.

@@ -27,6 +27,7 @@ pub(crate) struct Arguments {
     place: QueueArguments,
     /// A new file for the messages. It appears only when it is complete, and in the end it has
     /// exactly the deleted messages.
+    #[arg(index = 1)]
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,

@@ -21,13 +21,6 @@ pub(crate) mod sqs;
 
 pub(crate) use self::queue::{DeadLetters, Purpose, QueueArguments};
 
-/// clap's own usage line shows an option as required even if a variable has set it.
-macro_rules! usage {
-    ($arguments:literal) => {
-        concat!("requeue dlq ", $arguments, " <--queue|--source-queue> <QUEUE>")
-    };
-}
-
 /// The text below the options of a command that only looks at messages.
 macro_rules! help {
     (list) => {
@@ -35,19 +28,20 @@ macro_rules! help {
             " With --json they are in notReached, and complete is false.\n\n\
              Requeue writes class and reason into the message with REQUEUE_DEAD_LETTER=annotate or \
              direct, on a FIFO queue only with direct. With redrive, at most the class of the last \
-             retry is known. If a message was redriven and failed again, `first sent` is the time \
-             of its last redrive.",
+             retry is known, and no time. If a message was redriven and failed again, its first \
+             send is its last redrive.",
             "0; 1 on an error; 130 after Ctrl-C."
         )
     };
     (peek) => {
-        help!("", "0; 1 on an error, or if an --id is not found; 130 after Ctrl-C.")
+        help!("", "0; 1 on an error, if the options choose no message, or if an --id is not found; 130 after \
+             Ctrl-C.")
     };
     (export) => {
         help!(
             " The export is then incomplete.",
-            "0; 1 on an error, if the export is incomplete, or if an --id is not found; 130 after \
-             Ctrl-C."
+            "0; 1 on an error, if the export is incomplete, if the options choose no message, or if an \
+             --id is not found; 130 after Ctrl-C."
         )
     };
     (import) => {
@@ -70,8 +64,8 @@ macro_rules! help {
              This needs the permission sqs:DeleteMessage besides. If it did not reach all \
              messages, it writes no file and deletes none; of a FIFO group choose at most ten \
              with --limit.",
-            "0; 1 on an error, if you decline the question, if a message was not deleted, or if an \
-             --id is not found; 130 after Ctrl-C."
+            "0; 1 on an error, if you decline the question, if a message was not deleted, if the \
+             options choose no message, or if an --id is not found; 130 after Ctrl-C."
         )
     };
     ($about:literal, $status:literal) => {
@@ -96,30 +90,37 @@ macro_rules! help {
 pub(crate) enum Command {
     /// Group the messages by class, reason and failure: their number, the oldest, and an example of
     /// each group.
-    #[command(after_help = help!(list), override_usage = usage!("list [OPTIONS]"), mut_arg("queue", needed))]
+    #[command(after_help = help!(list), mut_arg(QUEUE, needed))]
     List(list::Arguments),
     /// Show messages one by one: ten unless --limit says otherwise, and their bodies only with
     /// --bodies.
-    #[command(alias = "show", after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"), mut_arg("queue", needed))]
+    #[command(alias = "show", after_help = help!(peek), mut_arg(QUEUE, needed))]
     Peek(peek::Arguments),
     /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
-    #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"), mut_arg("queue", needed))]
+    #[command(after_help = help!(export), mut_arg(QUEUE, second))]
     Export(export::Arguments),
     /// Send the messages of an export to a queue, each with its body, attributes and group.
     #[command(after_help = help!(import))]
     Import(import::Arguments),
     /// Export messages to a file and then delete them: all of them, or those that the options
     /// choose.
-    #[command(after_help = help!(discard), override_usage = usage!("discard [OPTIONS] <FILE>"), mut_arg("queue", needed))]
+    #[command(aliases = ["delete", "purge"], after_help = help!(discard), mut_arg(QUEUE, second))]
     Discard(discard::Arguments),
     /// Redrive messages: all of them, or those that the options choose.
-    #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"), mut_arg("queue", needed))]
+    #[command(alias = "replay", after_help = redrive::HELP, mut_arg(QUEUE, needed))]
     Redrive(redrive::Arguments),
 }
 
+const QUEUE: &str = "dead_letter_queue";
+
 /// Without a queue these commands have nothing to do.
 fn needed(queue: clap::Arg) -> clap::Arg {
-    queue.required_unless_present("source_queue")
+    queue.required_unless_present_any(["queue", "source_queue"])
+}
+
+/// The same, behind the file.
+fn second(queue: clap::Arg) -> clap::Arg {
+    needed(queue).index(2)
 }
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {

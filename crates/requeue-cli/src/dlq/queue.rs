@@ -23,6 +23,9 @@ use crate::{Error, output};
 #[derive(Default, clap::Args)]
 pub(crate) struct QueueArguments {
     /// The dead-letter queue: its name, URL or ARN.
+    #[arg(value_name = "QUEUE", conflicts_with_all = ["queue", "source_queue"])]
+    dead_letter_queue: Option<QueueName>,
+    /// The same as an option.
     #[arg(
         long,
         help_heading = "Queue",
@@ -87,10 +90,11 @@ impl QueueArguments {
     }
 
     pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {
-        let (option, name) = match (&self.queue, &self.source_queue) {
+        let own = self.queue.as_ref().or(self.dead_letter_queue.as_ref());
+        let (option, name) = match (own, &self.source_queue) {
             (None, Some(name)) => ("--source-queue", name),
             (Some(name), _) => ("--queue", name),
-            (None, None) => return Err("--queue is missing; name a queue as orders-dlq".into()),
+            (None, None) => return Err("the queue is missing; name it as orders-dlq".into()),
         };
         let sdk = crate::sdk::config().await;
         let found = named(name, option, &self.region, &sdk).await?;
@@ -114,7 +118,7 @@ impl QueueArguments {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        self.queue.is_some() || self.source_queue.is_some()
+        self.dead_letter_queue.is_some() || self.queue.is_some() || self.source_queue.is_some()
     }
 }
 

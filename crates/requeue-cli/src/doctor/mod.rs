@@ -62,8 +62,9 @@ use crate::{Error, document, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
-    /// The region, if the ARN or URL has none. [default: that of the AWS profile, or us-east-1]
-    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
+    /// The region, if the ARN or URL has none. [default: `AWS_REGION`, that of the AWS profile, or
+    /// us-east-1]
+    #[arg(long, value_parser = region_name)]
     region: Option<String>,
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
     /// program sets its policy in code; `-` is the standard input.
@@ -96,6 +97,9 @@ struct Subject {
     function: Option<String>,
     /// The queue: its name, URL or ARN. The command checks the functions that it invokes; if there
     /// are none, a worker with the settings of `requeue work` in this environment.
+    #[arg(value_name = "QUEUE")]
+    source: Option<QueueName>,
+    /// The same as an option.
     #[arg(long, alias = "queue-url", value_name = "QUEUE")]
     queue: Option<QueueName>,
 }
@@ -192,7 +196,8 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
 
 /// One for each function.
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
-    let Arguments { subject: Subject { function, queue }, region, policy, .. } = arguments;
+    let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
+    let queue = queue.as_ref().or(source.as_ref());
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
     let policy = document.map(|(policy, _, _)| policy);
     let (sdk, region) = (crate::sdk::config().await, RegionArgument::of(region.as_deref()));

@@ -222,8 +222,8 @@ mod tests {
     #[test]
     fn two_policies_have_the_same_axes() {
         let (fast, slow) = (
-            r#"{"maxRetries": 3, "errorConfigs": {"DEFAULT": {"baseDelay": 1, "maxDelay": 2}}}"#,
-            r#"{"maxRetries": 90, "errorConfigs": {"DEFAULT": {"baseDelay": 60, "maxDelay": 900}}}"#,
+            r#"{"maxRetries": 3, "errorConfigs": {"default": {"baseDelay": 1, "maxDelay": 2}}}"#,
+            r#"{"maxRetries": 90, "errorConfigs": {"default": {"baseDelay": 60, "maxDelay": 900}}}"#,
         );
         assert!(!marks(fast, None).is_empty());
         assert_ne!(marks(fast, None), marks(slow, None));

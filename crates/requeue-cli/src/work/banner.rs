@@ -113,7 +113,7 @@ mod tests {
         for (document, line) in [
             ("{}", "50 retries; rate-limit 60–300 s, quota 120–600 s, temporary 2–60 s"),
             (
-                r#"{"maxRetries": 1, "errorConfigs": {"DEFAULT": {"baseDelay": 0.5, "maxDelay": 0.5}}}"#,
+                r#"{"maxRetries": 1, "errorConfigs": {"default": {"baseDelay": 0.5, "maxDelay": 0.5}}}"#,
                 "1 retry; rate-limit 0.5 s, quota 0.5 s, temporary 0.5 s",
             ),
         ] {

@@ -36,7 +36,7 @@ fn each_value_has_its_origin() {
     let policy = |key| of(&shown["policy"]["values"], "key", key);
     assert_eq!(policy("maxRetries"), (&json!(3), "policy document"));
     assert_eq!(policy("maxDeferrals"), (&json!(100), "preset critical"));
-    assert_eq!(policy("errorConfigs.QUOTA.maxDelay"), (&json!(10), "preset critical"));
+    assert_eq!(policy("errorConfigs.quota.maxDelay"), (&json!(10), "preset critical"));
     let text = shown.to_string();
     assert!(!text.contains("s3cret") && !text.contains("MfKQ9r8"), "{text}");
 }

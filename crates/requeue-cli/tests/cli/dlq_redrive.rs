@@ -301,7 +301,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             ),
         ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
-        (&["list"], "Usage: requeue dlq list [OPTIONS] <--queue|--source-queue> <QUEUE>\n"),
+        (&["list"], "Usage: requeue dlq list <QUEUE>\n"),
         (
             &["redrive", "--queue-url", &dead, "--reason", "too_old", "--yes"],
             "a similar value exists: 'too-old'",

@@ -363,12 +363,13 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 40] = [
+    let one_key: [(&str, &str); 41] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
+        (r#"{"retry": 5}"#, "retry is unknown; the nearest key is maxRetryAfterSeconds"),
         (
-            r#"{"errorConfigs": {"rate-limit": {}}}"#,
-            "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?",
+            r#"{"errorConfigs": {"rate_limits": {}}}"#,
+            "errorConfigs.rate_limits is unknown; did you mean rate-limit?",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"base_delay": 1}}}"#,
@@ -425,7 +426,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
-            "errorConfigs.RATE_LIMIT.baseDelay is 300.5: must be at most 300, by the preset standard for RATE_LIMIT",
+            "errorConfigs.RATE_LIMIT.baseDelay is 300.5: must be at most 300, by the preset standard for rate-limit",
         ),
         (
             r#"{"maxDelaySeconds": 200, "errorConfigs": {"RATE_LIMIT": {"baseDelay": 201}}}"#,

@@ -288,8 +288,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 404}, "class": "DEFAULT"}]"#,
-            "rules[0].class is `\"DEFAULT\"`: must be RATE_LIMIT, RATE_LIMIT_EXCEEDED, QUOTA, QUOTA_EXCEEDED, \
-             TEMPORARY, TEMPORARY_ERROR, NON_RETRYABLE",
+            "rules[0].class is `\"DEFAULT\"`: must be rate-limit, quota, temporary, non-retryable",
         ),
         (r#"[{"match": 404, "class": "QUOTA"}]"#, "rules[0].match is `404`: must be an object"),
         (
@@ -368,7 +367,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 404}, "class": "NON_RETRYABLE", "delaySeconds": 3}]"#,
-            "rules[0].delaySeconds is 3, but rules[0].class is NON_RETRYABLE: change one of them",
+            "rules[0].delaySeconds is 3, but rules[0].class is non-retryable: change one of them",
         ),
     ] {
         assert_eq!(rules(list).map(|rules| rules.len()), Err(vec![problem.to_owned()]), "{list}");

@@ -66,14 +66,14 @@ pub(crate) const MESSAGES: [TestMessage; 5] = [
         class: Some(NonRetryable),
         answers: &["non-retryable"],
         by_url: "400",
-        by_function: "failed with the class NON_RETRYABLE",
+        by_function: "failed with the class non-retryable",
         expected: "one failure of this class, and no retry: a dead letter",
     },
     TestMessage {
         class: Some(RateLimit),
         answers: &["rate-limit", "ok"],
         by_url: "429 with Retry-After: 5, then 200",
-        by_function: "failed with the class RATE_LIMIT and delaySeconds 5, then nothing failed",
+        by_function: "failed with the class rate-limit and delaySeconds 5, then nothing failed",
         expected: "one failure of this class, and a retry after 5 s or more",
     },
 ];

@@ -21,8 +21,8 @@ const PRESETS = {
   "single classes": {
     preset: "standard",
     errorConfigs: {
-      RATE_LIMIT: { baseDelay: 10, maxDelay: 120, maxRetries: 10 },
-      QUOTA: { backoff: [300, 900, 3600] },
+      "rate-limit": { baseDelay: 10, maxDelay: 120, maxRetries: 10 },
+      quota: { backoff: [300, 900, 3600] },
     },
   },
 };
