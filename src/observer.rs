@@ -49,6 +49,8 @@ pub enum Event<'a> {
         is_shared: bool,
         /// `false` in the mode `report`, which handles every message.
         is_enforced: bool,
+        /// The text of the failure that opened it, as in `status 503`.
+        cause: &'a str,
     },
     /// A circuit closed.
     CircuitClosed {

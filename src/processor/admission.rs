@@ -14,6 +14,7 @@ use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
+use crate::failure::Failure;
 use crate::gate::{Caller, Permit, Reply, Scope, expires};
 use crate::plan::Decision;
 use crate::pointer;
@@ -375,7 +376,7 @@ impl Taken {
         if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
             let until = (Instant::now() + grace / 2).min(cutoff + grace);
             if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
-                attempts.announce(change);
+                attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
             }
         }
         if let Some(Refused { scope, limit, asked }) = refused {

@@ -98,6 +98,15 @@ impl Handled {
         }
     }
 
+    /// The text of its failure.
+    pub(super) fn cause(&self) -> &str {
+        match self {
+            Self::Failed(failure) | Self::Unclear { failure, .. } => failure.detail(),
+            Self::Abandoned => "the handler blocks its thread",
+            Self::Done | Self::Interrupted | Self::Uncalled(_) => "",
+        }
+    }
+
     pub(super) fn end_of_event(&self) -> Ended {
         match self {
             Self::Done => Ended::Done,
@@ -167,11 +176,13 @@ impl Attempts {
     }
 
     /// Tells the change that an attempt made for others.
-    pub(super) fn announce(&self, change: Change) {
+    pub(super) fn announce(&self, change: Change, cause: &str) {
         let is_enforced = self.inner.mode == Mode::Requeue;
         let event = match change {
-            Change::Opened => Event::CircuitOpened { is_shared: false, is_enforced },
-            Change::OpenedForAll => Event::CircuitOpened { is_shared: true, is_enforced: true },
+            Change::Opened => Event::CircuitOpened { is_shared: false, is_enforced, cause },
+            Change::OpenedForAll => {
+                Event::CircuitOpened { is_shared: true, is_enforced: true, cause }
+            }
             Change::Closed => Event::CircuitClosed { is_shared: false },
             Change::ClosedForAll => Event::CircuitClosed { is_shared: true },
         };

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::deadlines::{Deadlines, Turn};
-use super::decide::Attempts;
+use super::decide::{Attempts, Handled};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Noted, Permit, Reply};
@@ -245,7 +245,7 @@ impl Shared {
             let (decision, reply) = self.attempts.abandoned(&delivery, &turn, had_its_time);
             let Noted { change, .. } = give_back(permit, reply, decision.at);
             self.post(self.state(), decision);
-            self.announce(change);
+            self.announce(change, Handled::Abandoned.cause());
         }
         count
     }
@@ -272,9 +272,9 @@ impl Shared {
         }
     }
 
-    fn announce(&self, change: Option<Change>) {
+    fn announce(&self, change: Option<Change>, cause: &str) {
         if let Some(change) = change {
-            self.attempts.announce(change);
+            self.attempts.announce(change, cause);
         }
     }
 }

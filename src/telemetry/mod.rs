@@ -39,13 +39,15 @@ impl Observer for LogLines {
             Event::Settled(outcome) if outcome.simply_completed() => {}
             Event::Settled(outcome) => log_message(outcome),
             Event::BatchSettled { report, untold, .. } => log_batch(report, untold),
-            Event::CircuitOpened { is_enforced: false, .. } => warn!(
+            Event::CircuitOpened { is_enforced: false, cause, .. } => warn!(
+                cause,
                 "circuit would open: REQUEUE_MODE is report, so every message is still handled"
             ),
-            Event::CircuitOpened { is_shared: false, .. } => {
-                warn!("circuit opened: messages wait, and a few of them probe");
+            Event::CircuitOpened { is_shared: false, cause, .. } => {
+                warn!(cause, "circuit opened: messages wait, and a few of them probe");
             }
-            Event::CircuitOpened { is_shared: true, .. } => warn!(
+            Event::CircuitOpened { is_shared: true, cause, .. } => warn!(
+                cause,
                 "circuit of all execution environments opened: messages wait, and one at a time \
                  probes"
             ),

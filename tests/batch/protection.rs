@@ -164,6 +164,8 @@ async fn a_callee_that_is_down_is_hardly_asked() {
     for line in ["circuit opened", "circuit closed"] {
         assert_eq!(log.text().matches(line).count(), 1, "{line}");
     }
+    let opened = log.text().lines().find(|line| line.contains("circuit opened")).map(str::to_owned);
+    assert!(opened.as_ref().is_some_and(|line| line.contains("down")), "{opened:?}");
     let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
     // Five open it, twelve probe in the first 40 s, and one each 30 s.
     assert!((25..=5 + 12 + 600 / 30).contains(&during), "{during} calls");

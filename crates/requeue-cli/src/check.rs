@@ -50,6 +50,12 @@ const ENVIRONMENT: usize = 4_096;
 /// ARN.
 const OTHER_VARIABLES: usize = 600;
 
+/// A policy whose retries end earlier outlives no deployment of the downstream service.
+const FAST: Duration = Duration::from_secs(60);
+
+/// The beginning of what has to be changed.
+const WARNING: &str = "warning: ";
+
 /// The number of delays in a summary.
 const SHOWN: u32 = 5;
 
@@ -118,7 +124,9 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
         )),
     );
     let mut lines = vec![summary(policy), budget];
-    lines.extend(bounded(policy));
+    lines.extend(fails_fast(policy));
+    let warning = |problem| format!("{WARNING}{problem}");
+    lines.extend(bounded(policy).map(warning));
     lines.extend([protection(policy), deferrals(policy)]);
     match rules.len() {
         0 => {}
@@ -136,8 +144,16 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     if *queue != QueueConfig::default() {
         lines.push(advice(queue, policy));
     }
-    lines.extend(too_large(text));
+    lines.extend(too_large(text).map(warning));
     lines.join("\n")
+}
+
+/// For a policy that gives up before a short outage ends.
+fn fails_fast(policy: &RetryPolicy) -> Option<String> {
+    let (class, allowed) = (FailureClass::Temporary, max_retries(policy, FailureClass::Temporary));
+    let longest = Timeline::range(policy, class, WaitMode::InCopies).max;
+    let is_fast = longest.count() == allowed && longest.age() < FAST;
+    is_fast.then(|| format!("fails fast: gives up a {class} failure after {}", span(longest.age())))
 }
 
 /// A line, which goes on below if it is too long.
@@ -180,7 +196,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         let words = match visibility / VISIBILITY_FACTOR {
             timeout if timeout < Duration::from_secs(1) => {
                 format!(
-                    "too short for any function; it must be at least {VISIBILITY_FACTOR} × the \
+                    "{WARNING}too short for any function; it must be at least {VISIBILITY_FACTOR} × the \
                      function's timeout plus the batching window"
                 )
             }
@@ -202,7 +218,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
             format!("longer than the {} that this policy may take", span(needed))
         } else {
             format!(
-                "too short; this policy may take {}, and SQS deletes older messages",
+                "{WARNING}too short; this policy may take {}, and SQS deletes older messages",
                 span(needed)
             )
         };
@@ -211,7 +227,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     if let Some(count) = queue.max_receive_count {
         let words = if count < MIN_RECEIVES {
             format!(
-                "too low; it must be at least {MIN_RECEIVES}, because receives without a call \
+                "{WARNING}too low; it must be at least {MIN_RECEIVES}, because receives without a call \
                  count too"
             )
         } else {

@@ -1,7 +1,8 @@
 //! The examples of each command: for its help, its manual page, and the error of a missing argument.
 
 use clap::builder::StyledStr;
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
+use unicode_width::UnicodeWidthStr;
 
 use crate::{Arguments, environment};
 
@@ -168,8 +169,12 @@ fn of(command: &str) -> &'static [&'static str] {
     EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
 }
 
-/// Puts the examples of each command before the other texts below its options.
+/// Puts the examples of each command before the other texts below its options, or makes the help
+/// short if it is asked for so.
 pub(crate) fn shown_in(command: Command, words: &str) -> Command {
+    if words.is_empty() && environment::arguments().any(|word| word == "-h") {
+        return short(command);
+    }
     let examples = of(words);
     let command = command.mut_subcommands(|command| {
         let words = [words, command.get_name()].join(" ");
@@ -182,6 +187,68 @@ pub(crate) fn shown_in(command: Command, words: &str) -> Command {
     let rest = command.get_after_help().map(|rest| format!("\n{}", rest.ansi()));
     let text = format!("Examples:\n{lines}{}", rest.unwrap_or_default());
     command.after_help(StyledStr::from(text.trim_end().to_owned()))
+}
+
+/// Options that hardly anybody needs. `--help` has them.
+const RARE: [&str; 7] =
+    ["duplicates", "price-per-million", "sample", "seed", "skew", "store-down", "table-down"];
+
+/// The columns of a usual terminal.
+const COLUMNS: usize = 80;
+
+/// The command for `-h`, which fits on one screen: a line for each option but the rare ones, and no
+/// text below them.
+fn short(command: Command) -> Command {
+    let has_name = command.get_positionals().any(|arg| *arg.get_id() == "dead_letter_queue");
+    let is_rare = |arg: &Arg| {
+        let long = arg.get_long().unwrap_or_default();
+        RARE.contains(&long) || (has_name && long == "queue")
+    };
+    let options = command.get_arguments().filter(|arg| !is_rare(arg));
+    let options = options.map(|arg| "  -h, ".len() + width(arg));
+    let names = command.get_subcommands().map(|below| "  ".len() + below.get_name().width());
+    let [options, names] = [options.max(), names.max()]
+        .map(|widest| COLUMNS.saturating_sub(widest.unwrap_or_default() + "  ".len()));
+    let line = |text: Option<&StyledStr>, room| {
+        StyledStr::from(clause(&text.map(ToString::to_string).unwrap_or_default(), room))
+    };
+    let command = command.mut_args(|arg| {
+        let (help, is_rare) = (line(arg.get_help(), options), is_rare(&arg));
+        let takes_values = arg.get_action().takes_values();
+        let arg = arg.help(help).hide(is_rare).hide_default_value(takes_values);
+        let arg = arg.hide_possible_values(takes_values);
+        // A heading for one option alone.
+        if arg.get_help_heading() == Some("Output") { arg.help_heading(None) } else { arg }
+    });
+    let command = command.mut_subcommands(|below| {
+        let about = line(below.get_about(), names);
+        short(below).about(about)
+    });
+    command.after_help("`--help` has all options, in full, and examples.")
+}
+
+/// The columns of an option with its value, as in `--queue <QUEUE>`, or of an argument.
+fn width(arg: &Arg) -> usize {
+    let names = arg.get_value_names().unwrap_or_default();
+    let names = names.iter().map(|name| name.len() + " <>".len()).sum::<usize>();
+    let value = if names == 0 { arg.get_id().as_str().len() + " <>".len() } else { names };
+    let value = if arg.get_action().takes_values() { value + "...".len() } else { 0 };
+    arg.get_long().map_or(0, |long| "--".len() + long.len()) + value
+}
+
+/// The first sentence, or as much of it as has room: its first clause, or else some words.
+fn clause(text: &str, room: usize) -> String {
+    let sentence = text.split(". ").next().unwrap_or_default().trim_end_matches('.');
+    if sentence.width() <= room {
+        return sentence.to_owned();
+    }
+    let fits = |at: &usize| sentence[..*at].width() < room;
+    let clauses = [": ", "; ", " (", " ["].into_iter().filter_map(|end| sentence.find(end));
+    if let Some(at) = clauses.filter(fits).min() {
+        return sentence[..at].to_owned();
+    }
+    let words = sentence.match_indices(' ').map(|(at, _)| at);
+    format!("{}…", &sentence[..words.filter(fits).max().unwrap_or_default()])
 }
 
 #[cfg(test)]
@@ -268,6 +335,36 @@ mod tests {
             let words = ["requeue"].into_iter().chain(line.split(' '));
             let parsed = Arguments::command().try_get_matches_from(words);
             assert_eq!(parsed.is_ok(), is_valid, "{line}: {:?}", parsed.err());
+        }
+    }
+
+    #[test]
+    fn each_short_help_fits_on_one_screen() {
+        fn check(mut command: Command, large: &mut Vec<String>) {
+            let help = command.render_help().to_string();
+            let widest = help.lines().map(UnicodeWidthStr::width).max().unwrap_or_default();
+            assert!(RARE.iter().all(|rare| !help.contains(&format!("--{rare} "))), "{help}");
+            if help.lines().count() > 40 || widest > COLUMNS {
+                large.push(help);
+            }
+            command.get_subcommands().for_each(|below| check(below.clone(), large));
+        }
+        let mut all = short(crate::sdk::added_to(Arguments::command())).term_width(COLUMNS);
+        all.build();
+        let mut large = Vec::new();
+        check(all, &mut large);
+        assert!(large.is_empty(), "{}", large.join("\n\n"));
+    }
+
+    #[test]
+    fn a_help_ends_with_a_clause_that_has_room() {
+        for (text, room, line) in [
+            ("The queue: its name. Or its URL.", 30, "The queue: its name"),
+            ("The queue: its name, URL or ARN, or both", 30, "The queue"),
+            ("Only messages dead-lettered for this reason", 30, "Only messages dead-lettered…"),
+            ("Short.", 30, "Short"),
+        ] {
+            assert_eq!(clause(text, room), line);
         }
     }
 

@@ -101,15 +101,6 @@ impl Cause {
         }
     }
 
-    /// Whether the call may have been meant for an SQS on this machine.
-    fn may_be_elsewhere(self) -> bool {
-        matches!(self, Self::Denied | Self::NoQueue | Self::NoResponse)
-            || matches!(
-                self,
-                Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials
-            )
-    }
-
     /// The remedy for a call that only reads, and that needs this permission.
     pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
         match self {
@@ -173,7 +164,7 @@ impl fmt::Display for FailedCall<'_> {
         let code = error.code.as_str();
         let name = resource.rsplit([':', '/']).next().unwrap_or(resource);
         let cause = Cause::of(code);
-        let described = match cause {
+        match cause {
             Cause::NoCredentials => f.write_str(&without_credentials(code)),
             Cause::ExpiredCredentials => {
                 write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
@@ -203,13 +194,13 @@ impl fmt::Display for FailedCall<'_> {
             ),
             Cause::NoResponse => self.no_response(f),
             cause => self.other(f, name, cause),
-        };
-        described?;
-        let is_at_sqs = *service == "SQS" && endpoint.contains(".amazonaws.com");
-        if is_at_sqs && cause.may_be_elsewhere() {
-            f.write_str(&serve::beside(serve::SQS_PORT).unwrap_or_default())?;
-        }
-        Ok(())
+        }?;
+        // It may have been meant for an SQS on this machine.
+        let is_elsewhere = matches!(cause, Cause::Denied | Cause::NoQueue | Cause::NoResponse)
+            || is_of_credentials(code);
+        let is_elsewhere = is_elsewhere && *service == "SQS" && endpoint.contains(".amazonaws.com");
+        let hint = is_elsewhere.then(|| serve::beside(serve::SQS_PORT)).flatten();
+        f.write_str(&hint.unwrap_or_default())
     }
 }
 

@@ -313,9 +313,12 @@ fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
     }
     if arguments.kind.http {
         // Not guided: `--guided` asks for each of the template's parameters.
-        let deploy = "sam deploy --stack-name orders --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
-                      --parameter-overrides TargetUrl=https://api.example.com/orders";
-        let steps = vec![enter, "sam build".to_owned(), deploy.to_owned()];
+        let stack = name.replace('_', "-");
+        let deploy = format!(
+            "sam deploy --stack-name {stack} --resolve-s3 --capabilities CAPABILITY_IAM \\\n    \
+             --parameter-overrides TargetUrl=https://api.example.com/{stack}"
+        );
+        let steps = vec![enter, "sam build".to_owned(), deploy];
         return ("has the ready Lambda and its template", steps);
     }
     let steps = vec![

@@ -24,9 +24,9 @@ const MAX_NAME: usize = 80;
 /// The option `--region` of several commands.
 #[derive(Default, clap::Args)]
 pub(crate) struct RegionArgument {
-    /// The region of the queue, if its URL or ARN has none. [default: that of the AWS profile, or
-    /// us-east-1]
-    #[arg(long, help_heading = "Queue", env = "AWS_REGION", value_parser = region_name)]
+    /// The region of the queue, if its URL or ARN has none. [default: `AWS_REGION`, that of the AWS
+    /// profile, or us-east-1]
+    #[arg(long, help_heading = "Queue", value_parser = region_name)]
     region: Option<String>,
 }
 
@@ -48,11 +48,11 @@ impl RegionArgument {
         self.region.as_deref().filter(|region| !region.is_empty())
     }
 
-    /// The region if none is given: that of the AWS profile, or the default.
+    /// The region if none is given: that of AWS's environment, or the default.
     pub(crate) fn or_of<'a>(&'a self, sdk: &'a SdkConfig) -> &'a str {
-        let of_profile =
+        let of_environment =
             || sdk.region().map(AsRef::as_ref).filter(|region: &&str| !region.is_empty());
-        self.given().or_else(of_profile).unwrap_or(DEFAULT_REGION)
+        self.given().or_else(of_environment).unwrap_or(DEFAULT_REGION)
     }
 }
 

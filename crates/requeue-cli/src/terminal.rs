@@ -46,7 +46,7 @@ impl Screen {
 
     /// Writes a line with the time above the lines.
     pub(crate) fn note(&self, text: &str) -> io::Result<()> {
-        let line = format!("{} {}", clock_time(Clock::system().now()), text.trim_end());
+        let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
         self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
     }
 }

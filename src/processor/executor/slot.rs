@@ -74,12 +74,12 @@ impl Slot {
     /// Notes the evidence that the call gave of its service, at once: the next attempt depends on
     /// it, and the table may take long to note it. Returns the least wait of a message that is not the
     /// cause of its failure.
-    pub(crate) fn note(&self, reply: Reply, at: SystemTime) -> Option<Duration> {
+    pub(crate) fn note(&self, reply: Reply, cause: &str, at: SystemTime) -> Option<Duration> {
         let mut state = self.shared.state();
         let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
         drop(state);
         let Noted { change, least_wait } = give_back(permit, reply, at);
-        self.shared.announce(change);
+        self.shared.announce(change, cause);
         least_wait
     }
 

@@ -210,11 +210,9 @@ impl DeadLetterGroups {
         if silent > 0 {
             // On a FIFO queue Requeue sends no annotated copies, because a copy would lose its
             // place.
-            let mode = if queue.is_fifo() { "not direct" } else { "redrive" };
+            let mode = if queue.is_fifo() { "direct" } else { "annotate" };
             output::remark(&format!(
-                "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, SQS moved the messages before \
-                 Requeue could note one, another program sent them, or they are done and could not be \
-                 deleted",
+                "{} without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}",
                 messages(silent)
             ));
         }

@@ -9,7 +9,7 @@ use requeue::{DeadLetter, printable};
 use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, reason, text_of};
 use super::queue::{Purpose, QueueArguments, progress};
 use crate::stop::Stop;
-use crate::table::{columns, hanging, moment};
+use crate::table::{columns, hanging, moment, thousands};
 use crate::{Error, output};
 
 /// Messages shown without --limit.
@@ -90,7 +90,7 @@ impl Arguments {
             ("group", letter.record.group_id.clone()),
             ("moved from", letter.record.dead_letter_source.as_ref().map(ToString::to_string)),
             ("claims source", claimed_source(letter, dead).map(str::to_owned)),
-            ("size", Some(format!("{} bytes", letter.size()))),
+            ("size", Some(format!("{} bytes", thousands(letter.size())))),
             ("attributes", Some(names.join(", ")).filter(|all| !all.is_empty() && !self.bodies)),
         ];
         // A value with a line feed could imitate further lines of this output.

@@ -22,7 +22,7 @@ pub(crate) enum LineOutput {
 impl LineOutput {
     /// Bold on a terminal, to stand out from the function's lines.
     pub(crate) fn line(self, line: impl fmt::Display) {
-        let text = format!("{} {line}", clock_time(Clock::system().now()));
+        let text = format!("{}Z {line}", clock_time(Clock::system().now()));
         self.write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
     }
 

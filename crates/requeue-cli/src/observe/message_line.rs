@@ -7,7 +7,7 @@ use requeue::Mode;
 use super::event::{Event, Kind, short_id};
 use crate::table::{clock_time, cut};
 
-/// `12:04:05  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
+/// `12:04:05Z  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
 /// call if that has more columns, and without the end of a reason that is longer still. A message
 /// that SQS keeps has its receive instead: `receive 3 of 5`.
 pub(crate) fn message_line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
@@ -44,7 +44,7 @@ pub(crate) fn message_line(event: &Event, mode: Mode, columns: usize) -> Option<
         }
         _ => format!("attempt {}", event.attempt.unwrap_or(1)),
     };
-    let line = format!("{}  {id}  {number}  {result}", clock_time(at));
+    let line = format!("{}Z  {id}  {number}  {result}", clock_time(at));
     let line = requeue::printable::line(&line);
     let whole = format!("{line}{elapsed}");
     Some(if whole.chars().count() <= columns { whole } else { cut(&line, columns) })
@@ -108,14 +108,14 @@ mod tests {
             ),
             (of(Kind::Received, None, None, None), None),
         ] {
-            let whole = said.map(|said| format!("12:04:05  3f9a1c2e  attempt 2  {said}  41 ms"));
+            let whole = said.map(|said| format!("12:04:05Z  3f9a1c2e  attempt 2  {said}  41 ms"));
             assert_eq!(line, whole);
         }
         for (columns, end) in
-            [(55, "503 → retry in 8 s (tem…"), (79, "503 → retry in 8 s (temporary)  41 ms")]
+            [(56, "503 → retry in 8 s (tem…"), (80, "503 → retry in 8 s (temporary)  41 ms")]
         {
             let narrow = of_width(Kind::Requeued, temporary, Some("status 503"), Some(8), columns);
-            assert_eq!(narrow, Some(format!("12:04:05  3f9a1c2e  attempt 2  {end}")));
+            assert_eq!(narrow, Some(format!("12:04:05Z  3f9a1c2e  attempt 2  {end}")));
         }
     }
 }

@@ -88,6 +88,11 @@ impl OutageRun<'_> {
         let per_message = |requests: u64| requests as f64 / f64::from(arguments.messages);
         let table_requests = table_requests.map(per_message);
         let mut of = Figures::default();
+        of.count("dead letters", "deadLetters", dead);
+        of.time("until the backlog was gone, after the outage", "drainedSeconds", drained);
+        let shown = ratio.map_or_else(|| "–".to_owned(), |ratio| decimal(ratio, 2));
+        of.row("  as a multiple of the least time", shown);
+        of.value("ratio", ratio);
         of.count("calls during the outage", "callsWhileDown", log.while_down);
         of.count("done during the outage", "doneWhileDown", log.done_while_down);
         let throughput = per_second(log.done_while_down, down);
@@ -96,16 +101,11 @@ impl OutageRun<'_> {
         of.count("calls after the outage", "callsAfterwards", calls);
         of.count("  most in one second", "peakCallsPerSecond", peak.copied().unwrap_or_default());
         of.count("  refused by the rate limit", "refused", log.refused);
-        of.time("until the backlog was gone, after the outage", "drainedSeconds", drained);
-        let shown = ratio.map_or_else(|| "–".to_owned(), |ratio| decimal(ratio, 2));
-        of.row("  as a multiple of the least time", shown);
-        of.value("ratio", ratio);
         of.count("retries used", "retries", counts.retries);
         of.count("  most for one message", "mostRetries", counts.most_retries);
         let longest = counts.longest_open;
         of.time("longest time that a circuit was open", "longestOpenSeconds", longest);
         of.count("deferrals", "deferrals", counts.deferrals);
-        of.count("dead letters", "deadLetters", dead);
         let requests = per_message(requests(&self.world.sqs));
         of.decimal("requests to SQS for each message", "requestsPerMessage", requests, 1);
         of.value("tableRequestsPerMessage", table_requests);

@@ -135,7 +135,7 @@ mod tests {
             ),
         ] {
             assert_eq!(batch.to_string(), said);
-            assert!("00:00:00 ".len() + said.len() <= 80, "a terminal's usual width: {said}");
+            assert!("00:00:00Z ".len() + said.len() <= 80, "a terminal's usual width: {said}");
         }
     }
 }

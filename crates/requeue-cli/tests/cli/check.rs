@@ -46,6 +46,9 @@ fn good_documents_are_confirmed_and_summed_up() {
 #[test]
 fn the_standard_input_is_read_for_a_hyphen() {
     let said = requeue_reading(r#"{"preset": "critical"}"#, &["check", "-"]).succeeded();
+    assert!(said.contains("\nfails fast: gives up a temporary failure after 17 s\n"), "{said}");
+    let standard = requeue(&["check", "standard"]).succeeded();
+    assert!(!standard.contains("fails fast"), "{standard}");
     assert!(said.starts_with("the policy (standard input) is valid"), "{said}");
     let rate_limit = [
         "rate-limit",
@@ -195,7 +198,7 @@ fn events_that_are_handled_once_are_told_with_their_name() {
 fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
     let no_effect = |own: u32, class: &str, all: u32| {
         format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} limits \
+            "warning: maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} limits \
              all classes together; raise that limit"
         )
     };
@@ -229,9 +232,9 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
             &[
                 "visibilityTimeout 5 min: enough for a function timeout of 50 s at most, without a \
                  batching window",
-                "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, \
+                "messageRetentionPeriod 48 h 15 min: warning: too short; this policy may take 48 h 15 min, \
                  and SQS deletes older messages",
-                "maxReceiveCount 3: too low; it must be at least 5, because receives without a \
+                "maxReceiveCount 3: warning: too low; it must be at least 5, because receives without a \
                  call count too",
                 "delaySeconds 5 s: delays new messages only; copies have delays of their own",
                 "receiveMessageWaitTimeSeconds 10 s: no effect: Lambda's poller waits 20 s, and \
@@ -241,7 +244,7 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
         (
             r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 5, "messageRetentionPeriod": 1501, "maxReceiveCount": 5}}"#,
             &[
-                "visibilityTimeout 5 s: too short for any function; it must be at least 6 × the \
+                "visibilityTimeout 5 s: warning: too short for any function; it must be at least 6 × the \
                  function's timeout plus the batching window",
                 "messageRetentionPeriod 25 min 1 s: longer than the 25 min that this policy may \
                  take",
@@ -426,7 +429,7 @@ fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
                    and the template's others take about 600; ";
     let said = |document: &str| {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
-        said.find("size: ").map(|at| said[at..].to_owned()).unwrap_or_default()
+        said.find("warning: size: ").map(|at| said[at..].to_owned()).unwrap_or_default()
     };
     assert_eq!(said(&fits.to_string()), "");
     let bytes =
@@ -434,7 +437,7 @@ fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
     let compact =
         format!("remove the white space, which leaves {} bytes, or ", bytes(&fits.to_string()));
     for (document, remedies) in [(&spread, compact + remedy), (&large, remedy.to_owned())] {
-        let size = format!("size: {} bytes as REQUEUE_POLICY, ", bytes(document));
+        let size = format!("warning: size: {} bytes as REQUEUE_POLICY, ", bytes(document));
         assert_eq!(said(document), size + verdict + &remedies);
     }
     shows(said(&large).trim_end());

@@ -72,6 +72,8 @@ fn a_run_is_shown_side_by_side_and_can_be_repeated() {
     ] {
         assert!(said.contains(line), "{said}");
     }
+    let rows: Vec<&str> = said.lines().skip(4).take(2).collect();
+    assert!(rows[0].starts_with(" dead letters ") && rows[1].starts_with(" until "), "{said}");
 }
 
 #[test]

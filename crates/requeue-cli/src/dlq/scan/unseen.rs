@@ -160,19 +160,14 @@ impl Cause {
     fn words(self) -> Option<&'static str> {
         Some(match self {
             Self::FifoGroup => {
-                "SQS hands out at most the first ten messages of a FIFO group; redrive these (--to \
-                 sends them to a queue of your choice) or discard them with --limit 10, then run this \
-                 again"
+                "SQS hands out at most the first ten messages of a FIFO group; redrive or discard \
+                 these with --limit 10, then run this again"
             }
             Self::AnotherReader => {
-                "another reader holds them, an earlier command left them hidden, or SQS's response \
-                 with them was lost; run this again after their visibility timeout"
+                "another reader holds them; run this again after their visibility timeout"
             }
             Self::Delayed => "their delay has not ended; run this again after it",
-            Self::NotReceived => {
-                "SQS counts more messages than it handed out, and its counts are approximate; run \
-                 this again in a minute"
-            }
+            Self::NotReceived => "SQS's counts are approximate; run this again in a minute",
             Self::MaxMessages => "--max-messages is too small; raise it",
             Self::TimeUp => {
                 "the first messages were about to become visible again; run this again for the rest"
