@@ -175,9 +175,9 @@ pub use requeue_sqs::printable;
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};
-#[doc(hidden)]
-pub use config::Variables;
 pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
+#[doc(hidden)]
+pub use config::{Variables, duration_secs};
 pub use delay::{Delay, Wait};
 pub use disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,

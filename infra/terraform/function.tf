@@ -34,9 +34,14 @@ locals {
   most_retries = max([for entry in local.classes : min(lookup(entry, "maxRetries", local.max_retries), local.max_retries)]...)
 
   # The longest age at which a message is still retried; unknown if the document is stored elsewhere.
-  longest_age = local.is_stored ? 0 : max([
+  ages = [
     for index, entry in local.classes :
-    lookup(entry, "totalTimeoutSeconds", lookup(local.document, "totalTimeoutSeconds", local.preset.totalTimeoutSeconds[index]))
+    tostring(lookup(entry, "totalTimeoutSeconds", lookup(local.document, "totalTimeoutSeconds", local.preset.totalTimeoutSeconds[index])))
+  ]
+  # A number of seconds, or a duration as in 12h.
+  longest_age = local.is_stored ? 0 : max([
+    for age in local.ages :
+    sum([for part in regexall("([0-9.]+)([dhms]?)", age) : tonumber(part[0]) * { d = 86400, h = 3600, m = 60, s = 1, "" = 1 }[part[1]]])
   ]...)
 
   # If messages wait by their visibility timeout, each retry is a receive. In a batch of a FIFO queue, an

@@ -18,11 +18,13 @@ use crate::table::DynamoTable;
 use crate::table::Table;
 use crate::wire::Wrap;
 
+mod duration;
 mod policy;
 mod variables;
 #[cfg(test)]
 mod tests;
 
+pub use duration::duration_secs;
 pub use policy::{InvalidPolicy, QueueConfig};
 use variables::PREFIX;
 pub(crate) use variables::{Host, is_in_lambda, target_variables};

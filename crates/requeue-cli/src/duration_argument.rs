@@ -3,8 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The units, the longest first, in seconds.
-const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+use requeue::duration_secs;
+
+/// The units of a shown duration, in seconds.
+const UNITS: [(char, u64); 3] = [('h', 3_600), ('m', 60), ('s', 1)];
 
 const FORM: &str = "write a duration as in 45s, 10m or 1h30m; a bare number is seconds";
 
@@ -24,28 +26,14 @@ pub(crate) fn within(
 
 /// Reads a duration of any length.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let secs = text.parse().ok().or_else(|| of_units(text));
+    let secs = text.parse().ok().or_else(|| duration_secs(text));
     secs.map(Duration::from_secs).ok_or_else(|| FORM.to_owned())
-}
-
-/// Each unit once at most, the longest first.
-fn of_units(text: &str) -> Option<u64> {
-    let (mut rest, mut secs, mut units) = (text, 0_u64, &UNITS[..]);
-    while !rest.is_empty() {
-        let at = rest.find(|c: char| !c.is_ascii_digit())?;
-        let number: u64 = rest[..at].parse().ok()?;
-        let unit = rest[at..].chars().next()?;
-        let position = units.iter().position(|(name, _)| *name == unit)?;
-        secs = secs.checked_add(number.checked_mul(units[position].1)?)?;
-        (rest, units) = (&rest[at + 1..], &units[position + 1..]);
-    }
-    Some(secs).filter(|_| !text.is_empty())
 }
 
 /// `1h30m`, in the form that this command line reads.
 pub(crate) fn shown(secs: u64) -> String {
     let mut rest = secs;
-    let parts = UNITS.into_iter().skip(1).filter_map(|(unit, length)| {
+    let parts = UNITS.into_iter().filter_map(|(unit, length)| {
         let count = rest / length;
         rest %= length;
         (count > 0).then(|| format!("{count}{unit}"))

@@ -257,7 +257,14 @@ export function policyProblems(policy: unknown): string[] {
 /** The longest age in seconds at which a message is still retried. The policy must be valid. */
 export function longestAge(policy: RetryPolicy): number {
   const { totalTimeoutSeconds: ages } = TABLE.presets[policy.preset ?? 'standard'];
-  return Math.max(...classes(policy).map((entry, index) => entry?.totalTimeoutSeconds ?? policy.totalTimeoutSeconds ?? ages[index]!));
+  return Math.max(...classes(policy).map((entry, index) => seconds(entry?.totalTimeoutSeconds ?? policy.totalTimeoutSeconds ?? ages[index]!)));
+}
+
+/** A number of seconds, or a duration as in `12h`, which documents from elsewhere may have. */
+function seconds(age: number | string): number {
+  const units: Record<string, number> = { d: 86_400, h: 3_600, m: 60, s: 1 };
+  const parts = [...String(age).matchAll(/(\d+)([dhms])/g)];
+  return parts.length === 0 ? Number(age) : parts.reduce((sum, [, count, unit]) => sum + Number(count) * units[unit!]!, 0);
 }
 
 /** The most retries of a message whose failures are all of one class. The policy must be valid. */

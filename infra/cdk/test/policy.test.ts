@@ -194,6 +194,7 @@ test('the longest age is that of the class with the longest timeout', () => {
     [{ errorConfigs: { QUOTA_EXCEEDED: { totalTimeoutSeconds: 90 } } }, 43_200],
     [{ totalTimeoutSeconds: 60, errorConfigs: { quota: { totalTimeoutSeconds: 90 } } }, 90],
     [{ preset: 'critical', errorConfigs: { default: { totalTimeoutSeconds: 90 } } }, 90],
+    [JSON.parse('{"totalTimeoutSeconds": "1h30m"}'), 5_400],
     // DEFAULT adds nothing to a class with an entry of its own.
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 } } }, 90],
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 }, QUOTA: { maxRetries: 2 } } }, 600],

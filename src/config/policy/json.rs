@@ -7,6 +7,8 @@ use std::{fmt, mem};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::config::duration_secs;
+
 /// Most characters of a name or a value that a problem shows.
 const MAX_SHOWN: usize = 40;
 /// How alike two names must be for one to be suggested for the other.
@@ -139,6 +141,13 @@ impl<'d> Json<'d> {
         let text = self.raw.get();
         let looks_so = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         looks_so.then(|| text.parse().ok()).flatten()
+    }
+
+    /// The number of seconds, or that of a duration as in `12h`.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "a duration beyond any bound")]
+        let secs = || Some(duration_secs(&self.text()?)? as f64);
+        self.number().or_else(secs)
     }
 
     pub(in crate::config) fn text(&self) -> Option<String> {

@@ -154,7 +154,7 @@ const CIRCUIT_BREAKERS: Off<KeyTable<CircuitBreaker>> =
     Off(CIRCUIT_BREAKER, |json| json.members().is_some(), || "an object".to_owned());
 
 const PAUSES: Off<Seconds> =
-    Off(LONG_PAUSE, |json| json.number().is_some(), || LONG_PAUSE.0.words());
+    Off(LONG_PAUSE, |json| json.seconds().is_some(), || LONG_PAUSE.0.words());
 
 /// The keys for events that are handled once.
 const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {

@@ -74,11 +74,10 @@ pub(super) struct Given<T> {
     pub(super) path: String,
 }
 
-impl Shape for Count {
-    type Value = u32;
-
-    fn read(&self, json: &Json<'_>) -> Option<u32> {
-        let whole = json.number().filter(|number| {
+impl Count {
+    /// This number of the value, if it is allowed.
+    fn of(&self, number: Option<f64>, json: &Json<'_>) -> Option<u32> {
+        let whole = number.filter(|number| {
             (f64::from(self.min)..=f64::from(self.max)).contains(number) && number.fract() == 0.0
         });
         #[expect(
@@ -90,6 +89,14 @@ impl Shape for Count {
         let allowed = || format!("a whole number from {} to {}", self.min, self.max);
         count.or_else(|| json.refuse(&allowed()))
     }
+}
+
+impl Shape for Count {
+    type Value = u32;
+
+    fn read(&self, json: &Json<'_>) -> Option<u32> {
+        self.of(json.number(), json)
+    }
 
     fn write(&self, count: &u32) -> Option<Value> {
         Some((*count).into())
@@ -100,14 +107,18 @@ impl Number {
     pub(super) fn words(&self) -> String {
         format!("{} from {} to {}", self.what, self.min, self.max)
     }
+
+    fn of(&self, number: Option<f64>, json: &Json<'_>) -> Option<f64> {
+        let number = number.filter(|number| (self.min..=self.max).contains(number));
+        number.or_else(|| json.refuse(&self.words()))
+    }
 }
 
 impl Shape for Number {
     type Value = f64;
 
     fn read(&self, json: &Json<'_>) -> Option<f64> {
-        let number = json.number().filter(|number| (self.min..=self.max).contains(number));
-        number.or_else(|| json.refuse(&self.words()))
+        self.of(json.number(), json)
     }
 
     fn write(&self, number: &f64) -> Option<Value> {
@@ -119,7 +130,7 @@ impl Shape for Seconds {
     type Value = Duration;
 
     fn read(&self, json: &Json<'_>) -> Option<Duration> {
-        self.0.read(json).map(Duration::from_secs_f64)
+        self.0.of(json.seconds(), json).map(Duration::from_secs_f64)
     }
 
     /// Whole seconds as an integer, as people write them.
@@ -133,7 +144,7 @@ impl Shape for WholeSeconds {
     type Value = Duration;
 
     fn read(&self, json: &Json<'_>) -> Option<Duration> {
-        self.0.read(json).map(|secs| Duration::from_secs(secs.into()))
+        self.0.of(json.seconds(), json).map(|secs| Duration::from_secs(secs.into()))
     }
 }
 

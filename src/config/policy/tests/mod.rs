@@ -255,6 +255,27 @@ fn every_key_reaches_its_place() {
 }
 
 #[test]
+fn a_time_is_a_number_of_seconds_or_a_duration() {
+    for (durations, seconds) in [
+        (r#"{"totalTimeoutSeconds": "12h"}"#, r#"{"totalTimeoutSeconds": 43200}"#),
+        (
+            r#"{"maxDelaySeconds": "1h30m", "maxPauseSeconds": "45s"}"#,
+            r#"{"maxDelaySeconds": 5400, "maxPauseSeconds": 45}"#,
+        ),
+        (r#"{"backoff": ["10s", 30, "2m"]}"#, r#"{"backoff": [10, 30, 120]}"#),
+        (
+            r#"{"errorConfigs": {"quota": {"baseDelay": "5m"}}}"#,
+            r#"{"errorConfigs": {"quota": {"baseDelay": 300}}}"#,
+        ),
+    ] {
+        assert_eq!(read(durations), read(seconds), "{durations}");
+        assert!(read(durations).is_ok(), "{durations}");
+        let document = serde_json::from_str(durations).expect("JSON");
+        assert!(schema::allows(&document), "{durations}");
+    }
+}
+
+#[test]
 fn the_nearest_value_wins() {
     let rate_limit = |document| accepted(document).rate_limit;
     let multiplier = |document| match rate_limit(document).backoff {
@@ -363,9 +384,17 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 41] = [
+    let one_key: [(&str, &str); 43] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
+        (
+            r#"{"totalTimeoutSeconds": "20d"}"#,
+            r#"totalTimeoutSeconds is `"20d"`: must be a number of seconds from 1 to 1208700"#,
+        ),
+        (
+            r#"{"totalTimeoutSeconds": "soon"}"#,
+            r#"totalTimeoutSeconds is `"soon"`: must be a number of seconds from 1 to 1208700"#,
+        ),
         (r#"{"retry": 5}"#, "retry is unknown; the nearest key is maxRetryAfterSeconds"),
         (
             r#"{"errorConfigs": {"rate_limits": {}}}"#,

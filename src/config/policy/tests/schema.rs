@@ -70,15 +70,20 @@ impl Schema for Number {
     }
 }
 
+/// A number of seconds, or a duration as in `12h`, whose bounds no schema has.
+fn or_duration(number: &Value) -> Value {
+    json!({ "anyOf": [number, { "type": "string", "pattern": "^([0-9]+[dhms])+$" }] })
+}
+
 impl Schema for Seconds {
     fn schema(&self) -> Value {
-        self.0.schema()
+        or_duration(&self.0.schema())
     }
 }
 
 impl Schema for WholeSeconds {
     fn schema(&self) -> Value {
-        self.0.schema()
+        or_duration(&self.0.schema())
     }
 }
 
