@@ -37,6 +37,8 @@ pub struct Outcome {
     pub detail: Option<String>,
     /// The intent for the message.
     pub disposition: Disposition,
+    /// The key of the rate limit for which it waits; `None` for the limit of all messages.
+    pub limit_key: Option<String>,
     /// The retry that it gets; `None` unless it is requeued.
     pub retry: Option<Retry>,
     /// Whether the disposition was carried out.
@@ -99,6 +101,7 @@ impl Serialize for Outcome {
             class: Option<&'a str>,
             disposition: &'a str,
             reason: Option<&'a str>,
+            limit_key: Option<&'a str>,
             retry_progress: Option<String>,
             delay_seconds: Option<u64>,
             detail: Option<&'a str>,
@@ -118,6 +121,7 @@ impl Serialize for Outcome {
             class: self.class.map(FailureClass::as_str),
             disposition: self.disposition.as_str(),
             reason: self.reason(),
+            limit_key: self.limit_key.as_deref(),
             retry_progress: self.retry.map(|retry| retry.to_string()),
             delay_seconds: self.disposition.wait().map(|wait| wait.total().as_secs()),
             detail: self.detail.as_deref(),
@@ -261,6 +265,7 @@ mod tests {
             class: Some(FailureClass::NonRetryable),
             detail: Some("declined".to_owned()),
             disposition: Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            limit_key: None,
             retry: None,
             settlement: Settlement::Unconfirmed { code: "NoConnection".to_owned() },
             idempotency: IdempotencyNotes::default(),
@@ -275,7 +280,7 @@ mod tests {
                 "messageId": "copy", "originalMessageId": "first",
                 "queue": "arn:aws:sqs:eu-west-1:123456789012:orders", "retryCount": 2, "hops": 0,
                 "receiveCount": 1, "isStuck": false, "class": "non-retryable",
-                "disposition": "dead-letter", "reason": "non-retryable", "retryProgress": null,
+                "disposition": "dead-letter", "reason": "non-retryable", "limitKey": null, "retryProgress": null,
                 "delaySeconds": null, "detail": "declined", "settlement": "unconfirmed",
                 "code": "NoConnection", "elapsedMs": 12, "ageMs": 3000,
             }] })

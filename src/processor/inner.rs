@@ -174,11 +174,21 @@ impl Inner {
         let Settled {
             decision:
                 Decision {
-                    delivery, disposition, failure, elapsed, joined_call, at, idempotency, ..
+                    delivery,
+                    disposition,
+                    failure,
+                    elapsed,
+                    joined_call,
+                    at,
+                    start_tag,
+                    idempotency,
+                    ..
                 },
             settlement,
         } = settled;
         let QueuePolicy { policy, .. } = self.policy(&delivery);
+        // The limit of all messages has the number 0.
+        let limit = start_tag.and_then(|tag| policy.key_limits.get(tag.split().0.checked_sub(1)?));
         let retry = failure
             .as_ref()
             .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
@@ -197,6 +207,7 @@ impl Inner {
             class: failure.as_ref().map(Failure::class),
             detail: failure.map(|failure| failure.detail().to_owned()),
             disposition,
+            limit_key: limit.map(|limit| limit.key.to_string()),
             retry,
             settlement,
             idempotency,

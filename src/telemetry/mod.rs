@@ -181,6 +181,7 @@ fn log_message(outcome: &Outcome) {
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
                 reason = outcome.reason(),
+                limitKey = outcome.limit_key,
                 retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
                 delayBeforeJitterSeconds =

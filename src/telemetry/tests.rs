@@ -31,6 +31,7 @@ fn outcome(
         class,
         detail: class.map(|_| "status 503".to_owned()),
         disposition,
+        limit_key: None,
         retry: None,
         settlement,
         idempotency: IdempotencyNotes::default(),

@@ -171,3 +171,18 @@ async fn a_limit_counts_the_units_of_calls() {
         assert!((secs(24)..=secs(28)).contains(&last), "{kept:?}: {last:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_report_names_the_limit_for_which_a_message_waits() {
+    let world = with_keys(Kept::Together, 50);
+    for n in 0..40 {
+        send(&world, n, "acme").await;
+    }
+    let processor = world.processor(Script::new(|_| Act::Done));
+    let (events, mut keys) = (join_all((0..4).map(|_| world.receive())).await, Vec::new());
+    for report in join_all(events.iter().map(|event| world.report(&processor, event))).await {
+        let waits = report.outcomes.iter().filter(|outcome| outcome.disposition.wait().is_some());
+        keys.extend(waits.map(|outcome| outcome.limit_key.clone()));
+    }
+    assert!(keys.len() > 10 && keys.iter().all(|key| key.as_deref() == Some("/tenant")), "{keys:?}");
+}
