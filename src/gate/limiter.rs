@@ -64,6 +64,35 @@ impl Limiter {
         state.would_wait(&KnownLimit::own(limit), demand, now)
     }
 
+    /// The units that a call is likely to use.
+    pub(crate) fn likely(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        units: u32,
+        (now, at): (SystemTime, Instant),
+    ) -> u32 {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let monotonic = scopes.monotonic(at);
+        scopes.of(scope, now, monotonic).likely(units, limit)
+    }
+
+    /// Corrects the units of a call.
+    pub(crate) fn correct(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        (estimated, reserved): (u32, u32),
+        used: u32,
+        (now, at): (SystemTime, Instant),
+    ) {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let monotonic = scopes.monotonic(at);
+        let state = scopes.of(scope, now, monotonic);
+        state.note_used(estimated, used);
+        *state = state.corrected(limit, i64::from(used) - i64::from(reserved));
+    }
+
     /// Notes that the service refused a call.
     pub(crate) fn refused(
         &self,

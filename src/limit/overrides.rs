@@ -227,13 +227,17 @@ mod tests {
             (OverrideChange::Set { calls: 20, until }, 200, 50_000_000),
         ] {
             scope.change(change, &limit, now);
-            let known = KnownLimit::new(limit, at(0));
+            let known = KnownLimit { since: epoch_nanos(at(0)), ..KnownLimit::own(&limit) };
             let refused = scope.state().refused(&known, at(now), at(now)).expect("a lower pace");
             assert!(scope.state().pace_update(&refused).apply(&mut scope.0));
             assert_eq!(scope.state().in_effect(&limit, at(now)).interval_nanos(), interval);
         }
         // The end of the time that was set.
-        let claim = Claim::new(&KnownLimit::new(limit, at(0)), scope.state(), at(1_000));
+        let claim = Claim::new(
+            &KnownLimit { since: epoch_nanos(at(0)), ..KnownLimit::own(&limit) },
+            scope.state(),
+            at(1_000),
+        );
         assert_eq!(claim.interval(), Duration::from_millis(100));
     }
 }

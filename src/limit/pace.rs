@@ -1,9 +1,9 @@
 //! The pace of an adaptive limit: the part of the limit that a service takes at the moment. A
 //! refused call lowers it at once, and time without one raises it again.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::{epoch_nanos, nanos};
+use super::nanos;
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
@@ -48,10 +48,6 @@ pub(crate) struct KnownLimit {
 }
 
 impl KnownLimit {
-    pub(crate) fn new(limit: RateLimit, since: SystemTime) -> Self {
-        Self { limit, since: epoch_nanos(since) }
-    }
-
     /// A limit that nobody else knows better.
     pub(crate) fn own(limit: &RateLimit) -> Self {
         Self { limit: *limit, since: u64::MAX }
@@ -235,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_limit_that_is_known_for_the_shortest_time_is_right() {
-        let known = |calls, since| KnownLimit { limit: limit(calls, 1), since };
+        let known = |calls, since| KnownLimit { since, ..KnownLimit::own(&limit(calls, 1)) };
         let old = Pace::default().refused(&known(10, 100), at(0), at(0)).expect("a change");
         assert_eq!(old.restarted(&known(10, 200), at(1)), None, "the same limit");
         assert_eq!(old.restarted(&known(20, 50), at(1)), None, "an older environment");

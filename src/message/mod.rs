@@ -264,6 +264,23 @@ impl<T> Message<T> {
         self.delivery.first_received
     }
 
+    /// Tells how many units of a rate limit this call used, if the [limit counts
+    /// units](crate::policy::RetryPolicy::units): the limit then counts these instead of the estimate
+    /// in the message. The first number counts, and no more than the limit.
+    ///
+    /// ```
+    /// # use requeue::{Failure, Message};
+    /// # async fn complete(_: &Message) -> Result<u32, Failure> { Ok(812) }
+    /// async fn summarise(message: Message) -> Result<(), Failure> {
+    ///     let tokens = complete(&message).await?;
+    ///     message.used(tokens);
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn used(&self, units: u32) {
+        self.delivery.note_used(units);
+    }
+
     /// Whether this call has taken a reservation of a rate limit. A handler that then makes a second
     /// request exceeds the limit. It can [postpone](crate::Failure::postpone) the message instead.
     pub fn is_rate_limited(&self) -> bool {

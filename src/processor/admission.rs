@@ -60,6 +60,8 @@ pub(super) struct Taken {
     ticket: Option<Ticket>,
     /// Its service refused the call.
     pub(super) refused: Option<Refused>,
+    /// The limits that count its units.
+    counting: Vec<Gate>,
 }
 
 /// A call that its service refused, of an adaptive limit.
@@ -89,6 +91,8 @@ impl<'a> Call<'a> {
             Mode::Requeue => Gate::all(&policy.policy, limit, scope, delivery),
             Mode::Report => Vec::new(),
         };
+        let likely = |gate: Gate| gate.likely(&policy.slots, turn.at);
+        let gates = gates.into_iter().map(likely).collect();
         Self {
             attempts,
             policy,
@@ -137,6 +141,8 @@ impl<'a> Call<'a> {
         let reserves = self.is_limited() && self.reserves_alone();
         if reserves {
             permit = Box::pin(self.reserve(permit, taken)).await?;
+            taken.counting =
+                self.gates.iter().filter(|gate| gate.limit.has_units).copied().collect();
         }
         if let Some(events) = events {
             Box::pin(self.acquire(events, &mut taken.event)).await?;
@@ -344,7 +350,7 @@ impl Taken {
         ended: Ended,
         decision: &mut Decision,
     ) {
-        let Self { event, attempt, ticket, refused } = self;
+        let Self { event, attempt, ticket, refused, counting } = self;
         let attempts = slot.attempts();
         let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
         let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
@@ -378,6 +384,10 @@ impl Taken {
             if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
                 attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
             }
+        }
+        for gate in counting {
+            let corrected = gate.correct(attempts, delivery);
+            let _ = timeout_at(within(Duration::from_secs(1)), corrected).await;
         }
         if let Some(Refused { scope, limit, asked }) = refused {
             match slots {

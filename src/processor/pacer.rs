@@ -43,6 +43,17 @@ impl PacerGate {
         }
     }
 
+    /// Corrects the units of a call that passed.
+    pub(super) async fn correct(&self, limit: &RateLimit, estimated: u32, used: u32) {
+        let mut next = self.0.lock().await;
+        let time = limit.interval().saturating_mul(used.abs_diff(estimated));
+        *next = match *next {
+            Some(next) if used > estimated => Some(next + time),
+            Some(next) => next.checked_sub(time),
+            None => None,
+        };
+    }
+
     /// Lets a call through now, or says how long it has to wait. `next` is the theoretical arrival
     /// time of the generic cell rate algorithm.
     fn pass(next: &mut Option<Instant>, limit: &RateLimit, units: u32) -> Result<(), Duration> {

@@ -13,7 +13,7 @@ use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::disposition::Deferral;
 use crate::gate::{Caller, NotPermitted, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, Demand, LimitState, StartTag};
+use crate::limit::{Admission, Ask, Claim, Demand, KnownLimit, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
@@ -93,10 +93,51 @@ impl SharedPauses {
             let Ok(answer) = client.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            item.seen().limit = seen;
+            item.seen().limit = seen.with_units_of(&next);
             if answer.is_changed {
                 return;
             }
+        }
+    }
+
+    /// The units that a call is likely to use.
+    pub(crate) fn likely(&self, scope: Scope, limit: &RateLimit, units: u32) -> u32 {
+        self.scope(scope).seen().limit.likely(units, limit)
+    }
+
+    /// Corrects the units of a call, together with those of other calls that end now. A call that
+    /// used fewer is not corrected if others change the item all the time.
+    pub(crate) async fn correct(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        (estimated, reserved): (u32, u32),
+        used: u32,
+    ) {
+        let client = &self.client;
+        let item = self.scope(scope);
+        item.seen().limit.note_used(estimated, used);
+        item.limits().uncorrected += i64::from(used) - i64::from(reserved);
+        let _asking = item.asking.lock().await;
+        for _ in 0..MAX_REQUESTS {
+            let units = mem::take(&mut item.limits().uncorrected);
+            if units == 0 {
+                return;
+            }
+            let (seen, now) = (item.seen().limit, client.now());
+            let limit = seen.in_effect(limit, now);
+            let end = Claim::new(&KnownLimit::own(&limit), seen, now).in_use_until();
+            let end = end.max(item.paused_until(now));
+            let update = seen.correction(&limit, units, now).set(Field::EXPIRES, expires(end));
+            let update = update.needed_for(end.duration_since(now).unwrap_or_default());
+            let Ok(answer) = client.update(&item.key, &update).await else { return };
+            let mut after = answer.before;
+            let is_changed = answer.is_changed && update.apply(&mut after);
+            item.learn(&after);
+            if is_changed {
+                return;
+            }
+            item.limits().uncorrected += units;
         }
     }
 

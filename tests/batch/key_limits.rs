@@ -2,13 +2,13 @@
 //! allows, and the calls that one leaves over go to the others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::policy::{FairShares, KeyLimit, RateLimit};
 use requeue::table::Table;
-use requeue::{Failure, SharedTable};
+use requeue::{Failure, Message, SharedTable};
 use tokio::time::{Instant, sleep};
 
 use crate::idempotency::Told;
@@ -184,5 +184,47 @@ async fn the_report_names_the_limit_for_which_a_message_waits() {
         let waits = report.outcomes.iter().filter(|outcome| outcome.disposition.wait().is_some());
         keys.extend(waits.map(|outcome| outcome.limit_key.clone()));
     }
-    assert!(keys.len() > 10 && keys.iter().all(|key| key.as_deref() == Some("/tenant")), "{keys:?}");
+    assert!(
+        keys.len() > 10 && keys.iter().all(|key| key.as_deref() == Some("/tenant")),
+        "{keys:?}"
+    );
+}
+
+/// Runs 120 calls of 20 units each, of which `used` are used.
+async fn run_using(kept: Kept, used: u32) -> (Duration, Duration) {
+    let mut world = world(kept, 100, 1);
+    world.settings.policy.units = Some("/tokens".parse().unwrap());
+    for n in 0..120 {
+        world.send(&format!(r#"{{"n":{n},"tokens":20}}"#)).await;
+    }
+    let began = Instant::now();
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let processor = world.processor({
+        let calls = Arc::clone(&calls);
+        move |message: Message| {
+            calls.lock().unwrap().push(Instant::now());
+            async move {
+                message.used(used);
+                Ok::<_, Failure>(())
+            }
+        }
+    });
+    join_all((0..3).map(|_| world.run(&processor))).await;
+    let calls = calls.lock().unwrap();
+    assert_eq!((calls.len(), world.dead().len()), (120, 0));
+    (calls[119] - began, calls[119] - calls[60])
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_that_calls_used_count_instead_of_the_estimated_ones() {
+    for kept in BOTH {
+        // At 100 units in a second, a call each 0.2 s, 0.1 s and 0.4 s.
+        for (used, rest) in [(20, 11_800), (10, 5_900), (40, 23_600)] {
+            let (all, half) = run_using(kept, used).await;
+            let told = format!("{kept:?}, {used} of 20: {all:?}, {half:?}");
+            // The units of calls that run are estimated ones.
+            assert!(half >= millis(rest) - secs(1), "{told}");
+            assert!(half <= millis(rest) + secs(2), "{told}");
+        }
+    }
 }

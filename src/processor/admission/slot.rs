@@ -1,10 +1,10 @@
 //! The wait of a message for its slot of the rate limit.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::decide::Uncalled;
+use super::super::decide::{Attempts, Uncalled};
 use super::super::inner::{QueuePolicy, Slots};
 use super::tenant::{key_scope, tenant, units};
 use super::{Call, Refused, Taken};
@@ -26,7 +26,8 @@ pub(super) struct Gate {
     pub(super) number: usize,
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
-    /// The units of the call.
+    /// The units of its call by the message, and those that the call is likely to use.
+    estimated: u32,
     units: u32,
     /// Calls of its burst that are kept for messages which have their slots, and wait for the limits
     /// after this one.
@@ -65,7 +66,7 @@ impl Gate {
     ) -> Self {
         let units = units(place, limit.limit, delivery);
         let limit = RateLimit { has_units: place.is_some(), ..limit };
-        Self { number, scope, limit, units, kept }
+        Self { number, scope, limit, estimated: units, units, kept }
     }
 
     /// A start tag of its line, as a message carries it.
@@ -75,6 +76,36 @@ impl Gate {
 
     fn is_total(&self) -> bool {
         self.number == 0
+    }
+
+    /// The same limit, with the units that the call is likely to use.
+    pub(super) fn likely(self, slots: &Slots, now: SystemTime) -> Self {
+        let Self { scope, limit, estimated, .. } = self;
+        if !limit.has_units {
+            return self;
+        }
+        let units = match slots {
+            Slots::Own(limiter) => limiter.likely(scope, &limit, estimated, (now, Instant::now())),
+            Slots::Shared(shared) => shared.likely(scope, &limit, estimated),
+        };
+        Self { units, ..self }
+    }
+
+    /// Counts the units that a call used instead of those that were estimated.
+    pub(super) async fn correct(&self, attempts: &Attempts, delivery: &Delivery) {
+        let Self { scope, limit, estimated, units, .. } = *self;
+        let Some(used) = delivery.used().map(|used| used.min(limit.limit)) else { return };
+        let QueuePolicy { slots, pacer, .. } = attempts.inner.policy(delivery);
+        if used != units {
+            pacer.gate(scope).correct(&limit, units, used).await;
+        }
+        match slots {
+            Slots::Own(limiter) => {
+                let now = (attempts.now(), Instant::now());
+                limiter.correct(scope, &limit, (estimated, units), used, now);
+            }
+            Slots::Shared(shared) => shared.correct(scope, &limit, (estimated, units), used).await,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::disposition::Deferral;
 use crate::gate::{Caller, ProbeLock, Results, SharedHealth};
-use crate::limit::{Admission, Demand, KnownLimit, LimitState};
+use crate::limit::{Admission, Demand, KnownLimit, LimitState, epoch_nanos};
 use crate::policy::RateLimit;
 use crate::shared_table::fallback::Fallback;
 use crate::table::{Field, Item, Key};
@@ -70,7 +70,8 @@ impl SharedScope {
         let health = SharedHealth::of(item);
         let mut seen = self.seen();
         (seen.health, seen.asked) = (health, Some(Instant::now()));
-        seen.limit = LimitState::of(item).open_since(health.open_since());
+        let limit = LimitState::of(item).open_since(health.open_since());
+        seen.limit = limit.with_units_of(&seen.limit);
         seen.expires = item.get(Field::EXPIRES);
         health
     }
@@ -126,6 +127,8 @@ pub(in crate::shared_table) struct Askers {
     pub(in crate::shared_table) is_asked: bool,
     /// How often in a row the table took no requests.
     pub(in crate::shared_table) throttled: u32,
+    /// Units that calls used beyond those of their reservations, of which the table does not know.
+    pub(in crate::shared_table) uncorrected: i64,
 }
 
 /// The request of a message.
@@ -166,9 +169,9 @@ impl Askers {
     ) -> KnownLimit {
         let since = match self.known {
             Some(known) if known.limit == *limit => return known,
-            Some(_) => now,
-            None => started,
+            Some(_) => epoch_nanos(now),
+            None => epoch_nanos(started),
         };
-        *self.known.insert(KnownLimit::new(*limit, since))
+        *self.known.insert(KnownLimit { limit: *limit, since })
     }
 }

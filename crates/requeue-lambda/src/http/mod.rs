@@ -64,6 +64,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_BODY_BYTES: usize = 16 * 1024;
 /// The interim responses to a request. Real ones have a few links to preload.
 const MAX_INTERIM_BYTES: usize = 16 * 1024;
+/// The header of a response with the units of a rate limit that the call used.
+const UNITS: &str = "requeue-units";
 /// The longest wait for the body of a response whose status is known.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -176,13 +178,20 @@ impl<C: Connector> HttpTarget<C> {
     /// Delivers one message. Dropping the future abandons the request, and closes its connection
     /// or, over HTTP/2, its stream.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
-        let mut is_in_doubt = false;
-        let delivered = self.send(&delivery, &mut is_in_doubt).await;
-        delivered.map_err(|failure| if is_in_doubt { failure.in_doubt() } else { failure })
+        self.deliver_counting(delivery).await.0
     }
 
-    /// Delivers one message. Notes whether the target may still work on a request that it got.
-    async fn send(&self, delivery: &Delivery<'_>, is_in_doubt: &mut bool) -> Result<(), Failure> {
+    /// Delivers one message. Returns also the units that the target says its call used.
+    async fn deliver_counting(&self, delivery: Delivery<'_>) -> (Result<(), Failure>, Option<u32>) {
+        let mut noted = Noted::default();
+        let delivered = self.send(&delivery, &mut noted).await;
+        let in_doubt =
+            |failure: Failure| if noted.is_in_doubt { failure.in_doubt() } else { failure };
+        (delivered.map_err(in_doubt), noted.units)
+    }
+
+    /// Delivers one message.
+    async fn send(&self, delivery: &Delivery<'_>, noted: &mut Noted) -> Result<(), Failure> {
         let _underway = self.pool.underway();
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
@@ -202,11 +211,14 @@ impl<C: Connector> HttpTarget<C> {
                 deadline.min(Instant::now() + limit.min(LONGEST_TIMEOUT))
             });
             let lost = match connection.send(request, self.pool.address(), until).await {
-                Ok(received) => return self.judge(connection, received, deadline).await,
+                Ok(received) => {
+                    noted.units = units(&received.head.headers);
+                    return self.judge(connection, received, deadline).await;
+                }
                 Err(lost) => lost,
             };
             self.pool.forget(&connection);
-            *is_in_doubt |= matches!(lost.repeat, Repeat::Never | Repeat::WithKey);
+            noted.is_in_doubt |= matches!(lost.repeat, Repeat::Never | Repeat::WithKey);
             let is_possible = match lost.repeat {
                 Repeat::Never => false,
                 Repeat::WithKey => has_key,
@@ -265,6 +277,19 @@ impl<C: Connector> HttpTarget<C> {
     }
 }
 
+/// What a request tells besides its result.
+#[derive(Default)]
+struct Noted {
+    /// The target may still work on a request that it got.
+    is_in_doubt: bool,
+    /// The units of a rate limit that the call used.
+    units: Option<u32>,
+}
+
+fn units(headers: &http::HeaderMap) -> Option<u32> {
+    headers.get(UNITS)?.to_str().ok()?.trim().parse().ok()
+}
+
 impl<C: Connector> Handler for HttpTarget<C> {
     type Error = Failure;
 
@@ -287,7 +312,11 @@ impl<C: Connector> Handler for HttpTarget<C> {
             headers: request_headers::of_message(&self.settings, &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
-        self.deliver(delivery).await
+        let (delivered, units) = self.deliver_counting(delivery).await;
+        if let Some(units) = units {
+            message.used(units);
+        }
+        delivered
     }
 
     fn scope(&self, message: &Message) -> Scope {
