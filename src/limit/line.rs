@@ -176,7 +176,7 @@ impl FairQueue {
         let time = self.time();
         let of = |flow: &Flow| TenantStatus {
             name: None,
-            hash: u16::try_from(flow.0 >> (TAG_BITS + 8)).unwrap_or_default(),
+            hash: u16::try_from(flow.0 >> (TAG_BITS + 8)).unwrap_or_default().swap_bytes(),
             weight: u8::try_from(flow.weight()).unwrap_or(u8::MAX),
             waiting: flow.work(time, LAST_TAG) / UNIT,
         };

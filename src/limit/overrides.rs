@@ -42,7 +42,7 @@ pub(crate) enum OverrideChange {
         until: Option<SystemTime>,
     },
     Resume,
-    /// The limit of the policy. A pause goes on.
+    /// The limit of the policy, without a pause.
     Reset,
 }
 
@@ -110,7 +110,7 @@ impl Override {
             }
             OverrideChange::Pause { until } => Self { paused_until: end(until), ..self },
             OverrideChange::Resume => Self { paused_until: 0, ..self },
-            OverrideChange::Reset => Self { interval: 0, until: 0, ..self },
+            OverrideChange::Reset => Self::default(),
         };
         Self { version: now.max(self.version.saturating_add(1)), ..changed }
     }

@@ -11,6 +11,10 @@ use crate::policy::RateLimit;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitStatus {
+    /// Whether no message has asked for it lately, and no operator has changed it.
+    pub is_new: bool,
+    /// Whether it counts units instead of calls.
+    pub counts_units: bool,
     /// The limit of the policy.
     pub of_policy: RateLimit,
     /// The limit that counts now.
@@ -35,7 +39,8 @@ pub struct LimitStatus {
 pub struct TenantStatus {
     /// Its value, if the policy gives it a weight.
     pub name: Option<String>,
-    /// A part of the SHA-256 of the tenant, which is not in the table itself.
+    /// The digits 5 to 8 of the SHA-256 of `text acme` or `number 7`. The value itself is not in the
+    /// table.
     pub hash: u16,
     /// Its weight.
     pub weight: u8,
@@ -69,6 +74,8 @@ impl LimitState {
         tenants.sort_unstable_by_key(|tenant| Reverse(tenant.waiting));
         #[expect(clippy::cast_precision_loss, reason = "they are at most a million")]
         LimitStatus {
+            is_new: *self == Self::default(),
+            counts_units: of_policy.has_units,
             of_policy: *of_policy,
             limit: self.in_effect(of_policy, now),
             set_until: self.overrides.set_until(at).map(from_epoch_nanos),

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::gate::{Scope, SharedHealth};
 use crate::limit::{LimitState, LimitStatus, OverrideChange, Tenant};
 use crate::pointer;
-use crate::policy::{MessageKey, RateLimit, RetryPolicy};
+use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
 use crate::settings::SharedTable;
 use crate::table::{Answer, Field, Key, Table, TableError};
 
@@ -74,9 +74,10 @@ impl LimitControl {
         let items = vec![scope_key(&shared.namespace, queue.unwrap_or_default(), scope)];
         let weights = policy.fair_shares.iter().flat_map(|shares| shares.weights.keys());
         let tenants = weights.flat_map(|value| {
-            names(value).map(|name| (Tenant::of(&name, 1).owner(), value.clone()))
+            names(value).map(|name| (Tenant::of(&name, 1).owner().swap_bytes(), value.clone()))
         });
-        Some(Self { tenants: tenants.collect(), ..Self::of_items(shared, policy.limit?, items) })
+        let limit = RateLimit { has_units: policy.units.is_some(), ..policy.limit? };
+        Some(Self { tenants: tenants.collect(), ..Self::of_items(shared, limit, items) })
     }
 
     /// The limit of one value of a key, if the policy has a limit with that key.
@@ -89,7 +90,9 @@ impl LimitControl {
         key: &MessageKey,
         value: &str,
     ) -> Option<Self> {
-        let limit = policy.key_limits.iter().find(|limit| limit.key == *key)?.limit;
+        let KeyLimit { limit, units, .. } =
+            policy.key_limits.iter().find(|limit| limit.key == *key)?;
+        let limit = RateLimit { has_units: units.is_some(), ..*limit };
         let items = names(value).map(|name| {
             let scope = scope.of_key(key, &name);
             scope_key(&shared.namespace, queue.unwrap_or_default(), scope)
@@ -120,6 +123,8 @@ impl LimitControl {
             let (now, state) = (self.now(date), LimitState::of(&before));
             if status.is_none() || state != LimitState::default() {
                 let mut seen = state.status(&self.limit, now);
+                // The messages of a key's value are no tenants.
+                seen.tenants.retain(|tenant| tenant.hash != Tenant::ALL.owner());
                 seen.service_paused =
                     SharedHealth::of(&before).paused(now).map(|paused| paused.rest);
                 for tenant in &mut seen.tenants {
@@ -162,7 +167,7 @@ impl LimitControl {
         self.change(OverrideChange::Resume).await
     }
 
-    /// Goes back to the limit of the policy. A pause goes on.
+    /// Goes back to the limit of the policy, without a pause.
     ///
     /// # Errors
     ///

@@ -37,11 +37,11 @@ const LONGEST: u64 = 30 * 86_400;
 )]
 pub(crate) struct Arguments {
     /// What to do: show the limit, set another number of calls in the period of the policy, pause all
-    /// calls, resume them, or reset the limit to that of the policy.
+    /// calls, resume them, or reset all to the limit of the policy without a pause.
     #[arg(value_enum, default_value_t = Action::Show)]
     action: Action,
-    /// The calls of `set`, in each period of the policy.
-    #[arg(long, value_name = "CALLS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// The calls of `set`, or units, in each period of the policy.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// How long `set` or `pause` lasts: up to 30d. [default: until the next change]
     #[arg(long = "for", value_name = "DURATION",
@@ -82,28 +82,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Stop::end_at_once()?;
     runtime.block_on(async {
-        let control = control(arguments).await?;
-        act(arguments, &control).await?;
-        let status = control.status().await.map_err(|error| of_table(&error))?;
-        let now = Clock::system().now();
-        if arguments.json { output::json(&json(&status)) } else { show(arguments, &status, now) }
+        check(arguments)?;
+        let Limit { policy, table, control } = limit(arguments).await?;
+        let status = async || control.status().await.map_err(|error| of_table(&table, &error));
+        let before = status().await?;
+        act(arguments, &control, &table).await?;
+        let (status, now) = (status().await?, Clock::system().now());
+        if arguments.json {
+            output::json(&json(&status))?;
+        } else {
+            show(arguments, &policy, &status, now)?;
+        }
+        if let Some(value) = arguments.key.as_ref().filter(|_| before.is_new) {
+            output::note(format_args!(
+                "note: no message of `{value}` has asked for this limit lately; check how it is written"
+            ));
+        }
+        Ok::<_, Error>(())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn act(arguments: &Arguments, control: &LimitControl) -> Result<(), Error> {
+/// Refuses options that would have no effect.
+fn check(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { action, limit, lasts, .. } = *arguments;
     let wrong = match (action, limit, lasts) {
-        (Action::Set, None, _) => Some("name the calls with --limit, as in --limit 10"),
-        (Action::Set, Some(_), _) | (Action::Pause, None, _) | (_, None, None) => None,
-        (_, Some(_), _) => {
-            Some("--limit has an effect with set alone: requeue limits set --limit 10")
-        }
-        (_, None, Some(_)) => Some("--for has an effect with set and pause alone"),
+        (Action::Set, None, _) => "name the calls with --limit, as in --limit 10",
+        (Action::Set, Some(_), _) | (Action::Pause, None, _) | (_, None, None) => return Ok(()),
+        (_, Some(_), _) => "--limit has an effect with set alone: requeue limits set --limit 10",
+        (_, None, Some(_)) => "--for has an effect with set and pause alone",
     };
-    if let Some(wrong) = wrong {
-        return Err(wrong.into());
-    }
+    Err(wrong.into())
+}
+
+async fn act(arguments: &Arguments, control: &LimitControl, table: &str) -> Result<(), Error> {
+    let Arguments { action, limit, lasts, .. } = *arguments;
     let until = lasts.map(|lasts| Clock::system().now() + lasts);
     let changed = match action {
         Action::Show => Ok(()),
@@ -112,10 +125,10 @@ async fn act(arguments: &Arguments, control: &LimitControl) -> Result<(), Error>
         Action::Resume => control.resume().await,
         Action::Reset => control.reset().await,
     };
-    changed.map_err(|error| of_table(&error))
+    changed.map_err(|error| of_table(table, &error))
 }
 
-fn of_table(error: &TableError) -> Error {
+fn of_table(table: &str, error: &TableError) -> Error {
     match error {
         TableError::Throttled => {
             "the table takes no change for now, since too many calls change the item; repeat the \
@@ -123,14 +136,21 @@ fn of_table(error: &TableError) -> Error {
                 .into()
         }
         error => format!(
-            "the table does not answer: {error}; `requeue doctor` checks it and its permissions"
+            "DynamoDB gives no answer about the table {table}: {error}; check REQUEUE_TABLE, the region, \
+             the endpoint and the credentials"
         )
         .into(),
     }
 }
 
 /// The limit that the arguments name.
-async fn control(arguments: &Arguments) -> Result<LimitControl, Error> {
+struct Limit {
+    policy: RetryPolicy,
+    table: String,
+    control: LimitControl,
+}
+
+async fn limit(arguments: &Arguments) -> Result<Limit, Error> {
     let region = RegionArgument::of(arguments.region.as_deref());
     let (variables, name, sdk) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), String::new(), sdk::config().await),
@@ -161,7 +181,8 @@ async fn control(arguments: &Arguments) -> Result<LimitControl, Error> {
         }
         .into());
     }
-    of(&shared, &policy, scope, arguments.key.as_deref())
+    let control = of(&shared, &policy, scope, arguments.key.as_deref())?;
+    Ok(Limit { policy, table: table.clone(), control })
 }
 
 fn of(
@@ -179,9 +200,10 @@ fn of(
             let prefixed = keys.iter().find_map(|key| {
                 Some((*key, text.strip_prefix(&key.to_string())?.strip_prefix('=')?))
             });
-            let only = others.is_empty().then_some((*first, text));
+            let is_foreign = text.starts_with('/') && text.contains('=');
+            let only = (others.is_empty() && !is_foreign).then_some((*first, text));
             let (key, value) = prefixed.or(only).ok_or_else(|| {
-                format!("the policy has limits for {all}: name one, as in --key {first}={text}")
+                format!("the policy has limits for {all}: name one, as in --key {first}=acme")
             })?;
             LimitControl::of_key(shared, policy, None, scope, key, value)
         }
@@ -201,7 +223,13 @@ fn policy(
     let name = match (&arguments.policy, variables.get("REQUEUE_POLICY")) {
         (Some(name), _) => name.clone(),
         (None, Some(text)) => text.parse()?,
-        (None, None) => PolicyName::STANDARD,
+        (None, None) => {
+            return Err(
+                "there is no policy: set REQUEUE_POLICY as the worker has it, or name the policy \
+                        with --policy"
+                    .into(),
+            );
+        }
     };
     if let (PolicyName::File(path), None, Some(function)) =
         (&name, &arguments.policy, &arguments.function)
@@ -215,8 +243,9 @@ fn policy(
     Ok(name.read()?.0)
 }
 
-fn calls(calls: u32, period: Duration) -> String {
-    format!("{} in {}", counted(calls, "call"), span(period))
+/// `5 calls in 1 s`
+fn calls(calls: u32, limit: &RateLimit, what: &str) -> String {
+    format!("{} in {}", counted(calls, what), span(limit.period))
 }
 
 /// `until 14:03:22 UTC`
@@ -231,14 +260,24 @@ fn until(time: SystemTime, now: SystemTime) -> Option<String> {
     })
 }
 
-fn show(arguments: &Arguments, status: &LimitStatus, now: SystemTime) -> Result<(), Error> {
-    let RateLimit { limit, period, burst, .. } = status.of_policy;
+fn show(
+    arguments: &Arguments,
+    policy: &RetryPolicy,
+    status: &LimitStatus,
+    now: SystemTime,
+) -> Result<(), Error> {
+    let RateLimit { limit, burst, .. } = status.of_policy;
+    let what = if status.counts_units { "unit" } else { "call" };
     let mut rows = Rows::under([Text("rate limit"), Text("")]);
     let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
-    row("policy", format!("{}, and a burst of {}", calls(limit, period), thousands(burst)));
+    if let Some(value) = &arguments.key {
+        row("of", value.clone());
+    }
+    let in_policy = calls(limit, &status.of_policy, what);
+    row("policy", format!("{in_policy}, and a burst of {}", thousands(burst)));
     if let Some(end) = status.set_until {
         let end = until(end, now).unwrap_or_else(|| "until it is reset".to_owned());
-        row("set", format!("{}, {end}", calls(status.calls_per_period(), period)));
+        row("set", format!("{}, {end}", calls(status.calls_per_period(), &status.of_policy, what)));
     }
     if let Some(end) = status.paused_until {
         row("paused", until(end, now).unwrap_or_else(|| "until it is resumed".to_owned()));
@@ -251,14 +290,19 @@ fn show(arguments: &Arguments, status: &LimitStatus, now: SystemTime) -> Result<
     }
     let time = match (status.waiting, status.paused_until) {
         (0, _) => "nothing".to_owned(),
-        (waiting, Some(_)) => counted(waiting, "call"),
+        (waiting, Some(_)) => counted(waiting, what),
         (waiting, None) => {
-            format!("{}, for {}", counted(waiting, "call"), duration(status.clears_in()))
+            format!("{}, for {}", counted(waiting, what), duration(status.clears_in()))
         }
     };
     row("waits in line", time);
+    for of_key in policy.key_limits.iter().filter(|_| arguments.key.is_none()) {
+        let what = if of_key.units.is_some() { "unit" } else { "call" };
+        let each = calls(of_key.limit.limit, &of_key.limit, what);
+        row(&format!("each {}", of_key.key), format!("{each}; see one with --key"));
+    }
     output::line(rows.text())?;
-    if !status.tenants.is_empty() && arguments.key.is_none() {
+    if !status.tenants.is_empty() {
         let mut rows = Rows::under([Text("tenant"), Number("weight"), Number("waits in line")]);
         for tenant in &status.tenants {
             let name =

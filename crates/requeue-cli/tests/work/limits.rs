@@ -90,8 +90,12 @@ async fn an_operator_pauses_lowers_and_resumes_a_limit_while_a_worker_runs() {
     let (_, said, _) = limits(&[]).await;
     assert!(said.contains("5 calls in 1 s, until "), "{said}");
 
+    let (_, said, noted) = limits(&["pause", "--key", "ACME"]).await;
+    assert!(said.contains("ACME") && noted.contains("no message of `ACME`"), "{said} {noted}");
+    limits(&["pause"]).await;
     let (status, said, _) = limits(&["reset"]).await;
     assert_eq!((status, said.contains("until")), (Some(0), false), "{said}");
+    assert!(said.contains("10 calls in 1 s; see one with --key"), "{said}");
     let (status, said) = timeout(Duration::from_secs(60), worker.ended()).await.expect("an end");
     assert_eq!((status, shop.calls().len()), (Some(0), 200), "{said}");
 }
@@ -112,7 +116,9 @@ async fn a_wrong_use_names_the_argument_and_the_remedy() {
         (&["--key", "acme"], of(r#"{"rateLimit": {"limit": 1}}"#), "leave --key out"),
         (&[], of(keys), "the policy has limits for /tenant and region alone"),
         (&["--key", "acme"], of(keys), "as in --key /tenant=acme"),
+        (&["--key", "/region=eu"], of(POLICY), "as in --key /tenant=acme"),
         (&["--scope", "a"], of(POLICY), "leave --scope out"),
+        (&[], of(""), "set REQUEUE_POLICY as the worker has it"),
         (&[], [("REQUEUE_TABLE", ""), ("REQUEUE_POLICY", POLICY)], "there is no table"),
     ] {
         let command = [&[env!("CARGO_BIN_EXE_requeue"), "limits"], arguments].concat();
