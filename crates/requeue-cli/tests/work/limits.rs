@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use ::http::Response;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
+use http_body_util::Full;
 use requeue::Clock;
 use requeue::aws::SdkConfig;
 use requeue::embedded::EmbeddedSqs;
 use requeue_aws::{Service, call_json};
+use requeue_testkit::http;
 use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -126,4 +129,25 @@ async fn a_wrong_use_names_the_argument_and_the_remedy() {
         let noted = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && noted.contains(words), "{arguments:?}: {noted}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_says_how_many_units_a_call_used() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "used").await;
+    let target = http::Server::start(async |_| {
+        Response::builder().header("Requeue-Units", "1").body(Full::default()).unwrap()
+    })
+    .await;
+    let url = target.url();
+    shop.send((0..40).map(|n| json!({ "n": n, "tokens": 40 }).to_string()).collect()).await;
+    let settings = [
+        ("REQUEUE_TARGET_URL", &*url),
+        ("REQUEUE_POLICY", r#"{"rateLimit": {"limit": 40, "units": "/tokens"}}"#),
+    ];
+    let began = Instant::now();
+    let (status, said) = shop.worker(&["--drain"], &settings).ended().await;
+    assert_eq!(status, Some(0), "{said}");
+    // At 40 of 40 units each, the last one would begin after 39 s.
+    assert!(began.elapsed() < Duration::from_secs(30), "{said}");
 }
