@@ -23,11 +23,12 @@ use crate::settings::Mode;
 use crate::shared_table::{Acquired, Acquisition, Counted, Events, TableClient, Ticket};
 use crate::telemetry;
 
+mod gate;
 mod pause;
 mod slot;
 mod tenant;
 
-use slot::Gate;
+use gate::Gate;
 
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
 /// gateways before them end a request after 30 to 60 s.

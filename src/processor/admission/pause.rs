@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::slot::Gate;
+use super::gate::Gate;
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Permit};

@@ -1,113 +1,23 @@
 //! The wait of a message for its slot of the rate limit.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::decide::{Attempts, Uncalled};
+use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
-use super::tenant::{key_scope, tenant, units};
+use super::gate::Gate;
+use super::tenant::tenant;
 use super::{Call, Refused, Taken};
-use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
-use crate::gate::{Permit, Scope, expires, is_refused};
+use crate::gate::{Permit, expires, is_refused};
 use crate::limit::{Admission, Ask, Demand, StartTag, Tenant};
-use crate::policy::{self, KeyLimit, MessageKey, RateLimit, RetryPolicy};
+use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
 /// A message that waits by its visibility asks again after so long, if the table did not decide.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-
-/// A limit on the way of a message to its call.
-#[derive(Clone, Copy)]
-pub(super) struct Gate {
-    /// 0 for the limit of all messages of the scope. Those of keys count from 1.
-    pub(super) number: usize,
-    pub(super) scope: Scope,
-    pub(super) limit: RateLimit,
-    /// The units of its call by the message, and those that the call is likely to use.
-    estimated: u32,
-    units: u32,
-    /// Calls of its burst that are kept for messages which have their slots, and wait for the limits
-    /// after this one.
-    kept: u32,
-}
-
-impl Gate {
-    /// Those of a message: of its keys, and that of all messages.
-    pub(super) fn all(
-        policy: &RetryPolicy,
-        total: Option<&RateLimit>,
-        scope: Scope,
-        delivery: &Delivery,
-    ) -> Vec<Self> {
-        let limits = &policy.key_limits;
-        let of_key = |(number, limit): (usize, &KeyLimit)| {
-            let later = limits[number + 1..].iter().map(|limit| &limit.limit).chain(total);
-            let kept = limit.limit.together(later);
-            let burst = limit.limit.burst.saturating_sub(kept).max(1);
-            let limited = RateLimit { burst, ..limit.limit };
-            let scope = key_scope(scope, &limit.key, delivery);
-            Self::new(number + 1, scope, limited, kept, limit.units.as_ref(), delivery)
-        };
-        let total =
-            total.map(|limit| Self::new(0, scope, *limit, 0, policy.units.as_ref(), delivery));
-        limits.iter().enumerate().map(of_key).chain(total).collect()
-    }
-
-    fn new(
-        number: usize,
-        scope: Scope,
-        limit: RateLimit,
-        kept: u32,
-        place: Option<&MessageKey>,
-        delivery: &Delivery,
-    ) -> Self {
-        let units = units(place, limit.limit, delivery);
-        let limit = RateLimit { has_units: place.is_some(), ..limit };
-        Self { number, scope, limit, estimated: units, units, kept }
-    }
-
-    /// A start tag of its line, as a message carries it.
-    pub(super) fn carried(&self, tag: StartTag) -> StartTag {
-        tag.of_limit(self.number)
-    }
-
-    fn is_total(&self) -> bool {
-        self.number == 0
-    }
-
-    /// The same limit, with the units that the call is likely to use.
-    pub(super) fn likely(self, slots: &Slots, now: SystemTime) -> Self {
-        let Self { scope, limit, estimated, .. } = self;
-        if !limit.has_units {
-            return self;
-        }
-        let units = match slots {
-            Slots::Own(limiter) => limiter.likely(scope, &limit, estimated, (now, Instant::now())),
-            Slots::Shared(shared) => shared.likely(scope, &limit, estimated),
-        };
-        Self { units, ..self }
-    }
-
-    /// Counts the units that a call used instead of those that were estimated.
-    pub(super) async fn correct(&self, attempts: &Attempts, delivery: &Delivery) {
-        let Self { scope, limit, estimated, units, .. } = *self;
-        let Some(used) = delivery.used().map(|used| used.min(limit.limit)) else { return };
-        let QueuePolicy { slots, pacer, .. } = attempts.inner.policy(delivery);
-        if used != units {
-            pacer.gate(scope).correct(&limit, units, used).await;
-        }
-        match slots {
-            Slots::Own(limiter) => {
-                let now = (attempts.now(), Instant::now());
-                limiter.correct(scope, &limit, (estimated, units), used, now);
-            }
-            Slots::Shared(shared) => shared.correct(scope, &limit, (estimated, units), used).await,
-        }
-    }
-}
 
 impl Call<'_> {
     /// The limit of all messages of its scope.
