@@ -9,26 +9,26 @@ use tokio::time::{Instant, timeout_at};
 
 use super::calls::{self, CallKey};
 use super::deadlines::Turn;
-use super::decide::{Attempts, Ended, Uncalled};
+use super::decide::{Attempts, Uncalled};
 use super::executor::Slot;
-use super::inner::{QueuePolicy, Slots};
+use super::inner::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
-use crate::failure::Failure;
-use crate::gate::{Caller, Permit, Reply, Scope, expires};
-use crate::plan::Decision;
+use crate::gate::{Caller, Permit, Scope, expires};
 use crate::pointer;
 use crate::policy::{self, RateLimit, WhenUnavailable};
 use crate::settings::Mode;
-use crate::shared_table::{Acquired, Acquisition, Counted, Events, TableClient, Ticket};
+use crate::shared_table::{Acquired, Acquisition, Counted, Events, TableClient};
 use crate::telemetry;
 
 mod gate;
 mod pause;
 mod slot;
+mod taken;
 mod tenant;
 
 use gate::Gate;
+pub(super) use taken::{Refused, Taken};
 
 /// A service may work on an event for so long beyond the timeout of its handler. Servers and the
 /// gateways before them end a request after 30 to 60 s.
@@ -50,27 +50,6 @@ pub(super) struct Call<'a> {
     /// Whether it may share its call, for which the leader asks the rate limit, unless that counts
     /// units.
     is_shared: bool,
-}
-
-/// Records, permissions and counts that a message took from the table for its call.
-#[derive(Default)]
-pub(super) struct Taken {
-    event: Acquisition,
-    /// Its attempt, until the handler is called.
-    pub(super) attempt: Option<Counted>,
-    ticket: Option<Ticket>,
-    /// Its service refused the call.
-    pub(super) refused: Option<Refused>,
-    /// The limits that count its units.
-    counting: Vec<Gate>,
-}
-
-/// A call that its service refused, of an adaptive limit.
-pub(super) struct Refused {
-    pub(super) scope: Scope,
-    pub(super) limit: RateLimit,
-    /// When it asked for its slot.
-    pub(super) asked: SystemTime,
 }
 
 impl<'a> Call<'a> {
@@ -333,73 +312,4 @@ fn owner(delivery: &Delivery, turn: &Turn) -> u64 {
     let hash: [u8; 32] = hash.finalize().into();
     // Zero is nobody.
     hash.first_chunk().map_or(1, |start| u64::from_le_bytes(*start) | 1)
-}
-
-impl Taken {
-    /// Whether the call probes a pause of all execution environments.
-    fn is_probe(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::is_probe)
-    }
-
-    /// Tells the table how the attempt ended, in time for the settling of its message: each success
-    /// is noted before its message is deleted. A record that is not given back ends by itself.
-    pub(super) async fn give_back(
-        self,
-        slot: &Slot,
-        delivery: &Delivery,
-        reply: Reply,
-        ended: Ended,
-        decision: &mut Decision,
-    ) {
-        let Self { event, attempt, ticket, refused, counting } = self;
-        let attempts = slot.attempts();
-        let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
-        let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
-        // Settling has the rest of the reserve.
-        let within = |timeout: Duration| {
-            let until = (Instant::now() + timeout).min(cutoff + grace);
-            slot.extend(until + grace / 4);
-            until
-        };
-        // An attempt that was counted and not made.
-        if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
-            let _ = timeout_at(within(counts.timeout()), counts.take_back(attempt)).await;
-        }
-        decision.idempotency = event.notes;
-        if let (Some(events), Some(record)) = (events, event.record) {
-            match ended {
-                Ended::Done => {
-                    let until = within(events.timeout() * 2);
-                    decision.idempotency.is_unconfirmed |= !events.complete(&record, until).await;
-                }
-                Ended::Free => events.give_back(&record, within(events.timeout() * 2)).await,
-                Ended::Unknown => {
-                    let Decision { disposition, at, .. } = decision;
-                    let (strategy, rest) = (delivery.strategy, record.rest());
-                    *disposition = policy::after_in_progress(*disposition, strategy, rest, *at);
-                }
-            }
-        }
-        if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
-            let until = (Instant::now() + grace / 2).min(cutoff + grace);
-            if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
-                attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
-            }
-        }
-        for gate in counting {
-            let corrected = gate.correct(attempts, delivery);
-            let _ = timeout_at(within(Duration::from_secs(1)), corrected).await;
-        }
-        if let Some(Refused { scope, limit, asked }) = refused {
-            match slots {
-                Slots::Own(limiter) => {
-                    limiter.refused(scope, &limit, asked, (attempts.now(), Instant::now()));
-                }
-                Slots::Shared(shared) => {
-                    let told = shared.refused(scope, &limit, asked);
-                    let _ = timeout_at(within(shared.reservation_timeout()), told).await;
-                }
-            }
-        }
-    }
 }

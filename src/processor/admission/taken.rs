@@ -1,0 +1,106 @@
+//! What a message took for its call, and gives back when it is over.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::super::decide::Ended;
+use super::super::executor::Slot;
+use super::super::inner::{QueuePolicy, Slots};
+use super::gate::Gate;
+use crate::delivery::Delivery;
+use crate::failure::Failure;
+use crate::gate::{Reply, Scope};
+use crate::plan::Decision;
+use crate::policy::{self, RateLimit};
+use crate::shared_table::{Acquisition, Counted, Ticket};
+
+/// Records, permissions and counts that a message took from the table for its call.
+#[derive(Default)]
+pub(in crate::processor) struct Taken {
+    pub(super) event: Acquisition,
+    /// Its attempt, until the handler is called.
+    pub(in crate::processor) attempt: Option<Counted>,
+    pub(super) ticket: Option<Ticket>,
+    /// Its service refused the call.
+    pub(in crate::processor) refused: Option<Refused>,
+    /// The limits that count its units.
+    pub(super) counting: Vec<Gate>,
+}
+
+/// A call that its service refused, of an adaptive limit.
+pub(in crate::processor) struct Refused {
+    pub(super) scope: Scope,
+    pub(super) limit: RateLimit,
+    /// When it asked for its slot.
+    pub(super) asked: SystemTime,
+}
+
+impl Taken {
+    /// Whether the call probes a pause of all execution environments.
+    pub(super) fn is_probe(&self) -> bool {
+        self.ticket.as_ref().is_some_and(Ticket::is_probe)
+    }
+
+    /// Tells the table how the attempt ended, in time for the settling of its message: each success
+    /// is noted before its message is deleted. A record that is not given back ends by itself.
+    pub(in crate::processor) async fn give_back(
+        self,
+        slot: &Slot,
+        delivery: &Delivery,
+        reply: Reply,
+        ended: Ended,
+        decision: &mut Decision,
+    ) {
+        let Self { event, attempt, ticket, refused, counting } = self;
+        let attempts = slot.attempts();
+        let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
+        let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
+        // Settling has the rest of the reserve.
+        let within = |timeout: Duration| {
+            let until = (Instant::now() + timeout).min(cutoff + grace);
+            slot.extend(until + grace / 4);
+            until
+        };
+        // An attempt that was counted and not made.
+        if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
+            let _ = timeout_at(within(counts.timeout()), counts.take_back(attempt)).await;
+        }
+        decision.idempotency = event.notes;
+        if let (Some(events), Some(record)) = (events, event.record) {
+            match ended {
+                Ended::Done => {
+                    let until = within(events.timeout() * 2);
+                    decision.idempotency.is_unconfirmed |= !events.complete(&record, until).await;
+                }
+                Ended::Free => events.give_back(&record, within(events.timeout() * 2)).await,
+                Ended::Unknown => {
+                    let Decision { disposition, at, .. } = decision;
+                    let (strategy, rest) = (delivery.strategy, record.rest());
+                    *disposition = policy::after_in_progress(*disposition, strategy, rest, *at);
+                }
+            }
+        }
+        if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
+            let until = (Instant::now() + grace / 2).min(cutoff + grace);
+            if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
+                attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
+            }
+        }
+        for gate in counting {
+            let corrected = gate.correct(attempts, delivery);
+            let _ = timeout_at(within(Duration::from_secs(1)), corrected).await;
+        }
+        if let Some(Refused { scope, limit, asked }) = refused {
+            match slots {
+                Slots::Own(limiter) => {
+                    limiter.refused(scope, &limit, asked, (attempts.now(), Instant::now()));
+                }
+                Slots::Shared(shared) => {
+                    let told = shared.refused(scope, &limit, asked);
+                    let _ = timeout_at(within(shared.reservation_timeout()), told).await;
+                }
+            }
+        }
+    }
+}
