@@ -66,10 +66,10 @@ pub(super) async fn execute<W>(
     let count = slots.min(deliveries.len());
     let state = State {
         undecided: deliveries.len(),
+        decided: Vec::with_capacity(deliveries.len()),
         queued: deliveries.into_iter(),
         slots: Vec::with_capacity(count),
         most: count,
-        decided: Vec::new(),
         has_waited: false,
     };
     let shared = Arc::new(Shared { attempts, state: Mutex::new(state), news: Notify::new() });

@@ -62,10 +62,15 @@ fn is_suspect(delivery: &Delivery) -> bool {
 
 /// The deliveries that may be handled in any order, and those of each FIFO group in its order.
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
-    let (fifo, unordered): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(Delivery::is_fifo);
+    // Not collected from the deliveries themselves: their memory would then be that of the list.
+    let mut unordered = Vec::with_capacity(deliveries.len());
     let mut groups: Vec<Vec<Arc<Delivery>>> = Vec::new();
     let mut numbers = HashMap::new();
-    for delivery in fifo {
+    for delivery in deliveries {
+        if !delivery.is_fifo() {
+            unordered.push(Arc::new(delivery));
+            continue;
+        }
         let group = (delivery.queue.clone(), delivery.group_id.clone());
         let number = *numbers.entry(group).or_insert(groups.len());
         if number == groups.len() {
@@ -73,7 +78,7 @@ pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<
         }
         groups[number].push(Arc::new(delivery));
     }
-    (unordered.into_iter().map(Arc::new).collect(), groups)
+    (unordered, groups)
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
@@ -168,6 +173,16 @@ mod tests {
             assert_eq!(positions(receives, Strategy::Copy), expected, "{receives:?}");
         }
         assert_eq!(positions(&[3, 1, 3], Strategy::Visibility), [[0, 1, 2]]);
+    }
+
+    /// A batch may have 10,000 messages, whose deliveries and decisions are kept to its end.
+    #[test]
+    fn a_batch_keeps_little_of_each_message() {
+        let deliveries = (0..100).map(|at| delivery(at, 1, Strategy::Copy)).collect();
+        let (unordered, groups) = groups(deliveries);
+        assert_eq!((unordered.len(), unordered.capacity(), groups.len()), (100, 100, 0));
+        assert!(size_of::<Delivery>() <= 720, "{}", size_of::<Delivery>());
+        assert!(size_of::<Decision>() <= 160, "{}", size_of::<Decision>());
     }
 
     #[test]

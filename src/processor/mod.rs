@@ -137,7 +137,7 @@ where
         let deadlines =
             Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let until = deadlines.window.deadline;
-        let mut settled: Vec<Settled> = Vec::new();
+        let mut settled: Vec<Settled> = Vec::with_capacity(records.len());
         let mut deleted = 0;
         let delete = async |settled: &[Settled]| {
             let done = stream::iter(settled.iter().filter_map(Settled::to_delete));

@@ -55,7 +55,7 @@ impl SqsQueue {
 
     async fn client(&self) -> &Client {
         let make = async || {
-            let config = Config::from(&aws::config().await)
+            let config = Config::from(&Box::pin(aws::config()).await)
                 .to_builder()
                 .retry_config(RetryConfig::disabled())
                 .build();
@@ -79,7 +79,9 @@ macro_rules! send {
             None => request,
             Some(region) => request.config_override(Config::builder().region(region)),
         };
-        request$(.interceptor($interceptor))?.send().await.map_err(|error| call_error(&error))
+        // Boxed, since the future of a batch has one for each of several requests.
+        let sent = Box::pin(request$(.interceptor($interceptor))?.send());
+        sent.await.map_err(|error| call_error(&error))
     }};
 }
 
