@@ -14,7 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 use super::InvocationError;
-use super::lenient::{Expected, Lenient, LenientNumber, LenientText};
+use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
 use super::origin::{EventMember, EventSource, Origin};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
@@ -135,7 +135,12 @@ impl Expected for Records {
         // All records of a batch come from one queue: its ARN is read and kept once.
         let mut known: Option<(String, Option<Arc<QueueArn>>)> = None;
         let mut origin: Option<Origin> = None;
-        while let Some(Lenient(LooseRecord { mut record, arn, source })) = list.next_element()? {
+        loop {
+            let mut loose = LooseRecord::default();
+            if list.next_element_seed(InPlace(&mut loose))?.is_none() {
+                break;
+            }
+            let LooseRecord { mut record, arn, source } = loose;
             origin = Some(origin.filter(|origin| origin.is_sqs()).unwrap_or(source.0));
             if let Some(arn) = arn.0 {
                 let queue = match &known {

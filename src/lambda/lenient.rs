@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// The kind of value that is expected. Each method stands for a kind of JSON value; those that are
 /// not overridden note the value as [`other`](Expected::other) and skip it.
@@ -34,59 +34,65 @@ pub(super) struct Lenient<S>(pub(super) S);
 
 impl<'de, S: Expected> Deserialize<'de> for Lenient<S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LenientVisitor(S::default())).map(Self)
+        let mut value = S::default();
+        InPlace(&mut value).deserialize(deserializer)?;
+        Ok(Self(value))
     }
 }
 
-struct LenientVisitor<S>(S);
+/// Reads a value of any kind into its place: a large one would be moved several times.
+pub(super) struct InPlace<'a, S>(pub(super) &'a mut S);
 
-impl<S: Expected> LenientVisitor<S> {
-    fn other(mut self) -> S {
-        self.0.other();
-        self.0
+impl<'de, S: Expected> DeserializeSeed<'de> for InPlace<'_, S> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-impl<'de, S: Expected> Visitor<'de> for LenientVisitor<S> {
-    type Value = S;
+impl<'de, S: Expected> Visitor<'de> for InPlace<'_, S> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON value")
     }
 
-    fn visit_str<E>(mut self, text: &str) -> Result<S, E> {
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.0.text(text);
-        Ok(self.0)
+        Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, map: A) -> Result<S, A::Error> {
-        self.0.map(map)?;
-        Ok(self.0)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        self.0.map(map)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, list: A) -> Result<S, A::Error> {
-        self.0.list(list)?;
-        Ok(self.0)
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
+        self.0.list(list)
     }
 
-    fn visit_unit<E>(self) -> Result<S, E> {
-        Ok(self.0)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<S, E> {
-        Ok(self.other())
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.0.other();
+        Ok(())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<S, E> {
-        Ok(self.other())
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        self.0.other();
+        Ok(())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<S, E> {
-        Ok(self.other())
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        self.0.other();
+        Ok(())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<S, E> {
-        Ok(self.other())
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        self.0.other();
+        Ok(())
     }
 }
 
