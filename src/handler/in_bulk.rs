@@ -204,7 +204,7 @@ impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
 
     /// A call for this message alone.
     async fn handle(&self, message: Message<T>) -> Result<(), Failure> {
-        let [result] = <[_; 1]>::try_from(results(self.0.handle(vec![message]).await, 1)?)
+        let [result] = <[_; 1]>::try_from(self.call(vec![message]).await?)
             .expect("one result for one message");
         result
     }

@@ -107,7 +107,8 @@ async fn handle<H: Handler<T>, T: Body>(
     let attempts = slot.attempts();
     let called = async {
         // The user's rules apply first if the handler classifies a response or an error.
-        let called = call(handler, slot, delivery, turn, tried);
+        // Boxed, since the layers around it would move all of it again and again.
+        let called = Box::pin(call(handler, slot, delivery, turn, tried));
         let mut called = pin!(attempts.inner.rules.scope(called));
         let ended = poll_fn(|context| match called.as_mut().poll(context) {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
@@ -323,5 +324,34 @@ impl<T> Drop for Try<'_, T> {
         {
             calls.leave();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use crate::message::Raw;
+
+    fn future_of<H: Handler, F>(
+        _: H,
+        _: impl Fn(Arc<H>, Slot, Option<Arc<SharedCalls<Raw>>>) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each slot of a batch keeps one, and it is moved when its task is spawned.
+    #[test]
+    fn the_future_of_a_slot_is_small_whatever_its_handler_keeps() {
+        let small = |_: Message| async { Ok::<(), Failure>(()) };
+        let large = |_: Message| async {
+            let kept = [0_u8; 10_000];
+            yield_now().await;
+            std::hint::black_box(&kept);
+            Ok::<(), Failure>(())
+        };
+        let sizes = [future_of(small, work), future_of(large, work)];
+        assert_eq!(sizes[0], sizes[1]);
+        assert!(sizes[0] <= 3_328, "{sizes:?}");
     }
 }
