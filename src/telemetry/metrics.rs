@@ -13,6 +13,8 @@ use crate::observer::{Event, Observer};
 use crate::report::{Outcome, Report, Settlement};
 use crate::settings::Metrics;
 
+/// The usual length of a line of ten messages.
+const USUAL_LEN: usize = 1_536;
 const NAMESPACE: &str = "Requeue";
 const SERVICE: &str = "Service";
 const QUEUE: &str = "Queue";
@@ -42,12 +44,13 @@ pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec
     let mut figures: BTreeMap<(&str, Option<FailureClass>), Figures> = BTreeMap::new();
     for outcome in &report.outcomes {
         let queue = outcome.queue.as_ref().map_or(UNKNOWN, |queue| queue.name());
-        figures.entry((queue, None)).or_default().add(outcome);
+        let figures_of_queue = || Figures::of_batch(report.outcomes.len());
+        figures.entry((queue, None)).or_insert_with(figures_of_queue).add(outcome);
         if outcome.class.is_some() {
             figures.entry((queue, outcome.class)).or_default().add(outcome);
         }
     }
-    let mut lines = Vec::new();
+    let mut lines = Vec::with_capacity(USUAL_LEN);
     let timestamp = timestamp_text(now);
     for ((queue, class), figures) in figures {
         let class = class.map(|class| (CLASS, class.as_str()));
@@ -152,6 +155,19 @@ struct Figures {
 }
 
 impl Figures {
+    /// With room for the values that most messages have.
+    fn of_batch(messages: usize) -> Self {
+        let values = || Vec::with_capacity(messages);
+        Self {
+            retry_count: values(),
+            time_to_success: values(),
+            time_to_success_first_attempt: values(),
+            handler_duration: values(),
+            message_age: values(),
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, outcome: &Outcome) {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
