@@ -6,11 +6,17 @@
 use std::hint::black_box;
 use std::time::{Duration, SystemTime};
 
+use lambda_runtime::{Context, LambdaEvent};
 use requeue::measured::{State, read, stamp};
 use requeue::policy::{History, RetryPolicy};
-use requeue::{Failure, SqsEvent};
+use requeue::queue::SqsQueue;
+use requeue::{BatchProcessor, Clock, Failure, Message, Metrics, Sampler, Settings, SqsEvent};
 use requeue_testkit::bodies::object;
 use requeue_testkit::events::event_of;
+use tokio::runtime::Builder;
+
+/// When the events were sent, in milliseconds since the epoch.
+const SENT: u64 = 1_778_580_000_000;
 
 type Case = (String, Box<dyn Fn()>);
 
@@ -61,8 +67,9 @@ fn cases() -> Vec<Case> {
             cases.push(case(format!("{name}_{size}"), work));
         }
     }
-    let event = event_of(10, 600, 1_778_580_000_000);
+    let event = event_of(10, 600, SENT.into());
     cases.push(case("decode_10", move || serde_json::from_slice::<SqsEvent>(black_box(&event))));
+    cases.push(invocation());
     cases.push(decide("decide_exponential", 10, Failure::temporary("503")));
     cases.push(decide(
         "decide_named",
@@ -71,6 +78,28 @@ fn cases() -> Vec<Case> {
     ));
     cases.push(decide("decide_exhausted", 50, Failure::quota("used up")));
     cases
+}
+
+/// A whole invocation whose messages are done, without the Runtime API. Time stands still and all of
+/// it is on one thread, so that the same always happens.
+fn invocation() -> Case {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(SENT + 1_000);
+    let mut settings = Settings::default();
+    settings.clock = Some(Clock::showing(move || now));
+    settings.sampler = Sampler::always(0.5);
+    settings.metrics = Some(Metrics::of("orders"));
+    let handler = |_: Message| async { Ok::<(), Failure>(()) };
+    let processor =
+        runtime.block_on(async { BatchProcessor::new(handler, SqsQueue::from_env(), settings) });
+    let mut context = Context::default();
+    context.deadline = SENT + 31_000;
+    let event = event_of(10, 600, SENT.into());
+    case("invocation_10_done", move || {
+        let event = serde_json::from_slice(black_box(&event)).expect("an event");
+        runtime.block_on(processor.invoke(LambdaEvent::new(event, context.clone())))
+    })
 }
 
 fn decide(name: &str, retries: u32, failure: Failure) -> Case {
