@@ -8,9 +8,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::BatchProcessor;
 use super::calls::SharedCalls;
 use super::deadlines::Deadlines;
+use super::{BatchProcessor, Undone};
 use crate::delivery::Delivery;
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
 use crate::handler::Handler;
@@ -94,15 +94,18 @@ where
         group: Vec<Arc<Delivery>>,
         calls: Option<&Arc<SharedCalls<T>>>,
         deadlines: &Deadlines,
-        tasks: &UnboundedSender<Task>,
+        tasks: &UnboundedSender<Undone>,
     ) {
         let mut group = group.into_iter();
         while let Some(delivery) = group.next() {
-            let mut planned = None;
-            self.attempt(vec![delivery], calls, deadlines, |one| planned = Some(one)).await;
-            let Planned { decision, plan, successors } =
-                planned.expect("every delivery is decided");
-            let settle = |waiting| drop(tasks.send(Task { decision, plan, waiting }));
+            let mut decided = None;
+            self.attempt(vec![delivery], calls, deadlines, |one| decided = Some(one)).await;
+            let decision = decided.expect("every delivery is decided");
+            let Planned { decision, plan, successors } = self.inner.plan(decision);
+            let settle = |waiting| {
+                let task = Box::new(Task { decision, plan, waiting });
+                drop(tasks.send(Undone::Planned(task)));
+            };
             match successors {
                 Successors::Proceed => settle(Waiting::Nobody),
                 _ if group.as_slice().is_empty() => settle(Waiting::Nobody),
@@ -125,11 +128,9 @@ where
         for delivery in group {
             let disposition = Disposition::Release(ReleaseReason::BehindFailed);
             let decision = Decision::uncalled(delivery, disposition, self.clock().now(), 0.0);
-            drop(tasks.send(Task {
-                decision,
-                plan: Plan::Keep { unsent: None },
-                waiting: Waiting::Nobody,
-            }));
+            let plan = Plan::Keep { unsent: None };
+            let task = Box::new(Task { decision, plan, waiting: Waiting::Nobody });
+            drop(tasks.send(Undone::Planned(task)));
         }
     }
 }

@@ -60,7 +60,7 @@ use crate::gate::{NotPermitted, Scope, Standstill};
 use crate::handler::{DynBulk, Handler};
 use crate::message::{Body, Raw};
 use crate::observer::{Event, Observers};
-use crate::plan::Planned;
+use crate::plan::{Decision, Planned};
 use crate::queue::{Queue, QueueArn, Record};
 use crate::report::Report;
 use crate::settings::{Mode, Settings};
@@ -90,6 +90,13 @@ pub(crate) struct Deletes {
     /// Those that were settled on an earlier receive.
     pub(crate) known: usize,
     pub(crate) deleted: Deleted,
+}
+
+/// A message that is to be settled.
+enum Undone {
+    /// Its turn in its group needed the plan.
+    Planned(Box<Task>),
+    Decided(Decision),
 }
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
@@ -221,42 +228,42 @@ where
         deadlines: &Deadlines,
         settled: impl FnMut(Settled),
     ) {
-        let (tasks, planned) = mpsc::unbounded_channel();
+        let (tasks, decided) = mpsc::unbounded_channel();
         let attempting = async move {
             let (unordered, groups) = groups::groups(deliveries);
             let calls = self.calls(unordered.len(), false);
-            self.attempt(
-                unordered,
-                calls.as_ref(),
-                deadlines,
-                |Planned { decision, plan, .. }| {
-                    // The receiver lives until every sender is gone.
-                    let _ = tasks.send(Task { decision, plan, waiting: Waiting::Nobody });
-                },
-            )
-            .await;
+            // The receiver lives until every sender is gone.
+            let decided = |decision| drop(tasks.send(Undone::Decided(decision)));
+            self.attempt(unordered, calls.as_ref(), deadlines, decided).await;
             let calls = self.calls(groups.len(), true);
             let in_order =
                 |group| self.attempt_in_order(group, calls.as_ref(), deadlines, &tasks).boxed();
             stream::iter(groups).for_each_concurrent(self.slots(), in_order).await;
             drop(tasks);
         };
-        tokio::join!(attempting, self.settler.settle(planned, deadlines.window, settled));
+        let task = |undone| match undone {
+            Undone::Planned(task) => *task,
+            Undone::Decided(decision) => {
+                let Planned { decision, plan, .. } = self.inner.plan(decision);
+                Task { decision, plan, waiting: Waiting::Nobody }
+            }
+        };
+        let settling = self.settler.settle(decided, task, deadlines.window, settled);
+        tokio::join!(attempting, settling);
     }
 
-    /// Steps 2 to 6: attempt and plan, in any order.
+    /// Steps 2 to 5, in any order.
     async fn attempt(
         &self,
         deliveries: Vec<Arc<Delivery>>,
         calls: Option<&Arc<SharedCalls<T>>>,
         deadlines: &Deadlines,
-        mut planned: impl FnMut(Planned),
+        decided: impl FnMut(Decision),
     ) {
         let (inner, deadlines) = (Arc::clone(&self.inner), deadlines.clone());
         let attempts = Attempts { inner, deadlines, invocation: Span::current() };
         let work = |slot| attempt::work(Arc::clone(&self.handler), slot, calls.cloned());
-        let plan = |decision| planned(self.inner.plan(decision));
-        executor::execute(attempts, self.slots(), deliveries, work, plan).await;
+        executor::execute(attempts, self.slots(), deliveries, work, decided).await;
     }
 
     /// Attempts at once.

@@ -105,10 +105,12 @@ pub(crate) struct Settler<Q> {
 
 impl<Q: Queue> Settler<Q> {
     /// Settles messages as they arrive, several chunks at once, until the sender is dropped.
-    /// Reports each message when it is settled.
-    pub(crate) async fn settle(
+    /// Reports each message when it is settled. `task` plans a message no earlier than its turn
+    /// comes, since a copy takes as much memory as its original.
+    pub(crate) async fn settle<T>(
         &self,
-        mut tasks: UnboundedReceiver<Task>,
+        mut tasks: UnboundedReceiver<T>,
+        task: impl Fn(T) -> Task,
         window: Window,
         mut settled: impl FnMut(Settled),
     ) {
@@ -123,8 +125,8 @@ impl<Q: Queue> Settler<Q> {
                 // A message that has arrived joins those that are due, and the same events always
                 // cause the same requests.
                 biased;
-                task = tasks.recv() => {
-                    let Some(Task { decision, plan, waiting }) = task else { break };
+                next = tasks.recv() => {
+                    let Some(Task { decision, plan, waiting }) = next.map(&task) else { break };
                     match plan {
                         Plan::Done => settled(Settled { decision, settlement: Settlement::Done }),
                         Plan::Keep { unsent } => settled(Settled { decision, settlement: kept(unsent) }),

@@ -206,7 +206,7 @@ fn settle(
         }
         drop(sender);
         let mut settled = Vec::new();
-        settler.settle(tasks, window, |one| settled.push(one)).await;
+        settler.settle(tasks, |task| task, window, |one| settled.push(one)).await;
         assert!(Instant::now() <= window.deadline);
         settled
     });
