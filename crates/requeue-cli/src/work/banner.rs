@@ -100,6 +100,23 @@ fn policy_line(policy: &RetryPolicy) -> String {
     format!("{}; {}", retries(policy.max_retries), delays.collect::<Vec<_>>().join(", "))
 }
 
+/// Messages that wait for their reservations take up handlers. With few of them, the tenants of a fair
+/// limit wait for each other.
+pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
+    let Settings { policy, limits, .. } = settings;
+    let limit = policy.limit.filter(|_| policy.fair_shares.is_some())?;
+    let calls =
+        limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
+    let (most, needed) = (limits.concurrency, usize::try_from(2 * calls).unwrap_or(usize::MAX));
+    (most < needed).then(|| {
+        format!(
+            "messages that wait for their reservations take up handlers, of which there are {most}: \
+             with fewer than {needed}, twice the calls of maxReservationSeconds, tenants wait for each \
+             other; raise --concurrency, or set maxReservationSeconds to 1"
+        )
+    })
+}
+
 fn secs(time: Duration) -> String {
     time.as_secs_f64().to_string()
 }
@@ -119,5 +136,20 @@ mod tests {
         ] {
             assert_eq!(policy_line(&document.parse().expect("a policy")), line);
         }
+    }
+
+    #[test]
+    fn a_fair_limit_needs_handlers_for_the_messages_that_wait() {
+        let note = |document: &str, concurrency| {
+            let mut settings = Settings::default();
+            settings.policy = document.parse().expect("a policy");
+            settings.limits.concurrency = concurrency;
+            lacks_room(&settings)
+        };
+        let fair = r#"{"rateLimit": {"limit": 20, "fairBy": "/tenant"}}"#;
+        let told = note(fair, 79).expect("a note");
+        assert!(told.contains("there are 79") && told.contains("fewer than 80"), "{told}");
+        assert_eq!(note(fair, 80), None);
+        assert_eq!(note(r#"{"rateLimit": {"limit": 20}}"#, 10), None);
     }
 }

@@ -220,7 +220,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(asking, find).await?;
-    if let Some(note) = &found.note {
+    for note in found.note.iter().chain(&banner::lacks_room(&config.settings)) {
         tracing::warn!("{note}");
     }
     if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {
