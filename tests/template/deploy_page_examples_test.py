@@ -59,7 +59,7 @@ class DeployPageExamples(unittest.TestCase):
             [yaml_parse(file)],
         ]
         policies = [parameters(values) for values in given]
-        rule = {"match": {"status": 401}, "class": "TEMPORARY", "delaySeconds": 300}
+        rule = {"match": {"status": 401}, "class": "temporary", "delaySeconds": 300}
         for policy in policies:
             self.assertEqual(policy["TargetUrl"], "https://api.example.com/orders")
             self.assertEqual(json.loads(policy["Policy"]), {"rules": [rule]})

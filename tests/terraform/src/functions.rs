@@ -43,6 +43,12 @@ pub fn declare(context: &mut Context) {
         Ok(crate::plan::from_json(&found))
     });
     simple("jsonencode", vec![Any], |args| Ok(json(&args[0]).to_string().into()));
+    simple("keys", vec![object()], |args| {
+        let members = args[0].as_object().expect("an object");
+        let mut names: Vec<_> = members.keys().cloned().collect();
+        names.sort_unstable();
+        Ok(names.into())
+    });
     simple("length", vec![Any], |args| match &args[0] {
         Value::Array(items) => Ok(items.len().into()),
         Value::Object(members) => Ok(members.len().into()),
@@ -88,6 +94,10 @@ pub fn declare(context: &mut Context) {
         let [from, length] = [1, 2].map(|at| args[at].as_u64().expect("a number") as usize);
         Ok(text(&args[0]).chars().skip(from).take(length).collect::<std::string::String>().into())
     });
+    simple("sum", vec![ParamType::array_of(Number)], |args| match items(&args[0]) {
+        [] => Err("a sum needs a number".into()),
+        numbers => Ok(number(numbers.iter().filter_map(|item| item.as_number()?.as_f64()).sum())),
+    });
     simple("title", vec![String], |args| {
         let words = text(&args[0]).split(' ').map(|word| {
             let (first, rest) = word.split_at(word.len().min(1));
@@ -99,6 +109,12 @@ pub fn declare(context: &mut Context) {
         Value::String(_) | Value::Null => Ok(args[0].clone()),
         Value::Number(_) | Value::Bool(_) => Ok(args[0].to_string().into()),
         other => Err(format!("{other} is no text")),
+    });
+    simple("tonumber", vec![Any], |args| match &args[0] {
+        Value::String(text) => {
+            text.parse().map(number).map_err(|_| format!("{text:?} is no number"))
+        }
+        other => Ok(other.clone()),
     });
     let mut variadic = |name: &str, parameter, function| {
         context.declare_func(name, FuncDef::builder().variadic_param(parameter).build(function));
