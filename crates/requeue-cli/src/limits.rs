@@ -85,15 +85,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         check(arguments)?;
         let Limit { policy, table, control } = limit(arguments).await?;
         let status = async || control.status().await.map_err(|error| of_table(&table, &error));
-        let before = status().await?;
-        act(arguments, &control, &table).await?;
-        let (status, now) = (status().await?, Clock::system().now());
-        if arguments.json {
-            output::json(&json(&status))?;
-        } else {
-            show(arguments, &policy, &status, now)?;
+        let mut seen = status().await?;
+        let is_new = seen.is_new;
+        if arguments.action != Action::Show {
+            act(arguments, &control, &table).await?;
+            seen = status().await?;
         }
-        if let Some(value) = arguments.key.as_ref().filter(|_| before.is_new) {
+        let now = Clock::system().now();
+        if arguments.json {
+            output::json(&json(&seen))?;
+        } else {
+            show(arguments, &policy, &seen, now)?;
+        }
+        if let Some(value) = arguments.key.as_ref().filter(|_| is_new) {
             output::note(format_args!(
                 "note: no message of `{value}` has asked for this limit lately; check how it is written"
             ));

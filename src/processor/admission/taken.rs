@@ -87,7 +87,7 @@ impl Taken {
                 attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
             }
         }
-        for gate in counting {
+        for gate in counting.into_iter().filter(|_| delivery.used().is_some()) {
             let corrected = gate.correct(attempts, delivery);
             let _ = timeout_at(within(Duration::from_secs(1)), corrected).await;
         }
