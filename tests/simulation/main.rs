@@ -6,7 +6,7 @@
 //! | command | runs |
 //! |---|---|
 //! | `cargo test --test simulation` | 300 seeds through the port, 30 through the real SDK client |
-//! | `tests/run rust` | 2,000 seeds and 200 |
+//! | `tests/run rust` | 1,000 seeds and 100 |
 //! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | that many through the port, a tenth of them through the client, on all cores, with lines of progress |
 //! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | the seeds from that one on, so that a long run can be divided |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that seed alone, with its history |
