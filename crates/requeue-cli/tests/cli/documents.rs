@@ -28,6 +28,24 @@ pub(crate) fn shows(output: &str) {
     assert!(plain(&documents()).contains(&plain(output)), "the documents lack: {output}");
 }
 
+/// The block of a page after a command: some lines of what the command prints, with other numbers.
+#[track_caller]
+pub(crate) fn is_excerpt(page: &str, command: &[&str], output: &str) {
+    let plain = |line: &str| {
+        let parts = line.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("#").trim_end().to_owned()
+    };
+    let page = text(page);
+    let command = format!("\nrequeue {}\n```\n\n```text\n", command.join(" "));
+    let (_, after) = page.split_once(&command).expect("the page has the command and a block");
+    let (block, _) = after.split_once("```").unwrap();
+    assert!(block.lines().count() > 3, "{block}");
+    for line in block.lines() {
+        let is_line = output.lines().any(|said| plain(said) == plain(line));
+        assert!(is_line, "the command does not print: {line}");
+    }
+}
+
 /// A class of the schedule with which the documents compare strategies and modes.
 fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
     let options = [
@@ -134,11 +152,6 @@ fn the_policies_and_their_summaries_are_those_of_the_command() {
             says(&format!("| `{preset}` | `{class}` | {} |", rest.join(" | ")));
         }
     }
-    let page = text("docs/concepts/retry-policy.md");
-    let (_, document) = page.split_once("```json\n").unwrap();
-    let (document, _) = document.split_once("```").unwrap();
-    let said = requeue_reading(document, &["check", "-"]).succeeded();
-    said.lines().for_each(|line| says(line.trim_end()));
     let said = requeue_reading(r#"{"maxRetrys": 3}"#, &["check", "-"]).stderr;
     said.lines().for_each(|line| says(line.trim_end()));
 }
@@ -347,7 +360,7 @@ fn the_calls_of_few_messages_in_an_outage_are_those_of_the_command() {
 #[test]
 fn the_picture_of_a_rate_limit_and_its_guide_are_those_of_the_command() {
     let command = ["simulate", "rate", "--messages", "3000", "--environments", "20"];
-    shows(&requeue(&command).succeeded());
+    is_excerpt("docs/concepts/rate-limits.md", &command, &requeue(&command).succeeded());
 
     let figures = requeue(&[&command[..], &["--json"]].concat()).succeeded();
     let figures: Value = serde_json::from_str(&figures).unwrap();
