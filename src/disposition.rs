@@ -26,7 +26,7 @@ use crate::delay::Wait;
 /// group. On a FIFO queue, a batch size of 1 gives each message all of its attempts.
 ///
 /// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
-/// the `maxReceiveCount` that the policy needs. `docs/concepts/strategies.md` compares them.
+/// the `maxReceiveCount` that the policy needs. `docs/concepts/how-it-works.md` compares them.
 ///
 /// With a table ([`Settings::shared_table`](crate::Settings::shared_table)) and
 /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.

@@ -241,21 +241,26 @@ fn the_page_on_protection_has_the_numbers_of_the_code() {
     let page = include_str!("../../docs/concepts/protection.md");
     let policy = RetryPolicy::default();
     let breaker = policy.circuit_breaker.clone().expect("it is on");
-    let secs = |time: Duration| time.as_secs().to_string();
+    let secs = |time: Duration| time.as_secs();
     let opens =
         |of| row_that_opens(breaker.threshold, of).map_or_else(String::new, |n| n.to_string());
     for (first, second) in [
         ("all of its last 128 calls", opens(1)),
         ("half of them", opens(2)),
         ("a tenth or less", opens(50)),
-        ("`maxPauseSeconds`", secs(policy.max_pause.expect("it is on"))),
-        ("`circuitBreaker.threshold`", breaker.threshold.to_string()),
-        ("`circuitBreaker.resetTimeoutSeconds`", secs(breaker.reset_timeout)),
-        ("`maxDeferrals`", policy.max_deferrals.to_string()),
-        ("`maxDeferralSeconds`", secs(policy.max_deferral)),
     ] {
         let row = format!("| {first} | {second} ");
         assert!(page.lines().any(|line| line.starts_with(&row)), "the page lacks: {row}");
+    }
+    let text = page.replace('\n', " ");
+    for said in [
+        format!("`maxPauseSeconds` ({})", secs(policy.max_pause.expect("it is on"))),
+        format!("{} (`threshold`)", breaker.threshold),
+        format!("every {} s (`resetTimeoutSeconds`)", secs(breaker.reset_timeout)),
+        format!("`maxDeferrals` ({})", policy.max_deferrals),
+        format!("`maxDeferralSeconds` ({})", secs(policy.max_deferral)),
+    ] {
+        assert!(text.contains(&said), "the page lacks: {said}");
     }
 }
 

@@ -115,7 +115,7 @@ fn the_page_has_the_time_for_which_keys_are_kept() {
         sum += more;
         assert_row(IDEMPOTENCY, row, &format!(" | {more} days | {sum} days |"));
     }
-    assert!(IDEMPOTENCY.contains("(2,764,800 s)") && IDEMPOTENCY.contains("NOW + 2764800"));
+    assert!(IDEMPOTENCY.contains("(2,764,800 s)"));
     assert_eq!(sum * 86_400, 2_764_800);
 }
 

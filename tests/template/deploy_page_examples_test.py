@@ -65,7 +65,7 @@ class DeployPageExamples(unittest.TestCase):
             self.assertEqual(json.loads(policy["Policy"]), {"rules": [rule]})
 
     def test_the_commands_with_a_table_give_the_policy_that_they_show(self):
-        guide = (ROOT / "docs" / "operate" / "shared-rate-limit.md").read_text()
+        guide = (ROOT / "docs" / "concepts" / "rate-limits.md").read_text()
         (in_guide,) = re.findall(r"^```sh\n(sam deploy .*?)^```$", guide, re.DOTALL | re.MULTILINE)
         (on_page,) = blocks("A table for all environments", "sh")
         limit = {"rateLimit": {"limit": 49}}

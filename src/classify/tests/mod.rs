@@ -24,7 +24,7 @@ mod standards;
 mod texts;
 
 /// The page with the built-in tables.
-pub(super) const PAGE: &str = include_str!("../../../docs/concepts/classification.md");
+pub(super) const PAGE: &str = include_str!("../../../docs/reference/classes.md");
 
 /// The page has a row with this word and this class.
 #[track_caller]

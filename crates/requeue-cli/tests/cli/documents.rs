@@ -18,32 +18,28 @@ pub(crate) fn says(line: &str) {
     assert!(documents().lines().any(|said| said == line), "the documents lack: {line}");
 }
 
+fn without_numbers(text: &str) -> String {
+    let parts = text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("#")
+}
+
 /// The documents show such an output, with other numbers.
 #[track_caller]
 pub(crate) fn shows(output: &str) {
-    let plain = |text: &str| {
-        let parts = text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
-        parts.collect::<Vec<_>>().join("#")
-    };
-    assert!(plain(&documents()).contains(&plain(output)), "the documents lack: {output}");
+    let is_shown = without_numbers(&documents()).contains(&without_numbers(output));
+    assert!(is_shown, "the documents lack: {output}");
 }
 
-/// The block of a page after a command: some lines of what the command prints, with other numbers.
+/// The lines that a page shows of what a command prints.
 #[track_caller]
-pub(crate) fn is_excerpt(page: &str, command: &[&str], output: &str) {
-    let plain = |line: &str| {
-        let parts = line.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
-        parts.collect::<Vec<_>>().join("#").trim_end().to_owned()
-    };
+pub(crate) fn excerpt(page: &str, command: &[&str]) -> Vec<String> {
     let page = text(page);
     let command = format!("\nrequeue {}\n```\n\n```text\n", command.join(" "));
     let (_, after) = page.split_once(&command).expect("the page has the command and a block");
     let (block, _) = after.split_once("```").unwrap();
-    assert!(block.lines().count() > 3, "{block}");
-    for line in block.lines() {
-        let is_line = output.lines().any(|said| plain(said) == plain(line));
-        assert!(is_line, "the command does not print: {line}");
-    }
+    let lines: Vec<String> = block.lines().map(str::to_owned).collect();
+    assert!(lines.len() > 3, "{block}");
+    lines
 }
 
 /// A class of the schedule with which the documents compare strategies and modes.
@@ -360,7 +356,11 @@ fn the_calls_of_few_messages_in_an_outage_are_those_of_the_command() {
 #[test]
 fn the_picture_of_a_rate_limit_and_its_guide_are_those_of_the_command() {
     let command = ["simulate", "rate", "--messages", "3000", "--environments", "20"];
-    is_excerpt("docs/concepts/rate-limits.md", &command, &requeue(&command).succeeded());
+    let said = requeue(&command).succeeded();
+    for line in excerpt("docs/concepts/rate-limits.md", &command) {
+        let is_line = said.lines().any(|said| without_numbers(said) == without_numbers(&line));
+        assert!(is_line, "the command does not print: {line}");
+    }
 
     let figures = requeue(&[&command[..], &["--json"]].concat()).succeeded();
     let figures: Value = serde_json::from_str(&figures).unwrap();

@@ -3,14 +3,17 @@
 
 use serde_json::Value;
 
-use crate::documents::says;
+use crate::documents::excerpt;
 use crate::run::{file, requeue};
 
 #[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn a_service_that_is_down_is_hardly_called_and_nothing_is_dead_lettered_for_it() {
-    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10"]).succeeded();
-    said.lines().for_each(|line| says(line.trim_end()));
+    let command = ["simulate", "outage", "--messages", "4000", "--rate", "10"];
+    let said = requeue(&command).succeeded();
+    for shown in excerpt("docs/concepts/protection.md", &command) {
+        assert!(said.lines().any(|line| line == shown), "the command does not print: {shown}");
+    }
 
     // The numbers of a row, without the protection and with it; 0 for a dash.
     let row = |name: &str| -> [f64; 2] {
