@@ -695,3 +695,37 @@ fn the_limits_are_those_of_the_code() {
         assert!(page.contains(said), "the page lacks: {said}");
     }
 }
+
+/// The value of a constant as people read it: `2.5 s`, `1,024`.
+fn value_of(file: &str, constant: &str) -> String {
+    let code = text(file);
+    let (_, rest) = code
+        .split_once(&format!("const {constant}: "))
+        .unwrap_or_else(|| panic!("{file} lacks {constant}"));
+    let (_, value) = rest.split_once(';').unwrap().0.split_once(" = ").unwrap();
+    let number = |text: &str| text.replace('_', "").parse::<f64>().unwrap();
+    let within = |start: &str| value.strip_prefix(start)?.strip_suffix(')');
+    if let Some(secs) = within("Duration::from_secs(") {
+        format!("{} s", grouped(number(secs)))
+    } else if let Some(millis) = within("Duration::from_millis(") {
+        format!("{} s", grouped(number(millis) / 1000.0))
+    } else {
+        grouped(number(value))
+    }
+}
+
+#[test]
+fn the_bounds_of_the_security_model_are_the_constants_of_the_code() {
+    let page = text("docs/project/security-model.md");
+    let table = section(&page, "## Bounds");
+    let mut found = 0;
+    for row in table.lines().filter(|line| line.ends_with("` |")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [_, values, constants] = cells[..] else { panic!("{row}") };
+        let (names, file) = constants.split_once(" in ").unwrap();
+        let said = names.split(", ").map(|name| value_of(&plain(file), &plain(name)));
+        assert_eq!(values, said.collect::<Vec<_>>().join("; "), "{row}");
+        found += 1;
+    }
+    assert!(found > 12, "{found}");
+}
