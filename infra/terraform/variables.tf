@@ -58,7 +58,7 @@ variable "content_type" {
 }
 
 variable "message_timeout" {
-  description = "Seconds that the endpoint may take for one message. With target_function, that function's own timeout counts instead."
+  description = "Seconds that the endpoint may take for one message: at most function_timeout minus 5, or three quarters of it below 20. With target_function, that function's own timeout counts instead."
   type        = number
   default     = 10
   nullable    = false
@@ -178,7 +178,7 @@ variable "policy" {
 }
 
 variable "scope" {
-  description = "Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the name of a message attribute, such as tenant, or MessageGroupId for the message group, or a JSON pointer into the body, such as /account/id. Empty: one scope."
+  description = "Divides messages into scopes; a pause or an open circuit stops only its own scope. Give the name of a message attribute, such as tenant, or MessageGroupId for the message group, or a JSON pointer into the body, such as /account/id. Empty: one scope."
   type        = string
   default     = ""
   nullable    = false
@@ -268,7 +268,7 @@ variable "batch_size" {
 }
 
 variable "batching_window" {
-  description = "Seconds that Lambda gathers messages for a batch."
+  description = "Seconds that Lambda gathers messages for a batch; 0 with fifo."
   type        = number
   default     = 0
   nullable    = false

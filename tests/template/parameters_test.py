@@ -148,8 +148,8 @@ class Parameters(unittest.TestCase):
         self.assertEqual(self.settings(**answers), self.settings())
 
     def test_the_page_has_each_parameter_with_its_setting_and_its_default(self):
-        page = (ROOT / "docs/operate/deploy.md").read_text().split("## Parameters of the template\n")[1]
-        rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*?) \|$", page, re.MULTILINE)
+        page = (ROOT / "docs/reference/parameters.md").read_text()
+        rows = re.findall(r"^\| `(\w+)` \| .*? \| (.*) \| (.*?) \|$", page, re.MULTILINE)
         self.assertEqual([name for name, *_ in rows], list(self.parameters))
         for name, meaning, default in rows:
             match self.parameters[name].get("Default"):
@@ -162,7 +162,7 @@ class Parameters(unittest.TestCase):
             if name in OPTIONAL:
                 self.assertIn(f"`REQUEUE_{OPTIONAL[name][0]}`", meaning)
         groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
-        headings = re.findall(r"^### (.+)$", page, re.MULTILINE)
+        headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
         self.assertEqual(headings, [group["Label"]["default"] for group in groups])
 
     def test_the_function_knows_its_dead_letter_queue_where_it_sends_to_it(self):
