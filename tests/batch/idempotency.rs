@@ -13,7 +13,7 @@ use requeue::policy::{Idempotency, WhenUnavailable};
 use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Failure, IdempotencyNotes, Mode,
-    Report, Sampler, SharedTable, Strategy,
+    RecursiveLoop, Report, Sampler, SharedTable, Strategy,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
@@ -290,6 +290,29 @@ async fn a_failure_is_retried_without_waiting_for_the_record() {
         world.run(&world.processor(script.clone())).await;
         assert_eq!((script.calls().len(), world.entries(SEND)), (2, vec![1]), "{failure:?}");
     }
+}
+
+/// The recipe of `docs/concepts/idempotency.md`.
+#[tokio::test(start_paused = true)]
+async fn a_tombstone_completes_a_message_that_waits() {
+    let (mut world, _) = world(by("/orderId"));
+    world.settings.recursive_loop = RecursiveLoop::Allow;
+    world.send(r#"{"orderId": "A-1001"}"#).await;
+    let page = include_str!("../../docs/concepts/idempotency.md");
+    let (_, section) = page.split_once("## Cancel a waiting message").unwrap();
+    let (_, tombstone) = section.split_once("```json\n").unwrap();
+    let (tombstone, _) = tombstone.split_once("```").unwrap();
+    let script = Script::new(|seen| match seen.body.contains("cancelled") {
+        true => Act::Done,
+        false => Act::Fail(Failure::rate_limit("closed").retry_after(secs(7_200))),
+    });
+    next(&world, &script).await;
+    world.send(tombstone).await;
+    world.run(&world.processor(script.clone())).await;
+    let calls = script.calls();
+    let bodies: Vec<bool> = calls.iter().map(|seen| seen.body.contains("cancelled")).collect();
+    assert_eq!(bodies, [false, true]);
+    assert!(world.messages().is_empty() && world.dead().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
