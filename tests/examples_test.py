@@ -171,6 +171,7 @@ class Http(unittest.TestCase):
 
 class HttpService(unittest.TestCase):
     PAGE = (ROOT / "docs/start/http-target.md").read_text()
+    SERVICE = "node examples/http-service/service.mjs"
 
     def setUp(self):
         port, sqs_port = free_port(), free_port()
@@ -179,6 +180,7 @@ class HttpService(unittest.TestCase):
             "127.0.0.1:3000": f"127.0.0.1:{port}",
             "requeue serve": f"requeue serve --sqs-port {sqs_port}",
             "requeue send": f"requeue send --sqs-port {sqs_port}",
+            "node examples/http-service/service.mjs": self.SERVICE,
             "sleep 1": f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.1; done",
         }
 
@@ -198,7 +200,7 @@ class HttpService(unittest.TestCase):
         return process
 
     def test_the_service_meets_the_calls_that_the_page_shows(self):
-        service = self.start(self.block("node examples/"), "listening on")
+        service = self.start(self.block(self.SERVICE), "listening on")
         served = self.start(self.block("REQUEUE_TARGET_URL="), "function started")
         run("bash", "-c", self.block("requeue send"), **self.environment)
 
@@ -214,7 +216,7 @@ class HttpService(unittest.TestCase):
         self.assertEqual(timeless(calls()), timeless(shown))
 
     def test_an_invocation_says_what_the_page_shows(self):
-        self.start(self.block("node examples/"), "listening on")
+        self.start(self.block(self.SERVICE), "listening on")
         command = ["bash", "-c", f"({self.block('requeue event')}) 2>&1"]
         said, shown = run(*command, **self.environment), self.block(" message    attempt", "text")
 
@@ -227,6 +229,11 @@ class HttpService(unittest.TestCase):
     def test_the_service_knows_a_signature_from_that_of_another_secret(self):
         said = run("bash", "-mc", self.block("export SIGNING_SECRET"), **self.environment)
         self.assertEqual([line[:3] for line in said.splitlines() if "retry 0" in line], ["200", "401"])
+
+
+@unittest.skipUnless(shutil.which("java"), "there is no java")
+class HttpServiceInJava(HttpService):
+    SERVICE = "java examples/http-service/Service.java"
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class Starters(unittest.TestCase):
 
     def fifo(self):
         """The page's processor for FIFO queues."""
-        page = (ROOT / "docs/start/existing-function.md").read_text()
+        page = (ROOT / "docs/start/languages.md").read_text()
         (snippet,) = re.findall(r"^```python\n(processor = Sqs.*?)^```", page, re.MULTILINE | re.DOTALL)
         return snippet
 
@@ -97,7 +97,7 @@ class Starters(unittest.TestCase):
         self.assertIn(f"aws-lambda-powertools=={least}.", (ROOT / "tests/requirements-starters.txt").read_text())
 
     def test_the_snippets_of_the_page_are_parts_of_the_functions(self):
-        page = (ROOT / "docs/start/existing-function.md").read_text()
+        page, _ = (ROOT / "docs/start/languages.md").read_text().split("\n## An HTTP service\n")
         for option, language, path in [
             ("--python", "python", "app.py"),
             ("--node", "ts", "app.ts"),
