@@ -72,6 +72,8 @@ pub(super) struct Details {
     pub(super) graph_code: Option<i64>,
     /// The service says that the error passes.
     pub(super) is_transient: bool,
+    /// The limit is one of calls at once.
+    pub(super) limits_calls_at_once: bool,
 }
 
 impl Details {
@@ -114,6 +116,11 @@ impl Details {
         let message = error["message"].as_str().filter(|_| !is_of_request);
         let code = message.and_then(|message| message.split(" : ").next());
         self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
+        // Salesforce: `ConcurrentRequests (Concurrent API Requests) Limit exceeded.`
+        self.limits_calls_at_once |= message.is_some_and(|text| text.starts_with("Concurrent"));
+        // HubSpot's name for the limit: `DAILY`, `TEN_SECONDLY_ROLLING`
+        let policy = error["policyName"].as_str().filter(|_| !is_of_request);
+        self.words.extend(policy.map(|policy| format!("{policy} policy")));
         // A problem type is a URI, which ends in the word.
         for name in ["type", "@type", "documentation_url"] {
             let uri = error[name].as_str();

@@ -24,6 +24,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "QuotaFailure",
             // RFC 9457 problem type
             "quota-exceeded",
+            // HubSpot, the calls of a day
+            "DAILY policy",
             // Firebase Authentication, by the day; a 429 of FCM with this word is short
             "QUOTA_EXCEEDED",
             // ElevenLabs
@@ -31,8 +33,15 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             // Scaleway
             "quotas_exceeded",
             // OpenAI
+            "credit_balance_exhausted",
+            "organization_spend_limit_exceeded",
+            "organization_usage_limit_exceeded",
+            "project_spend_limit_exceeded",
             "insufficient_quota",
             "billing_hard_limit_reached",
+            // Anthropic
+            "billing_error",
+            "enforced_spend_limit_reached",
             // Salesforce, the requests of a day
             "REQUEST_LIMIT_EXCEEDED",
             // Apigee
@@ -113,6 +122,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             // NetSuite
             "SSS_REQUEST_LIMIT_EXCEEDED",
             "CONCURRENCY_LIMIT_EXCEEDED",
+            // Salesforce, the requests at once; Databricks
+            "REQUEST_LIMIT_EXCEEDED",
             // monday.com
             "ComplexityException",
             "COMPLEXITY_BUDGET_EXHAUSTED",
@@ -344,15 +355,18 @@ pub(super) fn class_of_reason(word: &str) -> Option<(FailureClass, &'static str)
 fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)> {
     // A service that names a delay has not used up a day's quota: per-minute limits of Google come
     // with both details. A 429 of Databricks has the word of Salesforce's 403, and a 429 of FCM that
-    // of Firebase's 400.
+    // of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
     let is_short = |reason: &str| match reason {
         "QuotaFailure" => details.delay.is_some(),
-        "REQUEST_LIMIT_EXCEEDED" | "QUOTA_EXCEEDED" => status == 429,
+        "REQUEST_LIMIT_EXCEEDED" => status == 429 || details.limits_calls_at_once,
+        "QUOTA_EXCEEDED" => status == 429,
         _ => false,
     };
     REASONS.iter().find_map(|(class, reasons)| {
-        let reason = reasons.iter().find(|reason| details.says(reason) && !is_short(reason))?;
-        Some((*class, *reason))
+        let is_it = |reason: &&&str| {
+            details.says(reason) && (*class != FailureClass::Quota || !is_short(reason))
+        };
+        Some((*class, *reasons.iter().find(is_it)?))
     })
 }
 

@@ -11,6 +11,9 @@ fn openai_tells_a_limit_from_an_empty_account() {
     const TOKENS: &str = r#"{"error":{"message":"Please try again in 6ms.","type":"tokens","code":"rate_limit_exceeded"}}"#;
     const EMPTY: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     const KEY: &str = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    let spent = |code| {
+        format!(r#"{{"error":{{"message":"m","type":"rate_limit_error","code":"{code}"}}}}"#)
+    };
     const LONG: &str = r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
     let left = |requests, tokens| {
         [
@@ -39,6 +42,11 @@ fn openai_tells_a_limit_from_an_empty_account() {
         ),
         (LIMITS, 429, &[("retry-after-ms", "1500")], TOKENS, RateLimit, Some(1_500)),
         (CODES, 429, &[], EMPTY, Quota, None),
+        (CODES, 429, &[], &spent("credit_balance_exhausted"), Quota, None),
+        (CODES, 429, &[], &spent("organization_spend_limit_exceeded"), Quota, None),
+        (CODES, 429, &[], &spent("organization_usage_limit_exceeded"), Quota, None),
+        (CODES, 429, &[], &spent("project_spend_limit_exceeded"), Quota, None),
+        (CODES, 429, &[], &spent("slow_down"), RateLimit, None),
         (CODES, 401, &[], KEY, NonRetryable, None),
         (CODES, 400, &[], LONG, NonRetryable, None),
         (
@@ -82,6 +90,7 @@ fn openai_tells_a_limit_from_an_empty_account() {
 fn the_others_have_words_of_their_own_for_overload() {
     const ANTHROPIC: &str = "Claude API Docs, Errors";
     const HEADERS: &str = "Claude API Docs, Rate limits: Response headers";
+    const SPENT: &str = r#"{"type":"error","error":{"type":"rate_limit_error","message":"m","details":{"error_code":"enforced_spend_limit_reached"}}}"#;
     const GROQ: &str = "Groq, Rate limits: headers";
     const ROUTER: &str = "OpenRouter, API rate limits";
     let error = |kind: &str| {
@@ -110,6 +119,8 @@ fn the_others_have_words_of_their_own_for_overload() {
         (GROQ, 429, groq, "", RateLimit, Some(179_560)),
         (ANTHROPIC, 400, &[], &error("invalid_request_error"), NonRetryable, None),
         (ANTHROPIC, 401, &[], &error("authentication_error"), NonRetryable, None),
+        (ANTHROPIC, 402, &[], &error("billing_error"), Quota, None),
+        (ANTHROPIC, 429, &[], SPENT, Quota, None),
         (ANTHROPIC, 403, &[], &error("permission_error"), NonRetryable, None),
         (ANTHROPIC, 413, &[], &error("request_too_large"), NonRetryable, None),
         (

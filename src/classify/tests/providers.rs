@@ -63,7 +63,7 @@ const SHOWN: &[Shown<'_>] = &[
     ("HubSpot", "Handling errors: 477 Migration in Progress", 477, &[("Retry-After", "3600")], r#"{"status":"error","message":"m","category":"MIGRATION_IN_PROGRESS"}"#, Temporary, "status 477: MIGRATION_IN_PROGRESS, asks for a later retry", Some(3_600_000)),
     ("HubSpot", "Handling errors: 423 Locked", 423, &[("Retry-After", "2")], r#"{"status":"error","message":"locked","category":"LOCKED"}"#, Temporary, "status 423: LOCKED, asks for a later retry", Some(2_000)),
     ("HubSpot", "Handling errors", 400, &[], r#"{"status":"error","message":"m","errors":[{"message":"m","in":"name"}],"category":"VALIDATION_ERROR"}"#, NonRetryable, "status 400: VALIDATION_ERROR", None),
-    ("HubSpot", "Usage guidelines: limits", 429, &[], r#"{"status":"error","message":"m","errorType":"RATE_LIMIT","policyName":"DAILY","category":"RATE_LIMITS"}"#, RateLimit, "status 429: RATE_LIMIT", None),
+    ("HubSpot", "Usage guidelines: limits", 429, &[], r#"{"status":"error","message":"m","errorType":"RATE_LIMIT","policyName":"DAILY","category":"RATE_LIMITS"}"#, Quota, "status 429: DAILY policy", None),
     ("Binance", "General API information: HTTP return codes", 418, &[("Retry-After", "120")], r#"{"code":-1003,"msg":"Way too many requests; IP banned until 1700000120000."}"#, RateLimit, "status 418: rate limit", Some(120_000)),
     ("Binance", "General API information: HTTP return codes", 418, &[], r#"{"code":-1003,"msg":"banned"}"#, NonRetryable, "status 418", None),
     ("Binance", "General API information: HTTP return codes", 429, &[("Retry-After", "7")], r#"{"code":-1003,"msg":"Too many requests"}"#, RateLimit, "status 429", Some(7_000)),

@@ -14,14 +14,30 @@ fn limits_of_a_day_and_of_a_moment_are_told_apart_where_the_answer_does() {
         r#"[{"message":"No such column 'quota exceeded'","errorCode":"INVALID_FIELD"}]"#;
     const SECONDLY: &str = r#"{"status":"error","message":"You have reached your ten_secondly_rolling limit.",
         "errorType":"RATE_LIMIT","policyName":"TEN_SECONDLY_ROLLING"}"#;
+    const DAY: &str = r#"{"status":"error","message":"You have reached your daily limit.","errorType":"RATE_LIMIT","policyName":"DAILY"}"#;
+    const OF_REQUEST: &str = r#"{"status":"error","errors":[{"policyName":"DAILY","message":"ConcurrentRequests"}],"category":"VALIDATION_ERROR"}"#;
+    const AT_ONCE: &str = r#"[{"message":"ConcurrentRequests (Concurrent API Requests) Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#;
+    const AT_ONCE_LONG: &str = r#"[{"message":"ConcurrentPerOrgLongTxn Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#;
     let minute = &[("Retry-After", "42"), ("X-Rate-Limit-Problem", "minute")];
     assert_told(&[
         (SALESFORCE, 403, &[], DAILY, Quota, None),
+        (SALESFORCE, 403, &[], AT_ONCE, RateLimit, None),
+        (SALESFORCE, 403, &[], AT_ONCE_LONG, RateLimit, None),
+        (
+            SALESFORCE,
+            403,
+            &[],
+            r#"[{"message":"Concurrent edits","errorCode":"FORBIDDEN"}]"#,
+            NonRetryable,
+            None,
+        ),
         (SALESFORCE, 400, &[], ROW, Temporary, None),
         (SALESFORCE, 400, &[], FIELD, NonRetryable, None),
         (SALESFORCE, 401, &[], r#"[{"errorCode":"INVALID_SESSION_ID"}]"#, NonRetryable, None),
         (SALESFORCE, 503, &[], r#"[{"errorCode":"SERVER_UNAVAILABLE"}]"#, Temporary, None),
         (HUBSPOT, 429, &[], SECONDLY, RateLimit, None),
+        (HUBSPOT, 429, &[], DAY, Quota, None),
+        (HUBSPOT, 400, &[], OF_REQUEST, NonRetryable, None),
         (XERO, 429, minute, "", RateLimit, Some(42_000)),
     ]);
 }
