@@ -123,6 +123,10 @@ mod documents {
     struct Protection;
     #[doc = include_str!("../docs/concepts/rate-limits.md")]
     struct RateLimits;
+    #[doc = include_str!("../docs/recipes/nightly-quota.md")]
+    struct NightlyQuota;
+    #[doc = include_str!("../docs/recipes/sns.md")]
+    struct Sns;
     #[doc = include_str!("../docs/project/versioning.md")]
     struct Versioning;
 }

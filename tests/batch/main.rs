@@ -38,6 +38,7 @@ mod limit_control;
 mod rate_limit;
 mod rate_windows;
 mod receives;
+mod recipes;
 mod redrives;
 mod reporting;
 mod retention;

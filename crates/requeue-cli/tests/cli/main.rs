@@ -25,6 +25,7 @@ mod outage;
 mod profile;
 mod documents;
 mod rate;
+mod recipes;
 mod reference;
 mod schedule;
 mod serve;
