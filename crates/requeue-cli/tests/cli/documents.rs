@@ -304,7 +304,7 @@ fn the_symptoms_are_in_the_words_of_the_code() {
 fn the_queries_of_the_log_name_fields_that_it_has() {
     let metrics = text("docs/reference/metrics.md");
     let pages =
-        ["checklist", "monitoring", "runbook"].map(|page| text(&format!("docs/operate/{page}.md")));
+        ["first-hour", "monitoring", "runbook"].map(|page| text(&format!("docs/operate/{page}.md")));
     let named: Vec<&str> = pages
         .iter()
         .flat_map(|page| page.split("fields.").skip(1))

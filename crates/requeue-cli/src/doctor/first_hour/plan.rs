@@ -223,7 +223,7 @@ pub(super) fn target(function: &str, valid: &Valid) -> Result<Target, String> {
     let url = valid.target_url.as_deref().ok_or_else(|| {
         format!(
             "{function} has neither REQUEUE_TARGET_URL nor REQUEUE_TARGET_FUNCTION; try a handler of \
-             your own by hand, as docs/operate/checklist.md says"
+             your own by hand, as docs/operate/first-hour.md says"
         )
     })?;
     let fix = format!("{DEPLOY} TargetUrl to its output");
