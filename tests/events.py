@@ -10,6 +10,7 @@ The field "answer" of a body chooses the response of the demo endpoint; see ANSW
 import base64
 import hashlib
 import json
+import re
 import struct
 import sys
 import uuid
@@ -351,7 +352,9 @@ def main():
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
-    stale += [path.name for path in EVENTS.glob("*") if path.stem not in FILES]
+    listed = set(re.findall(r"^\| `(.*)\.json` \|", (EVENTS / "README.md").read_text(), re.MULTILINE))
+    stale += [path.name for path in EVENTS.glob("*.json") if path.stem not in FILES]
+    stale += ["README.md"] if listed != set(FILES) else []
     if stale:
         sys.exit(f"out of date: {', '.join(sorted(stale))}; run tests/events.py")
 
