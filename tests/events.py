@@ -17,7 +17,9 @@ import uuid
 from datetime import datetime, timezone
 from pathlib import Path
 
-EVENTS = Path(__file__).resolve().parent.parent / "events"
+ROOT = Path(__file__).resolve().parent.parent
+EVENTS = ROOT / "events"
+LIST = ROOT / "examples" / "README.md"
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:orders"
 FIFO_ARN = ARN + ".fifo"
@@ -352,9 +354,9 @@ def main():
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
-    listed = set(re.findall(r"^\| `(.*)\.json` \|", (EVENTS / "README.md").read_text(), re.MULTILINE))
-    stale += [path.name for path in EVENTS.glob("*.json") if path.stem not in FILES]
-    stale += ["README.md"] if listed != set(FILES) else []
+    listed = set(re.findall(r"^\| `(.*)\.json` \|", LIST.read_text(), re.MULTILINE))
+    stale += [path.name for path in EVENTS.glob("*") if path.stem not in FILES]
+    stale += [LIST.name] if listed != set(FILES) else []
     if stale:
         sys.exit(f"out of date: {', '.join(sorted(stale))}; run tests/events.py")
 
