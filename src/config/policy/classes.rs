@@ -90,7 +90,7 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     default: Entry::default,
     keys: keys! { Entry:
         "baseDelay", Placed(DELAY) => base,
-            "The first delay in seconds, at most the longest. Not allowed beside a list.";
+            "The first delay in seconds. Not allowed beside a list.";
         "maxDelay", Placed(DELAY) => max_delay,
             "The longest delay in seconds.";
         "multiplier", Placed(FACTOR) => multiplier,
@@ -100,9 +100,9 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
         "jitter", Placed(Jitters) => jitter,
             "As in the document. decorrelated needs the backoff exponential.";
         "maxRetries", Maybe(COPIES) => max_retries,
-            "The most retries for failures of this class. A value above the document's has no effect.";
+            "The most retries by failures of this class, within the document's.";
         "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
-            "As in the document, for failures of this class. It replaces the document's value, shorter or longer.";
+            "As in the document. It replaces the document's value.";
     },
 };
 

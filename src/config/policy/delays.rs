@@ -140,14 +140,14 @@ macro_rules! call_keys {
 
 pub(super) const SETTLING: KeyTable<CallValues> = call_keys!(
     "The most attempts, the first one included. Default: 5.",
-    "The first pause in seconds, at most the longest. Default: 0.1.",
+    "The first pause in seconds. Default: 0.1.",
     "The longest pause in seconds. Default: 5.",
     "How Requeue spreads a pause. Default: {\"proportional\": 0.1}."
 );
 
 pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
-    "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.",
-    "The first pause in seconds, at most the longest. Default: 0.5.",
+    "The failures in a row after which the log has an error, and a worker does not start. Default: 3.",
+    "The first pause in seconds. Default: 0.5.",
     "The longest pause in seconds. Default: 10.",
     "How Requeue spreads a pause. Default: {\"proportional\": 0.2}."
 );

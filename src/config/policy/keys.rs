@@ -92,45 +92,45 @@ pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
         "preset", Presets => preset,
             "The built-in policy that the other keys change. Default: standard.";
         "maxRetries", COPIES => policy.max_retries,
-            "The most retries of a message. Failures of all classes share them, so no class can have more.";
+            "The most retries of a message, shared by all classes.";
         "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
             "The factor by which an exponential delay grows.";
         "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
             "The longest delay of each class without a maxDelay. It does not bound a list.";
         "backoff", Placed(Backoffs) => globals.backoff,
-            "How delays grow from the baseDelay of the class: a word, or a list of delays. The last delay of a list repeats.";
+            "How delays grow from the baseDelay of the class: a word, or a list of delays whose last one repeats.";
         "jitter", Placed(Jitters) => globals.jitter,
-            "How Requeue spreads a delay, after the cut to the longest delay.";
+            "How Requeue spreads a delay, after the cut to the longest one.";
         "jitterPercentage", Placed(SHARE) => jitter_percentage,
-            "Another name for the jitter {\"proportional\": p}: 0.1 shortens a delay by up to a tenth. Not allowed beside jitter.";
+            "Another name for the jitter {\"proportional\": p}. Not allowed beside jitter.";
         "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
-            "The age, counted from the first receive, up to which Requeue retries a message. A class may have its own value.";
+            "The age, from the first receive, up to which Requeue retries a message.";
         "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-            "The longest delay that a failure may name (Retry-After). Requeue cuts longer ones.";
+            "The longest delay that a failure may name (Retry-After); Requeue cuts longer ones.";
         "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
-            "Requeue dead-letters a message that is older than this when its turn comes, without a call. The age counts from the first send.";
+            "The age, from the first send, at which Requeue dead-letters a message without a call.";
         "maxDeferrals", COPIES => policy.max_deferrals,
-            "The most deferrals of a message in a row. Then Requeue calls the handler, or releases the message if the invocation has no time left.";
+            "The most deferrals of a message in a row. Then Requeue calls the handler.";
         "maxDeferralSeconds", DELAY => policy.max_deferral,
-            "The longest deferral, before Requeue spreads it over up to twice the time. Default: 60.";
+            "The longest deferral; jitter can double it. Default: 60.";
         "maxPostponements", COPIES => policy.max_postponements,
             "How often in a row the handler may postpone a message. Default: 1000.";
         "maxPauseSeconds", PAUSES => policy.max_pause,
-            "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
+            "The longest pause of a scope after a failure that names a delay. Then one message probes. Default: 60.";
         "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
-            "When Requeue stops calling a downstream service that fails: off, or these keys.";
+            "When Requeue stops calling a downstream service that fails.";
         "rateLimit", Maybe(Limit) => limited,
-            "The calls that a downstream service takes, for each scope. Requeue makes no more: a message without room waits in the waiting list, and uses no retry. Without REQUEUE_TABLE, each execution environment counts its own calls. Default: no limit.";
+            "The calls that a downstream service takes, for each scope. Other messages wait, and use no retry. Default: no limit.";
         "limits", Maybe(LimitList) => limits,
-            "Several rate limits: that of all messages of a scope, and up to two with a key. A message passes all of them. Not allowed beside rateLimit, which stands for a list of one.";
+            "Several rate limits, all of which a message passes: one of all messages, and up to two with a key. Not allowed beside rateLimit.";
         "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
-            "Calls the handler once for each event: of several messages about one event, Requeue calls the handler for one at a time. After its success the others complete without a call. It needs a table: REQUEUE_TABLE. Default: no.";
+            "Calls the handler once for each event, by the table of REQUEUE_TABLE. Default: no.";
         "errorConfigs", Entries => entries,
-            "The delays and budgets of single classes. default serves each class without an entry.";
+            "The delays and budgets of single classes.";
         "rules", RuleList => rules,
-            "Your own rules for the class of a failure. They come before the built-in rules, and the first one that matches wins.";
+            "Your own rules for the class of a failure. They come before the built-in ones, and the first match wins.";
         "sqsCalls", Calls::Settling => policy.sqs_calls,
-            "How Requeue repeats its own calls to SQS that fail: off for one attempt, or these keys. This is no retry of a message.";
+            "How Requeue repeats its own calls to SQS that fail; off means one attempt.";
         "receiveCalls", Calls::Receiving => policy.receive_calls,
             "How a worker repeats a receive that fails, as long as it runs.";
         "queueConfig", QUEUE => queue,
@@ -144,7 +144,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
         "threshold", FAILURES => threshold,
-            "The circuit opens after this many failures in a row, of as many messages of the same scope. If some calls get a response, more failures are needed: at the default of 5, up to 49. Default: 5.";
+            "The failures in a row, of as many messages of a scope, that open the circuit. If some calls succeed, more are needed: with 5, up to 49. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
             "The longest time between two rounds of probes. Default: 30.";
     },
@@ -162,11 +162,11 @@ const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     default: Idempotency::default,
     keys: keys! { Idempotency:
         "key", Maybe(Pointer) => key,
-            "The place of the event's name in the body, a JSON pointer: a text that is not empty, or a number. A message without such a name counts by the id of its first delivery, and so does each message without this key.";
+            "The place of the event's name in the body, a text or a number. Without a name, the id of the first delivery counts.";
         "keepSeconds", KEEP => keep,
             "How long an event counts as done after its success. Default: 1209600, 14 days.";
         "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
-            "If the table does not answer: call calls the handler, perhaps twice for one event. defer waits, at most maxDeferrals times, and then calls it. Default: call.";
+            "If the table does not respond: call calls the handler, perhaps twice for one event; defer waits, at most maxDeferrals times. Default: call.";
     },
 };
 

@@ -76,7 +76,7 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     },
     keys: keys! { Limited:
         "key", Maybe(Place) => key,
-            "The limit holds for each value at this place, such as a tenant, instead of for all messages: a JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a value share one limit.";
+            "The place of a value, such as a tenant: the limit is one for each value, and one for all messages without a value.";
         "limit", CALLS => limit.limit,
             "Calls in each period. Required.";
         "periodSeconds", PERIOD => limit.period,
@@ -84,15 +84,15 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
         "burst", CALLS => limit.burst,
             "Calls that may come at once after a time without calls. Default: 1.";
         "maxReservationSeconds", SLOT_WAIT => limit.max_reservation,
-            "How long a message may wait inside the function for its call. A longer wait is a deferral. Default: 2.";
+            "The longest wait inside the function for a call; a longer one is a deferral. Default: 2.";
         "adaptive", Flag => limit.adaptive,
-            "Whether the limit adapts to a service that takes less: refused calls lower it, to a tenth at least, and time without any raises it again. Default: false.";
+            "Whether refused calls lower the limit, to a tenth at least, until time without any raises it. Default: false.";
         "units", Maybe(Place) => units,
-            "The place of a message's units, a number that is rounded up: the limit counts them instead of calls. A message without a number has one unit, and none has more than limit. Default: each call has one unit.";
+            "The place of a message's units, a number of at most limit that is rounded up: the limit counts them instead of calls. Default: each call has one unit.";
         "fairBy", Maybe(Place) => fair_by,
-            "The place of a message's tenant, a text or a number: while messages of several tenants wait, each tenant gets its share of the limit. A JSON pointer into the body, MessageGroupId, or the name of a message attribute. All messages without a tenant share as one. Default: messages are called in their order.";
+            "The place of a message's tenant, a text or a number: while several tenants wait, each gets its share of the limit. Messages without a tenant share as one. Default: messages are called in their order.";
         "weights", Maybe(Weights) => weights,
-            "The shares of tenants with fairBy, by their values: a tenant with the weight 3 gets three times the calls of one with the weight 1. Default: 1 each.";
+            "The shares of tenants with fairBy, by their values. Default: 1 each.";
     },
 };
 

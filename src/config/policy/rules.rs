@@ -67,7 +67,7 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
         "class", OUTCOMES => effect.class,
             "The class of the failure.";
         "delaySeconds", Maybe(RULED) => effect.delay,
-            "The delay of the message, to which Requeue adds up to a tenth, at most 60 s. It replaces the delay that a response names, and the delay of the class. With rate-limit and quota it starts a pause. Not allowed with non-retryable.";
+            "The delay, to which Requeue adds up to a tenth, at most 60 s. It replaces all other delays. With rate-limit and quota it starts a pause. Not allowed with non-retryable.";
         "reason", Maybe(Label) => effect.reason,
             "The name of the failure in logs and dead letters, for example outdated-fare. Default: by rules[0], counted from 0.";
     },
@@ -79,13 +79,13 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     default: Match::default,
     keys: keys! { Match:
         "status", Many(Status) => statuses,
-            "The status of the response, or one of a list: a number, 2xx, 3xx, 4xx or 5xx. A 2xx is a success unless a rule names it; 200 and 2xx need another condition.";
+            "The status of the response: a number, 2xx, 3xx, 4xx or 5xx. 200 and 2xx need another condition.";
         "code", Many(Code) => codes,
-            "A code or reason in the JSON of the response, or of an AWS or gRPC error, or the type of a function's exception; or one of a list.";
+            "A code in the JSON of the response, of an AWS or gRPC error, or the type of a function's exception.";
         "header", Header => headers,
-            "Headers that the response must have: true for any value, or the value, whatever its case.";
+            "Headers of the response: true for any value, or the value in any case.";
         "words", Many(Phrases) => words,
-            "Whole words in this order, in the body of the response or the message of the error; or one of a list.";
+            "Whole words in this order, in the body of the response or the text of the error.";
     },
 };
 

@@ -26,19 +26,19 @@ mod tests;
 /// | `REQUEUE_TARGET_FUNCTION` | The Lambda function that `requeue-lambda` and `requeue work` invoke with the messages, instead of a URL. | name, `name:alias`, `name:version` or ARN | none: both need it, or a URL |
 /// | `REQUEUE_MESSAGES_PER_CALL` | The most messages in one invocation of the target function. | 1 to 10,000 | 10 |
 /// | `REQUEUE_ALLOW_HTTP` | Allows `http` to any host, in `--target-url` too. | `true`, `false` | `false` |
-/// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows the targets that Requeue otherwise refuses: link-local addresses (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`) and Lambda's Runtime API. The setting applies to `--target-url` too. | `true`, `false` | `false` |
+/// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows the targets that Requeue otherwise refuses, in `--target-url` too. | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | The HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
-/// | `REQUEUE_CONTENT_TYPE` | The `Content-Type` of messages without the attribute `Body.ContentType`. The attribute wins, because the producer knows the format of the body. | a media type | by the first character of the body |
-/// | `REQUEUE_HEADERS` | Headers of every request, for example `{"Authorization": "Bearer …"}`. Requeue never prints the values. A message replaces none of these headers, except by `REQUEUE_ATTRIBUTE_HEADERS`. | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
-/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers, for example `tenant=X-Tenant, trace=X-Trace`. A message with a value that does not fit into a header is non-retryable. | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters, of at most 4,096 bytes | none |
-/// | `REQUEUE_SCOPE` | Messages with the same value share a pause and a circuit, and a rate limit. The value is that of a message attribute, for example `tenant`, the message group for `MessageGroupId`, or the one at a JSON pointer into the body, for example `/account/id`. | name of a message attribute, `MessageGroupId`, or JSON pointer of at most 16 names and 1,024 bytes | all messages |
-/// | `REQUEUE_SIGNING_SECRET` | Signs every request as Standard Webhooks specifies. Requeue never prints the secret. While one secret replaces another, give both, separated by a space. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
-/// | `REQUEUE_CLIENT_CERTIFICATE` | The certificate for a target over `https` that asks for one (mutual TLS), followed by its intermediate certificates. | PEM, or the ARN of a secret that holds it | none |
-/// | `REQUEUE_CLIENT_KEY` | The private key of that certificate. Requeue never prints it. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
+/// | `REQUEUE_CONTENT_TYPE` | The `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
+/// | `REQUEUE_HEADERS` | Headers of every request, for example `{"Authorization": "Bearer …"}`. Requeue never prints the values. | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
+/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers, for example `tenant=X-Tenant, trace=X-Trace`. A message with a value that does not fit into a header is non-retryable. | list of `attribute=header`; attributes of the types `String` and `Number` | none |
+/// | `REQUEUE_SCOPE` | Messages with the same value at this place share a pause, a circuit and a rate limit. | name of a message attribute, such as `tenant`; `MessageGroupId`; or a JSON pointer into the body, such as `/account/id` | all messages |
+/// | `REQUEUE_SIGNING_SECRET` | Signs every request as Standard Webhooks specifies. Two secrets, separated by a space, sign side by side. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
+/// | `REQUEUE_CLIENT_CERTIFICATE` | The certificate for mutual TLS, followed by its intermediate certificates. | PEM, or the ARN of a secret that holds it | none |
+/// | `REQUEUE_CLIENT_KEY` | The private key of that certificate. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | seconds, 0.001 to 5,400 | 5 |
 /// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response, once there is a connection. | seconds, 0.001 to 5,400 | the rest of `REQUEUE_TIMEOUT_SECONDS` |
-/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set a shorter time than the target and its proxies have: Node 5 s, nginx 75 s, an Application Load Balancer 60 s. | seconds, 0.001 to 5,400 | 4 |
-/// | `REQUEUE_HTTP_VERSION` | The version of HTTP: the best that the target offers over TLS, or HTTP/1.1 alone. | `auto`, `1.1` | `auto` |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target has: Node 5 s, nginx 75 s, an Application Load Balancer 60 s. | seconds, 0.001 to 5,400 | 4 |
+/// | `REQUEUE_HTTP_VERSION` | The version of HTTP: the best that the target offers, or HTTP/1.1 alone. | `auto`, `1.1` | `auto` |
 ///
 /// Read from the environment as well, by [`load`](Self::load), are `HTTPS_PROXY` and `NO_PROXY` as
 /// [`Proxy::new`](crate::Proxy::new) has them, both in lower case too, which wins; and
