@@ -62,7 +62,7 @@ def picture():
         for x, value in zip(TIMES.values(), values):
             drawn.text(x, y, value, "", "middle")
     words = "The first attempt fails, and its delay is 2,400 s. "
-    drawn.text(20, 302, words + "SQS holds a message for at most 900 s,")
+    drawn.text(20, 302, words + "SQS delays a message by at most 900 s,")
     drawn.text(20, 321, "so the rest takes hops. A hop calls no handler and uses no retry.")
     drawn.text(20, 341, "Each copy starts its receive count and its retention anew.", "small")
     return drawn
