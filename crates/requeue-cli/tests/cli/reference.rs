@@ -133,13 +133,17 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_as_it_is_there() {
                 "/properties/receiveCalls/properties".to_owned(),
             ],
         ),
+        ("## rateLimit", vec!["/properties/rateLimit/properties".to_owned()]),
+        ("## idempotency", vec!["/properties/idempotency/properties".to_owned()]),
         ("## queueConfig", vec!["/properties/queueConfig/properties".to_owned()]),
     ] {
         let section = section(&page, heading).split("\n### ").next().unwrap();
-        let mut rows = rows(section);
-        for (key, value) in
-            places.iter().flat_map(|place| schema.pointer(place).unwrap().as_object().unwrap())
-        {
+        let rows = rows(section);
+        let mut listed = BTreeSet::new();
+        for (nth, (key, value)) in places.iter().enumerate().flat_map(|(nth, place)| {
+            let keys = schema.pointer(place).unwrap().as_object().unwrap();
+            keys.iter().map(move |key| (nth, key))
+        }) {
             let said = value["description"].as_str().unwrap();
             let (meaning, default) = match said.split_once(" Default: ") {
                 Some((meaning, default)) => (meaning, Some(default.trim_end_matches('.'))),
@@ -150,11 +154,13 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_as_it_is_there() {
                 .iter()
                 .position(is_it)
                 .unwrap_or_else(|| panic!("{heading} lacks: | `{key}` | {meaning} |"));
-            let row = rows.remove(row);
+            let row = &rows[row];
+            listed.insert((row[0], row[1]));
             let bounds = bounds(value).unwrap_or_default();
             assert!(row[2].contains(&bounds), "{heading}: {key} is {bounds}");
             if let Some(default) = default {
-                let there = plain(row[3]);
+                // Two objects with the same keys have a column of defaults each.
+                let there = plain(row[3 + usize::from(row.len() > 4 && nth == 1)]);
                 let is_said = there == default || there.replace(',', "") == default;
                 assert!(is_said, "{heading}: {key} is {default} by default, and not {there}");
             }
@@ -164,7 +170,7 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_as_it_is_there() {
             }
             found += 1;
         }
-        assert!(rows.is_empty(), "{heading}: the schema lacks {rows:?}");
+        assert_eq!(listed.len(), rows.len(), "{heading}: the schema lacks some of {rows:?}");
     }
     assert!(found > 40, "{found}");
     let classes = schema["properties"]["errorConfigs"]["properties"].as_object().unwrap();
