@@ -164,6 +164,12 @@ mod tests {
                 super::super::tests::assert_on_page(code, class);
             }
         }
+        for (word, class) in super::super::tests::words_on_page("An error of the AWS SDK") {
+            let is_there = |row: &(FailureClass, &str, &[&str])| {
+                row.0.as_str() == class && row.2.contains(&word)
+            };
+            assert!(CODES.iter().any(is_there), "the code has no {word} as {class}");
+        }
     }
 
     fn with_code(code: &str) -> ErrorMetadata {

@@ -372,7 +372,7 @@ fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::assert_on_page;
+    use super::super::tests::{assert_on_page, words_on_page};
     use super::*;
 
     #[test]
@@ -387,6 +387,16 @@ mod tests {
         }
         for (_, header) in QUOTAS {
             assert_on_page(&format!("{header}: 0"), FailureClass::Quota);
+        }
+    }
+
+    #[test]
+    fn the_page_has_no_other_reason() {
+        for (word, class) in words_on_page("Reasons in the body") {
+            let is_of = |row: &&(FailureClass, &[&str])| row.0.as_str() == class;
+            let is_reason = REASONS.iter().find(is_of).is_some_and(|row| row.1.contains(&word));
+            let is_condition = ["retryDelay", "policyName", "Concurrent"].contains(&word);
+            assert!(is_reason || is_condition, "the code has no {word} as {class}");
         }
     }
 }

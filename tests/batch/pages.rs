@@ -133,6 +133,24 @@ async fn calls(document: &str, failures: impl Fn(u32) -> Act + Send + Sync + 'st
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_page_has_a_policy_for_jitter_of_your_own() {
+    let (_, section) = POLICY.split_once("## Your own jitter").unwrap();
+    let (_, document) = section.split_once("```json\n").unwrap();
+    let (document, _) = document.split_once("```").unwrap();
+    let named = [40, 7, 300, 20];
+    let calls = calls(document, move |attempt| match named.get(attempt as usize - 1) {
+        Some(delay) => Act::Fail(Failure::temporary("no").retry_after(secs(*delay))),
+        None => Act::Done,
+    });
+    let calls = calls.await;
+    assert_eq!(calls.len(), named.len() + 1);
+    for (pair, named) in calls.windows(2).zip(named) {
+        let wait = pair[1] - pair[0];
+        assert!((named..=named + named / 10 + 1).contains(&wait), "{wait} for {named}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_page_has_a_policy_for_a_quota_until_tomorrow() {
     let (_, section) = POLICY.split_once("## A quota until tomorrow").unwrap();
     let (_, document) = section.split_once("```json\n").unwrap();

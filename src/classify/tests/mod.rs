@@ -34,6 +34,21 @@ pub(super) fn assert_on_page(word: &str, class: FailureClass) {
     assert!(PAGE.lines().any(|row| has(&row)), "the page lacks {word} as {class}");
 }
 
+/// The words of a section's table on the page, each with the class of its row.
+pub(super) fn words_on_page(heading: &str) -> Vec<(&'static str, &'static str)> {
+    let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).expect("the page has it");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.rsplit_once(" | `"));
+    let words: Vec<_> = rows
+        .flat_map(|(words, class)| {
+            let class = class.split('`').next().unwrap_or_default();
+            words.split('`').skip(1).step_by(2).map(move |word| (word, class))
+        })
+        .collect();
+    assert!(words.len() > 10, "{words:?}");
+    words
+}
+
 /// Where it is described, status, headers, body; class, and delay in milliseconds. The time is
 /// 2023-11-14T22:13:20Z.
 type Told<'a> = (&'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, Option<u64>);
