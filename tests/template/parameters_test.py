@@ -165,6 +165,17 @@ class Parameters(unittest.TestCase):
         headings = re.findall(r"^## (.+)$", page, re.MULTILINE)
         self.assertEqual(headings, [group["Label"]["default"] for group in groups])
 
+    def test_the_page_has_names_of_the_cdk_and_of_terraform_that_exist(self):
+        page = (ROOT / "docs/reference/parameters.md").read_text()
+        options = set(re.findall(r"^  readonly (\w+)\?:", (ROOT / "infra/cdk/lib/props.ts").read_text(), re.MULTILINE))
+        variables = set(re.findall(r'^variable "(\w+)"', (ROOT / "infra/terraform/variables.tf").read_text(), re.MULTILINE))
+        rows = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`|–) \| (.*)$", page, re.MULTILINE)
+        self.assertEqual(len(rows), len(self.parameters))
+        for name, option, meaning in rows:
+            self.assertIn(option, options | {""}, name)
+            variable = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+            self.assertEqual(variable in variables, "Not in Terraform." not in meaning, name)
+
     def test_the_function_knows_its_dead_letter_queue_where_it_sends_to_it(self):
         for mode in ("annotate", "redrive", "direct"):
             expected = {**self.settings(), "REQUEUE_DEAD_LETTER": mode}
