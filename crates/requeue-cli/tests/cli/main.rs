@@ -24,6 +24,7 @@ mod new;
 mod outage;
 mod profile;
 mod documents;
+mod documents_words;
 mod rate;
 mod recipes;
 mod reference;

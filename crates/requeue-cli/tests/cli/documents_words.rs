@@ -1,0 +1,289 @@
+//! The pages stay short: words, banned words, and one page for each fact.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use requeue_testkit::repository;
+
+use crate::documents::text;
+
+/// How a page is made.
+#[derive(Clone, Copy, PartialEq)]
+enum Made {
+    /// All of it is written by hand.
+    ByHand,
+    /// A test compares its tables with the code, plays its policy, or writes the page.
+    FromCode,
+}
+
+use Made::{ByHand, FromCode};
+
+/// The words that each page may have, and a tenth more: a sentence that comes to a page at its limit
+/// takes the place of another one.
+const TARGETS: &[(&str, usize, Made)] = &[
+    ("README.md", 570, ByHand),
+    ("concepts/classification.md", 1_150, ByHand),
+    ("concepts/dead-letters.md", 990, ByHand),
+    ("concepts/how-it-works.md", 1_350, ByHand),
+    ("concepts/idempotency.md", 1_180, ByHand),
+    ("concepts/protection.md", 1_330, ByHand),
+    ("concepts/rate-limits.md", 2_280, ByHand),
+    ("concepts/retry-policy.md", 1_260, ByHand),
+    ("concepts/strategies.md", 480, ByHand),
+    ("operate/cost.md", 980, ByHand),
+    ("operate/dead-letter-tools.md", 1_930, ByHand),
+    ("operate/deploy.md", 2_580, ByHand),
+    ("operate/doctor.md", 750, ByHand),
+    ("operate/first-hour.md", 1_340, ByHand),
+    ("operate/monitoring.md", 1_100, ByHand),
+    ("operate/runbook.md", 4_690, ByHand),
+    ("operate/upgrade.md", 1_320, ByHand),
+    ("project/comparison.md", 1_200, ByHand),
+    ("project/decisions.md", 990, ByHand),
+    ("project/guarantees.md", 1_500, ByHand),
+    ("project/migration.md", 1_800, ByHand),
+    ("project/performance.md", 700, ByHand),
+    ("project/security-model.md", 2_200, ByHand),
+    ("project/versioning.md", 814, ByHand),
+    ("recipes/README.md", 270, FromCode),
+    ("recipes/anthropic.md", 270, FromCode),
+    ("recipes/github.md", 260, FromCode),
+    ("recipes/google.md", 240, FromCode),
+    ("recipes/hubspot.md", 250, FromCode),
+    ("recipes/maintenance-window.md", 230, FromCode),
+    ("recipes/nightly-quota.md", 260, FromCode),
+    ("recipes/openai.md", 280, FromCode),
+    ("recipes/poison-messages.md", 270, FromCode),
+    ("recipes/salesforce.md", 270, FromCode),
+    ("recipes/shopify.md", 250, FromCode),
+    ("recipes/slack.md", 240, FromCode),
+    ("recipes/sns.md", 230, FromCode),
+    ("recipes/stripe.md", 290, FromCode),
+    ("recipes/success-that-failed.md", 280, FromCode),
+    ("recipes/tenants.md", 280, FromCode),
+    ("recipes/twilio.md", 270, FromCode),
+    ("reference/classes.md", 1_550, FromCode),
+    ("reference/cli.md", 900, FromCode),
+    ("reference/http.md", 1_130, ByHand),
+    ("reference/limits.md", 680, FromCode),
+    ("reference/metrics.md", 2_600, FromCode),
+    ("reference/parameters.md", 1_820, FromCode),
+    ("reference/policy.md", 2_350, FromCode),
+    ("reference/secrets.md", 700, ByHand),
+    ("reference/settings.md", 1_350, FromCode),
+    ("reference/wire-format.md", 1_140, FromCode),
+    ("start/existing-function.md", 890, ByHand),
+    ("start/http-target.md", 1_120, ByHand),
+    ("start/languages.md", 910, ByHand),
+    ("start/local.md", 980, ByHand),
+    ("start/rust-handler.md", 860, ByHand),
+    ("start/testing.md", 1_050, ByHand),
+    ("start/worker.md", 920, ByHand),
+];
+
+const MOST_BY_HAND: usize = 46_000;
+
+/// All Markdown below `docs/` but the table of contents and the page of a wrong address.
+fn pages() -> BTreeMap<String, String> {
+    fn below(directory: &Path, pages: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                below(&path, pages);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let name = path.strip_prefix(repository("docs")).unwrap();
+                pages.insert(name.to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut pages = BTreeMap::new();
+    below(&repository("docs"), &mut pages);
+    pages.retain(|name, _| !["SUMMARY.md", "404.md"].contains(&name.as_str()));
+    pages
+}
+
+/// The pages at the root of the repository.
+const AT_THE_ROOT: [&str; 5] =
+    ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "TESTING.md"];
+
+fn all_pages() -> BTreeMap<String, String> {
+    let mut pages = pages();
+    pages.extend(AT_THE_ROOT.map(|name| (name.to_owned(), text(name))));
+    pages
+}
+
+fn words(text: &str) -> usize {
+    text.split_whitespace().count()
+}
+
+#[test]
+fn each_page_keeps_to_its_words() {
+    let pages = pages();
+    let mut over = Vec::new();
+    for (name, page) in &pages {
+        let (_, target, _) = TARGETS
+            .iter()
+            .find(|(named, ..)| named == name)
+            .unwrap_or_else(|| panic!("give docs/{name} a target of words"));
+        let (words, most) = (words(page), target + target / 10);
+        if words > most {
+            over.push(format!("docs/{name} has {words} words, {most} at most"));
+        }
+    }
+    assert!(over.is_empty(), "{over:#?}");
+    assert_eq!(pages.len(), TARGETS.len(), "a page of the table does not exist");
+
+    let by_hand = |name: &str| TARGETS.iter().any(|one| one.0 == name && one.2 == ByHand);
+    let own: usize = pages.iter().filter(|(name, _)| by_hand(name)).map(|page| words(page.1)).sum();
+    assert!(own <= MOST_BY_HAND, "{own} words by hand");
+}
+
+#[test]
+fn the_front_page_is_short() {
+    let page = text("README.md");
+    assert!(page.lines().count() <= 120, "{} lines", page.lines().count());
+    assert!(words(&page) <= 900, "{} words", words(&page));
+}
+
+/// Words with their forms; `*` stands for the rest of a word.
+const BANNED: &[&str] = &[
+    "answer*",
+    "patien*",
+    "behind",
+    "told",
+    "lease",
+    "leases",
+    "leased",
+    "callee*",
+    "crew*",
+    "brake*",
+    "hold back",
+    "holds back",
+    "held back",
+    "holding back",
+    "put off",
+    "puts off",
+    "give up",
+    "gives up",
+    "given up",
+    "gave up",
+    "by chance",
+    "in its place",
+    "goes the way of",
+    "which of them",
+];
+
+/// The beginnings that a sentence, or a clause after a colon, does not have.
+const BEGINNINGS: &[&str] = &["what", "who"];
+
+/// The sentences and clauses of a page: no code, no targets of links.
+fn clauses(page: &str) -> Vec<String> {
+    let mut prose = String::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+            prose.push('.');
+        } else if !is_code {
+            // A row, a heading and an item of a list are sentences of their own.
+            let is_own = ["|", "#", "- ", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+                .iter()
+                .any(|start| line.trim_start().starts_with(start));
+            prose.push_str(if is_own || line.is_empty() { "." } else { " " });
+            prose.push_str(line);
+        }
+    }
+    let prose: String = prose.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let mut plain = String::new();
+    let mut rest = prose.as_str();
+    while let Some((before, link)) = rest.split_once("](") {
+        plain.push_str(before);
+        rest = link.split_once(')').map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    let clause = |text: &str| {
+        let letters = |c: char| if c.is_alphabetic() || c == '\'' { c } else { ' ' };
+        let words: String = text.chars().map(letters).collect();
+        words.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    plain.split(['.', ':', ';', '?', '!', '|']).map(clause).filter(|one| !one.is_empty()).collect()
+}
+
+fn is_banned(clause: &str, banned: &str) -> bool {
+    let clause = format!(" {clause} ");
+    match banned.strip_suffix('*') {
+        Some(start) => clause.contains(&format!(" {start}")),
+        None => clause.contains(&format!(" {banned} ")),
+    }
+}
+
+#[test]
+fn a_clause_is_searched_for_words_and_not_for_parts_of_them() {
+    for (clause, banned, found) in [
+        ("the messages wait behind it", "behind", true),
+        ("the answers", "answer*", true),
+        ("requeue was told", "told", true),
+        ("a release", "lease", false),
+        ("unanswered", "answer*", false),
+    ] {
+        assert_eq!(is_banned(clause, banned), found, "{clause}");
+    }
+    let page = "One `what` is\nwho.\n```\nanswer\n```\nFor it: [what](answer.md) is\n| who | c |";
+    assert_eq!(clauses(page), ["one is who", "for it", "what is", "who", "c"]);
+}
+
+#[test]
+fn no_page_has_a_banned_word() {
+    let mut found = Vec::new();
+    for (name, page) in all_pages() {
+        for clause in clauses(&page) {
+            let banned = BANNED.iter().find(|banned| is_banned(&clause, banned)).copied();
+            let begins =
+                BEGINNINGS.iter().find(|word| clause.split(' ').next() == Some(word)).copied();
+            found.extend(banned.or(begins).map(|word| format!("{name}: {word}: {clause}")));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Facts, by a number or a phrase, and the page of each.
+const FACTS: &[(&str, &str)] = &[
+    ("1,260 s", "reference/limits.md"),
+    ("4,096 for each execution environment", "reference/limits.md"),
+    ("5,400 s", "reference/limits.md"),
+    ("1,208,700", "reference/policy.md"),
+    ("HTTP_1_1_REQUIRED", "reference/http.md"),
+    ("fd00:ec2::/32", "reference/http.md"),
+    ("aws login", "reference/cli.md"),
+    ("PR(:0)", "reference/metrics.md"),
+    ("TableTimedOut", "reference/metrics.md"),
+    ("AROA", "reference/settings.md"),
+    ("120 s after the function sent it", "reference/wire-format.md"),
+    ("x-toggl-quota-remaining", "reference/classes.md"),
+    ("$ for a million retries", "concepts/how-it-works.md"),
+    ("Fifteen terms", "concepts/how-it-works.md"),
+    ("| messages | 10 min |", "concepts/protection.md"),
+    ("23 days", "concepts/idempotency.md"),
+    ("67 characters", "operate/deploy.md"),
+    ("$0.06 an hour", "operate/cost.md"),
+    ("19 November 2026", "project/comparison.md"),
+    ("CARRIER_SQS_RECEIVERS", "project/migration.md"),
+    ("3.92 MB", "project/performance.md"),
+    ("MAX_AMBIGUOUS_TRIES", "project/security-model.md"),
+    ("the oldest Rust", "project/versioning.md"),
+    ("4.7 million", "TESTING.md"),
+];
+
+#[test]
+fn each_fact_stands_on_one_page() {
+    let pages = all_pages();
+    for (fact, home) in FACTS {
+        let on: Vec<&str> = pages
+            .iter()
+            .filter(|(_, page)| page.lines().collect::<Vec<_>>().join(" ").contains(fact))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(on, [*home], "{fact}");
+    }
+}
