@@ -302,9 +302,11 @@ async fn a_tombstone_completes_a_message_that_waits() {
     let (_, section) = page.split_once("## Cancel a waiting message").unwrap();
     let (_, tombstone) = section.split_once("```json\n").unwrap();
     let (tombstone, _) = tombstone.split_once("```").unwrap();
-    let script = Script::new(|seen| match seen.body.contains("cancelled") {
-        true => Act::Done,
-        false => Act::Fail(Failure::rate_limit("closed").retry_after(secs(7_200))),
+    let script = Script::new(|seen| {
+        if seen.body.contains("cancelled") {
+            return Act::Done;
+        }
+        Act::Fail(Failure::rate_limit("closed").retry_after(secs(7_200)))
     });
     next(&world, &script).await;
     world.send(tombstone).await;
