@@ -326,8 +326,15 @@ fn every_file_that_a_text_names_is_there() {
         everything(&root.join(place), &mut files);
     }
     files.extend(
-        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "TESTING.md"]
-            .map(|name| root.join(name)),
+        [
+            "README.md",
+            "ARCHITECTURE.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "TESTING.md",
+        ]
+        .map(|name| root.join(name)),
     );
     let mut missing = Vec::new();
     for file in &files {
