@@ -19,7 +19,12 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
             "rate limit{each}: {calls} {what} in {0}, and a burst of {burst}: at most {1}{2} in any \
              {0}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
              inside the function for at most {3}{more}\n",
-            span(period),
+            // A period of 1.1 s must not look like one of 1 s.
+            if period > Duration::from_secs(1) && period.subsec_nanos() > 0 {
+                format!("{} s", period.as_secs_f64())
+            } else {
+                span(period)
+            },
             u64::from(calls) + u64::from(burst),
             if units.is_some() { " and the last call" } else { "" },
             span(max_reservation),

@@ -44,6 +44,17 @@ fn good_documents_are_confirmed_and_summed_up() {
 }
 
 #[test]
+fn a_period_with_a_fraction_is_not_rounded() {
+    for (period, said) in [("1.1", "1.1 s"), ("0.25", "250 ms"), ("60", "60 s")] {
+        let document = format!(r#"{{"rateLimit": {{"limit": 1, "periodSeconds": {period}}}}}"#);
+        let summary = requeue_reading(&document, &["check", "-"]).succeeded();
+        let line =
+            format!("rate limit: 1 calls in {said}, and a burst of 1: at most 2 in any {said};");
+        assert!(summary.contains(&line), "{summary}");
+    }
+}
+
+#[test]
 fn the_standard_input_is_read_for_a_hyphen() {
     let said = requeue_reading(r#"{"preset": "critical"}"#, &["check", "-"]).succeeded();
     assert!(said.contains("\nfails fast: gives up a temporary failure after 17 s\n"), "{said}");
