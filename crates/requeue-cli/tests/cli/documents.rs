@@ -303,8 +303,8 @@ fn the_symptoms_are_in_the_words_of_the_code() {
 #[test]
 fn the_queries_of_the_log_name_fields_that_it_has() {
     let metrics = text("docs/reference/metrics.md");
-    let pages =
-        ["first-hour", "monitoring", "runbook"].map(|page| text(&format!("docs/operate/{page}.md")));
+    let pages = ["first-hour", "monitoring", "runbook"]
+        .map(|page| text(&format!("docs/operate/{page}.md")));
     let named: Vec<&str> = pages
         .iter()
         .flat_map(|page| page.split("fields.").skip(1))
