@@ -44,6 +44,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("project/guarantees.md", 1_500, ByHand),
     ("project/migration.md", 1_800, ByHand),
     ("project/performance.md", 700, ByHand),
+    ("project/published-numbers.md", 500, ByHand),
     ("project/security-model.md", 2_200, ByHand),
     ("project/versioning.md", 814, ByHand),
     ("recipes/README.md", 280, FromCode),
