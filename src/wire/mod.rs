@@ -58,6 +58,10 @@ pub(crate) enum Origin {
 /// Takes a body apart. A producer's count above `retry_count_cap` is not believed. It never fails:
 /// a body without our fields is the producer's.
 pub(crate) fn read(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
+    // Few bodies of producers hold such a name. The others are not parsed.
+    if !object::may_hold_names(body) {
+        return ReadBody::fresh(body, 0);
+    }
     let Some(object) = Object::locate(body) else {
         return ReadBody::fresh(body, 0);
     };

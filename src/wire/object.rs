@@ -1,6 +1,9 @@
 //! A JSON object as text, and the places of our fields in it.
 
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::json;
 
@@ -30,6 +33,17 @@ impl Name {
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|candidate| candidate.as_str() == name)
     }
+}
+
+/// The names without which no body has a count or is ours, and the beginning of an escape by which one
+/// may be written.
+static SIGNS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
+    [Name::RetryCount.as_str(), Name::RetryState.as_str(), "\\u00"].map(Finder::new)
+});
+
+/// Whether a body may hold a count or a state.
+pub(super) fn may_hold_names(body: &str) -> bool {
+    SIGNS.iter().any(|sign| sign.find(body.as_bytes()).is_some())
 }
 
 /// The field of an envelope that holds the payload.
