@@ -11,10 +11,10 @@ fn openai_tells_a_limit_from_an_empty_account() {
     const TOKENS: &str = r#"{"error":{"message":"Please try again in 6ms.","type":"tokens","code":"rate_limit_exceeded"}}"#;
     const EMPTY: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     const KEY: &str = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    const LONG: &str = r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
     let spent = |code| {
         format!(r#"{{"error":{{"message":"m","type":"rate_limit_error","code":"{code}"}}}}"#)
     };
-    const LONG: &str = r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
     let left = |requests, tokens| {
         [
             ("x-ratelimit-remaining-requests", requests),
