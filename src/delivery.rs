@@ -19,6 +19,10 @@ use crate::state::RetryState;
 use crate::trace;
 use crate::wire::{self, Origin};
 
+mod said;
+
+use said::Said;
+
 /// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
 /// loops. Lambda's loop detection counts to about 16, by the invocation and not by the message.
 /// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
@@ -54,8 +58,8 @@ pub(crate) struct Delivery {
     waits_behind: u32,
     /// Attempts before this one, if the table counted them.
     counted: OnceLock<u32>,
-    /// The units of a rate limit that its call used, if the handler said so.
-    used: OnceLock<u32>,
+    /// What its handler said to rate limits. Few handlers say anything.
+    said: OnceLock<Box<Said>>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
     /// When this copy was sent.
@@ -222,7 +226,7 @@ impl Delivery {
             waits: limits.receives(here),
             waits_behind: 0,
             counted: OnceLock::new(),
-            used: OnceLock::new(),
+            said: OnceLock::new(),
             first_sent,
             first_received: state.first_received.unwrap_or(here),
             sent: sent.unwrap_or(here),
@@ -363,15 +367,6 @@ impl Delivery {
         let before = later.saturating_add(1).min(self.receives() - 1);
         // A delivery has one attempt.
         let _ = self.counted.set(before);
-    }
-
-    /// Notes the units that its call used. The first number counts.
-    pub(crate) fn note_used(&self, units: u32) {
-        let _ = self.used.set(units);
-    }
-
-    pub(crate) fn used(&self) -> Option<u32> {
-        self.used.get().copied()
     }
 
     /// How often it was deferred.

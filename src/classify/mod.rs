@@ -35,6 +35,7 @@ mod status;
 pub use code::presentable;
 pub use exception::Exception;
 pub use grpc::GrpcStatus;
+pub(crate) use retry_after::{Allowance, allowances};
 pub(crate) use rules::{CLASSES, Effect, Match, Phrase};
 pub use rules::{Rules, class_named, names_status};
 
@@ -188,7 +189,7 @@ impl<'a> Response<'a> {
             .map(|header| header.1.trim_ascii())
     }
 
-    fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 

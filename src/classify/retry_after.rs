@@ -12,6 +12,10 @@ use jiff::fmt::friendly::SpanParser;
 
 use super::Response;
 
+mod allowance;
+
+pub(crate) use allowance::{Allowance, allowances};
+
 /// The longest delay that anyone means.
 pub(super) const LONGEST: Duration = Duration::from_hours(365 * 24);
 /// The oldest time that anyone means, before the time of the response: clocks and caches are late.
@@ -234,16 +238,18 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// draft's older form `limit=100, remaining=0, reset=30`.
 fn rate_limit_field(field: &[u8]) -> Vec<Option<Told>> {
     let items = str::from_utf8(field).map(outside_quotes).unwrap_or_default();
-    let parameter = |part: &str, name: &str| {
-        let mut pairs = part.split(';').filter_map(|pair| pair.split_once('='));
-        let (_, value) = pairs.find(|pair| pair.0.trim() == name)?;
-        told(value.trim().as_bytes())
-    };
     let is_nothing = |told: Option<Told>| matches!(told, Some(Told::In(rest)) if rest.is_zero());
     let used_up = items.iter().filter(|item| is_nothing(parameter(item, "r")));
     let find = |name| items.iter().find_map(|item| parameter(item, name));
     let older = is_nothing(find("remaining")).then(|| find("reset"));
     used_up.map(|item| parameter(item, "t")).chain(older).collect()
+}
+
+/// A parameter of an item, as in `r=0;t=30`.
+fn parameter(item: &str, name: &str) -> Option<Told> {
+    let mut pairs = item.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|pair| pair.0.trim() == name)?;
+    told(value.trim().as_bytes())
 }
 
 /// The items of a list. A name in quotes may hold anything, and is left out.

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use super::call::Scope;
+use crate::classify::Allowance;
 use crate::limit::{Admission, Demand, KnownLimit, LimitState, epoch_nanos, nanos};
 use crate::policy::RateLimit;
 
@@ -105,6 +106,23 @@ impl Limiter {
         let monotonic = scopes.monotonic(at);
         let state = scopes.of(scope, now, monotonic);
         *state = state.refused(&KnownLimit::own(limit), asked, now).unwrap_or(*state);
+    }
+
+    /// Notes what a response says is left of the service's allowances.
+    pub(crate) fn capped(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        allowances: &[Allowance],
+        (now, at): (SystemTime, Instant),
+    ) {
+        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
+        let state = scopes.of(scope, now, monotonic);
+        let by_day = state.with_gate_moved(monotonic, time_of_day);
+        if let Some(next) = by_day.capped(&KnownLimit::own(limit), allowances, now) {
+            *state = state.at_pace_of(&next);
+        }
     }
 }
 

@@ -85,15 +85,15 @@ impl Claim {
         seen.pace = restarted.unwrap_or(seen.pace);
         let part = if limit.adaptive { seen.pace.part_at(limit, now) } else { WHOLE };
         let whole_interval = seen.pace.interval(limit);
-        let interval = longer(whole_interval, part);
+        let interval = seen.cap.slower(longer(whole_interval, part), now);
         // A slower pace must not let more calls through at once.
         let ahead = whole_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
-        let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { interval };
+        let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { whole_interval };
         let largest = limit.largest().into();
         let furthest = now
             .saturating_add(nanos(FURTHEST_SLOT))
             .saturating_add(ahead)
-            .saturating_add(slowest.saturating_mul(largest));
+            .saturating_add(slowest.max(interval).saturating_mul(largest));
         let gate = Time::of(seen.tat, now, furthest);
         let open_since = seen.open_since.max(seen.overrides.open_since());
         let free_from = seen.tat.max(open_since).saturating_add(ahead);
@@ -287,7 +287,7 @@ impl Claim {
         let waits = longer(self.whole_interval.saturating_mul(next.line.backlog()), LEAST);
         let waits = waits.min(nanos(LONGEST_LINE));
         let busy = tat.max(self.now).saturating_add(waits);
-        from_epoch_nanos(busy.max(self.seen.overrides.ends(self.now)))
+        from_epoch_nanos(busy.max(self.seen.overrides.ends(self.now)).max(self.seen.cap.ends()))
     }
 
     fn places(&self, number: u64) -> u64 {

@@ -11,15 +11,17 @@
 //!   that never returns, only makes others return a little early or late, and the line counts again
 //!   when the gate refuses somebody or stands free.
 //!
-//! An adaptive limit has a [`Pace`] too, which slows the gate down. An operator may set another rate, or
-//! pause the calls, by an [`Override`].
+//! An adaptive limit has a [`Pace`] too, which slows the gate down, as a [`Cap`] by the headers of
+//! responses does. An operator may set another rate, or pause the calls, by an [`Override`].
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
+use crate::classify::Allowance;
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
+mod cap;
 mod claim;
 mod line;
 mod overrides;
@@ -27,7 +29,9 @@ mod pace;
 mod status;
 #[cfg(test)]
 mod tests;
+mod units;
 
+use cap::Cap;
 pub(crate) use claim::{Claim, Share};
 use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
@@ -36,6 +40,7 @@ pub(crate) use overrides::OverrideChange;
 pub(crate) use pace::KnownLimit;
 use pace::Pace;
 pub use status::{LimitStatus, TenantStatus};
+use units::LastUnits;
 
 /// The furthest turn that is given out. Later newcomers ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -55,6 +60,7 @@ pub(crate) struct LimitState {
     /// The end of the last pause. Nobody called before, so no call was missed.
     open_since: u64,
     pace: Pace,
+    cap: Cap,
     overrides: Override,
     units: LastUnits,
 }
@@ -113,6 +119,7 @@ impl LimitState {
             line: FairQueue::of(item),
             open_since: 0,
             pace: Pace::of(item),
+            cap: Cap::of(item),
             overrides: Override::of(item),
             units: LastUnits::default(),
         }
@@ -160,6 +167,27 @@ impl LimitState {
         Some(Self { pace, ..*self })
     }
 
+    /// The state after a call whose response names these allowances, if they lower the pace.
+    pub(crate) fn capped(
+        &self,
+        known: &KnownLimit,
+        allowances: &[Allowance],
+        now: SystemTime,
+    ) -> Option<Self> {
+        let interval = nanos(Claim::new(known, *self, now).interval());
+        let now = epoch_nanos(now);
+        let reserved = self.tat.saturating_sub(now) / interval;
+        // If none of them counts units, all count calls.
+        let has_units = known.limit.has_units && allowances.iter().any(|it| it.counts_units);
+        let counted = allowances.iter().filter(|it| it.counts_units == has_units);
+        let lowered = |next: Self, allowance: &Allowance| {
+            let interval = next.cap.slower(interval, now);
+            Cap::lowered(allowance, (interval, reserved), now).map(|cap| Self { cap, ..next })
+        };
+        let next = counted.fold(*self, |next, allowance| lowered(next, allowance).unwrap_or(next));
+        (next.cap != self.cap).then_some(next)
+    }
+
     /// The limit that counts now: that of an operator, or of an environment that knows a newer one.
     pub(crate) fn in_effect(&self, limit: &RateLimit, now: SystemTime) -> RateLimit {
         let known = self.overrides.in_effect(&KnownLimit::own(limit), epoch_nanos(now));
@@ -192,52 +220,19 @@ impl LimitState {
         Claim::new(limit, *self, now).paused(tag, until)
     }
 
-    /// The units that a call is likely to use, of these estimated ones.
-    pub(crate) fn likely(&self, units: u32, limit: &RateLimit) -> u32 {
-        let likely = self.units.likely(units.into()).clamp(1, limit.limit.max(1).into());
-        u32::try_from(likely).unwrap_or(units)
-    }
-
-    /// Notes the units that a call used.
-    pub(crate) fn note_used(&mut self, estimated: u32, used: u32) {
-        self.units.note(estimated.into(), used.into());
-    }
-
-    /// This state, with the units that the last calls of another one used.
-    pub(crate) fn with_units_of(self, other: &Self) -> Self {
-        Self { units: other.units, ..self }
-    }
-
-    /// The state after a call used so many units more than its reservation had, or fewer. Those that
-    /// nobody used are free at once.
-    pub(crate) fn corrected(self, limit: &RateLimit, units: i64) -> Self {
-        let time = limit.interval_nanos().saturating_mul(units.unsigned_abs());
-        let tat =
-            if units > 0 { self.tat.saturating_add(time) } else { self.tat.saturating_sub(time) };
-        Self { tat, ..self }
-    }
-
-    /// The same change in a table. Debts beyond the furthest slot are forgiven: the gate is closed.
-    pub(crate) fn correction(&self, limit: &RateLimit, units: i64, now: SystemTime) -> Update {
-        let next = self.corrected(limit, units);
-        if units < 0 {
-            return Update::new().when(TAT, self.tat..=self.tat).set(TAT, next.tat);
-        }
-        let more = next.tat - self.tat;
-        let largest = limit.interval_nanos().saturating_mul(limit.largest().into());
-        let furthest =
-            epoch_nanos(now).saturating_add(nanos(FURTHEST_SLOT)).saturating_add(largest);
-        Update::new().when(TAT, 0..=furthest.saturating_sub(more)).add(TAT, more)
-    }
-
-    /// The change of the pace to that of another state, if nobody else changes it meanwhile.
+    /// The change of the pace and the cap to those of another state, if nobody else changes them
+    /// meanwhile.
     pub(crate) fn pace_update(&self, next: &Self) -> Update {
-        next.pace.written(self.pace.unchanged(Update::new()))
+        let update = next.cap.written(&self.cap, Update::new());
+        if next.pace == self.pace {
+            return update;
+        }
+        next.pace.written(self.pace.unchanged(update))
     }
 
-    /// This state with the pace of another one.
+    /// This state with the pace and the cap of another one.
     pub(crate) fn at_pace_of(self, other: &Self) -> Self {
-        Self { pace: other.pace, ..self }
+        Self { pace: other.pace, cap: other.cap, ..self }
     }
 
     /// This state with its gate by another clock, which shows `to` when the one of before shows
@@ -254,7 +249,10 @@ impl LimitState {
     /// waits in line, and the pace is whole.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
-        self.tat <= now && self.line.backlog() == 0 && self.pace.is_over(now)
+        self.tat <= now
+            && self.line.backlog() == 0
+            && self.pace.is_over(now)
+            && self.cap.is_over(now)
     }
 
     /// The answer to a message while an operator has paused the calls.
@@ -290,34 +288,6 @@ impl LimitState {
             update = update.when(TAT, self.tat..=self.tat).set(TAT, (self.tat - sooner).max(now));
         }
         (update, end)
-    }
-}
-
-/// The units that the last calls of this execution environment were expected to use, and used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LastUnits {
-    estimated: u64,
-    used: u64,
-}
-
-impl LastUnits {
-    /// About so many calls say how many units the next ones use.
-    const CALLS: u64 = 64;
-
-    fn note(&mut self, estimated: u64, used: u64) {
-        if self.estimated > Self::CALLS * estimated {
-            (self.estimated, self.used) = (self.estimated / 2, self.used / 2);
-        }
-        (self.estimated, self.used) = (self.estimated + estimated, self.used + used);
-    }
-
-    /// So many units are likely to be used, of these estimated ones.
-    fn likely(&self, units: u64) -> u64 {
-        if self.estimated == 0 {
-            return units;
-        }
-        let used = u128::from(units) * u128::from(self.used);
-        u64::try_from(used.div_ceil(u128::from(self.estimated))).unwrap_or(u64::MAX)
     }
 }
 

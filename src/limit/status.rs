@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
-use super::pace::WHOLE;
-use super::{KnownLimit, LimitState, epoch_nanos, from_epoch_nanos};
+use super::{Claim, KnownLimit, LimitState, epoch_nanos, from_epoch_nanos, nanos};
 use crate::policy::RateLimit;
 
 /// A rate limit at a moment.
@@ -25,7 +24,8 @@ pub struct LimitStatus {
     pub paused_until: Option<SystemTime>,
     /// The service has asked for a pause, or its circuit is open: for so long, or while it is probed.
     pub service_paused: Option<Duration>,
-    /// The part of the limit that an adaptive one takes now: 0.1 to 1.
+    /// The part of the limit that counts now. Refused calls lower an adaptive one, and the headers
+    /// of responses one that follows them.
     pub pace: f64,
     /// The units of the messages that wait in line.
     pub waiting: u64,
@@ -60,28 +60,29 @@ impl LimitStatus {
     #[must_use]
     pub fn clears_in(&self) -> Duration {
         let calls = u32::try_from(self.waiting).unwrap_or(u32::MAX);
-        self.limit.interval().saturating_mul(calls).div_f64(self.pace.max(0.1))
+        self.limit.interval().saturating_mul(calls).div_f64(self.pace.max(0.001))
     }
 }
 
 impl LimitState {
     /// The limit as an operator sees it, but for what its service does.
     pub(crate) fn status(&self, of_policy: &RateLimit, now: SystemTime) -> LimitStatus {
-        let at = epoch_nanos(now);
+        let (shown, at) = (now, epoch_nanos(now));
         let limit = self.overrides.in_effect(&KnownLimit::own(of_policy), at).limit;
-        let part = if limit.adaptive { self.pace.part_at(&limit, at) } else { WHOLE };
+        let whole = self.pace.interval(&limit);
+        let now = nanos(Claim::new(&KnownLimit::own(of_policy), *self, now).interval());
         let mut tenants = self.line.tenants();
         tenants.sort_unstable_by_key(|tenant| Reverse(tenant.waiting));
-        #[expect(clippy::cast_precision_loss, reason = "they are at most a million")]
+        #[expect(clippy::cast_precision_loss, reason = "it is a part")]
         LimitStatus {
             is_new: *self == Self::default(),
             counts_units: of_policy.has_units,
             of_policy: *of_policy,
-            limit: self.in_effect(of_policy, now),
+            limit: self.in_effect(of_policy, shown),
             set_until: self.overrides.set_until(at).map(from_epoch_nanos),
             paused_until: self.overrides.paused_until(at).map(from_epoch_nanos),
             service_paused: None,
-            pace: part as f64 / WHOLE as f64,
+            pace: (whole as f64 / now as f64).min(1.0),
             waiting: self.line.backlog(),
             tenants,
         }

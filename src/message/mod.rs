@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::classify::{self, Response};
 use crate::delivery::Delivery;
 use crate::failure::Failure;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
@@ -279,6 +280,28 @@ impl<T> Message<T> {
     /// ```
     pub fn used(&self, units: u32) {
         self.delivery.note_used(units);
+    }
+
+    /// Shows the response to this call to its rate limit, if the [limit follows
+    /// headers](crate::policy::RateLimit::headers): those that say what is left of an allowance, such
+    /// as `X-RateLimit-Remaining` and `X-RateLimit-Reset`. `now` is used only to count dates. The
+    /// first response counts.
+    ///
+    /// ```
+    /// # use std::time::SystemTime;
+    /// # use requeue::{Failure, Message, classify::Response};
+    /// async fn charge(message: Message) -> Result<(), Failure> {
+    ///     # let (status, headers, body) = (200, [], b"");
+    ///     let response = Response { status, headers: &headers, body };
+    ///     let now = SystemTime::now();
+    ///     message.note_response(&response, now);
+    ///     if status < 300 { Ok(()) } else { Err(Failure::from_response(&response, now)) }
+    /// }
+    /// ```
+    pub fn note_response(&self, response: &Response<'_>, now: SystemTime) {
+        if self.is_rate_limited && response.is_success() {
+            self.delivery.note_allowances(classify::allowances(response, now));
+        }
     }
 
     /// Whether this call has taken a reservation of a rate limit. A handler that then makes a second

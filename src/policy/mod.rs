@@ -200,6 +200,11 @@ pub struct RateLimit {
     /// tenth at least, and time without any raises it again. A refused call is a failure of the
     /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
     pub adaptive: bool,
+    /// Whether the limit follows the headers of successful responses that say what is left of an
+    /// allowance and when it is renewed: once less than a fifth is left, the calls until then fit into
+    /// the rest. A handler shows them by [`Message::note_response`](crate::Message::note_response). It
+    /// never raises the limit. Default `false`.
+    pub headers: bool,
     /// Whether calls may have more than one unit.
     pub(crate) has_units: bool,
 }
@@ -209,7 +214,15 @@ impl RateLimit {
     #[must_use]
     pub const fn new(limit: u32, period: Duration) -> Self {
         let max_reservation = Duration::from_secs(2);
-        Self { limit, period, burst: 1, max_reservation, adaptive: false, has_units: false }
+        Self {
+            limit,
+            period,
+            burst: 1,
+            max_reservation,
+            adaptive: false,
+            headers: false,
+            has_units: false,
+        }
     }
 
     /// The time between two calls at the limit, rounded up; a day at most.

@@ -121,9 +121,9 @@ impl<'a> Call<'a> {
         let reserves = self.is_limited() && self.reserves_alone();
         if reserves {
             permit = Box::pin(self.reserve(permit, taken)).await?;
-            taken.counting =
-                self.gates.iter().filter(|gate| gate.limit.has_units).copied().collect();
         }
+        let learns = |gate: &&Gate| gate.limit.has_units || gate.limit.headers;
+        taken.learning = self.gates.iter().filter(learns).copied().collect();
         if let Some(events) = events {
             Box::pin(self.acquire(events, &mut taken.event)).await?;
         }

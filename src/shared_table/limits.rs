@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use self::asking::{AskTask, LATER};
 use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
+use crate::classify::Allowance;
 use crate::disposition::Deferral;
 use crate::gate::{Caller, NotPermitted, Recovery, Scope};
 use crate::limit::{Admission, Ask, Claim, Demand, KnownLimit, LimitState, StartTag};
@@ -73,16 +74,31 @@ impl SharedPauses {
 
     /// Tells all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
+        let asked = self.client.shared(asked);
+        self.slow_down(scope, limit, |seen, known, now| seen.refused(known, asked, now)).await;
+    }
+
+    /// Tells all execution environments what a response says is left of the service's allowances.
+    pub(crate) async fn capped(&self, scope: Scope, limit: &RateLimit, allowances: &[Allowance]) {
+        self.slow_down(scope, limit, |seen, known, now| seen.capped(known, allowances, now)).await;
+    }
+
+    /// Tells all execution environments of a lower pace, if there is one.
+    async fn slow_down(
+        &self,
+        scope: Scope,
+        limit: &RateLimit,
+        slower: impl Fn(&LimitState, &KnownLimit, SystemTime) -> Option<LimitState>,
+    ) {
         let client = &self.client;
-        let asked = client.shared(asked);
         let item = self.scope(scope);
         for _ in 0..MAX_REQUESTS {
             let now = client.now();
             let (seen, next, end) = {
                 let known = item.limits().known(limit, client.started, now);
                 let seen = item.seen().limit;
-                let Some(next) = seen.refused(&known, asked, now) else { return };
-                // Further refused calls of this environment need not be told.
+                let Some(next) = slower(&seen, &known, now) else { return };
+                // Further calls of this environment need not tell it.
                 item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };

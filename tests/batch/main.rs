@@ -35,6 +35,7 @@ mod protection_shared;
 mod queues;
 mod key_limits;
 mod limit_control;
+mod rate_headers;
 mod rate_limit;
 mod rate_windows;
 mod receives;

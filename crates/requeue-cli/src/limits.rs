@@ -289,7 +289,7 @@ fn show(
     if let Some(rest) = status.service_paused {
         row("service", format!("paused, or its circuit is open: {} left", duration(rest)));
     }
-    if status.of_policy.adaptive {
+    if status.of_policy.adaptive || status.of_policy.headers {
         row("pace", format!("{:.0} % of the limit", status.pace * 100.0));
     }
     let time = match (status.waiting, status.paused_until) {

@@ -174,6 +174,8 @@ export interface RateLimit {
   readonly maxReservationSeconds?: number;
   /** Whether refused calls lower the limit for a while. */
   readonly adaptive?: boolean;
+  /** Whether the limit follows headers such as `X-RateLimit-Remaining` and `X-RateLimit-Reset`. */
+  readonly headers?: boolean;
   /**
    * The place of a message's units, a number: the limit counts them instead of calls.
    * @default - each call has one unit

@@ -90,6 +90,7 @@ const RATE_LIMIT: Keys<types.RateLimit> = {
   burst: true,
   maxReservationSeconds: true,
   adaptive: true,
+  headers: true,
   key: true,
   units: true,
   fairBy: true,

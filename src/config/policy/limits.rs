@@ -87,6 +87,8 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
             "The longest wait inside the function for a call; a longer one is a deferral. Default: 2.";
         "adaptive", Flag => limit.adaptive,
             "Whether refused calls lower the limit, to a tenth at least, until time without any raises it. Default: false.";
+        "headers", Flag => limit.headers,
+            "Whether the limit follows successful responses that name the rest of an allowance and its renewal, such as X-RateLimit-Remaining and X-RateLimit-Reset: once less than a fifth is left, the calls until then fit into the rest. Default: false.";
         "units", Maybe(Place) => units,
             "The place of a message's units, a number of at most limit that is rounded up: the limit counts them instead of calls. Default: each call has one unit.";
         "fairBy", Maybe(Place) => fair_by,

@@ -84,8 +84,26 @@ impl Gate {
         Self { units, ..self }
     }
 
+    /// Tells the limit what its call used, and what its response says is left.
+    pub(super) async fn learn(&self, attempts: &Attempts, delivery: &Delivery) {
+        let Self { scope, limit, .. } = *self;
+        if limit.has_units {
+            self.correct(attempts, delivery).await;
+        }
+        let allowances = delivery.allowances();
+        if !limit.headers || allowances.is_empty() {
+            return;
+        }
+        match &attempts.inner.policy(delivery).slots {
+            Slots::Own(limiter) => {
+                limiter.capped(scope, &limit, allowances, (attempts.now(), Instant::now()));
+            }
+            Slots::Shared(shared) => shared.capped(scope, &limit, allowances).await,
+        }
+    }
+
     /// Counts the units that a call used instead of those that were estimated.
-    pub(super) async fn correct(&self, attempts: &Attempts, delivery: &Delivery) {
+    async fn correct(&self, attempts: &Attempts, delivery: &Delivery) {
         let Self { scope, limit, estimated, units, .. } = *self;
         let Some(used) = delivery.used().map(|used| used.min(limit.limit)) else { return };
         let QueuePolicy { slots, pacer, .. } = attempts.inner.policy(delivery);

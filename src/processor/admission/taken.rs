@@ -24,8 +24,8 @@ pub(in crate::processor) struct Taken {
     pub(super) ticket: Option<Ticket>,
     /// Its service refused the call.
     pub(in crate::processor) refused: Option<Refused>,
-    /// The limits that count its units.
-    pub(super) counting: Vec<Gate>,
+    /// The limits that learn from its call.
+    pub(super) learning: Vec<Gate>,
 }
 
 /// A call that its service refused, of an adaptive limit.
@@ -52,7 +52,7 @@ impl Taken {
         ended: Ended,
         decision: &mut Decision,
     ) {
-        let Self { event, attempt, ticket, refused, counting } = self;
+        let Self { event, attempt, ticket, refused, learning } = self;
         let attempts = slot.attempts();
         let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
         let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
@@ -87,9 +87,10 @@ impl Taken {
                 attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
             }
         }
-        for gate in counting.into_iter().filter(|_| delivery.used().is_some()) {
-            let corrected = gate.correct(attempts, delivery);
-            let _ = timeout_at(within(Duration::from_secs(1)), corrected).await;
+        let says = delivery.used().is_some() || !delivery.allowances().is_empty();
+        for gate in learning.into_iter().filter(|_| says) {
+            let learned = Box::pin(gate.learn(attempts, delivery));
+            let _ = timeout_at(within(Duration::from_secs(1)), learned).await;
         }
         if let Some(Refused { scope, limit, asked }) = refused {
             match slots {

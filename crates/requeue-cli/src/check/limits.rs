@@ -13,12 +13,13 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
                 units: Option<&MessageKey>,
                 burst: u32,
                 more: &str| {
-        let RateLimit { limit: calls, period, max_reservation, .. } = *limit;
+        let RateLimit { limit: calls, period, max_reservation, headers, .. } = *limit;
+        let follows = if headers { "; headers of responses lower the limit" } else { "" };
         let what = units.map_or_else(|| "calls".to_owned(), |at| format!("units of {}", place(at)));
         format!(
             "rate limit{each}: {calls} {what} in {0}, and a burst of {burst}: at most {1}{2} in any \
              {0}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
-             inside the function for at most {3}{more}\n",
+             inside the function for at most {3}{follows}{more}\n",
             // A period of 1.1 s must not look like one of 1 s.
             if period > Duration::from_secs(1) && period.subsec_nanos() > 0 {
                 format!("{} s", period.as_secs_f64())

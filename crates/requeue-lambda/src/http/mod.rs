@@ -10,9 +10,10 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use ::http::Request;
+use ::http::response::Parts;
+use ::http::{HeaderMap, Request};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use requeue::classify::{Response, names_status};
@@ -178,20 +179,27 @@ impl<C: Connector> HttpTarget<C> {
     /// Delivers one message. Dropping the future abandons the request, and closes its connection
     /// or, over HTTP/2, its stream.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
-        self.deliver_counting(delivery).await.0
+        self.deliver_showing(delivery, |_| ()).await
     }
 
-    /// Delivers one message. Returns also the units that the target says its call used.
-    async fn deliver_counting(&self, delivery: Delivery<'_>) -> (Result<(), Failure>, Option<u32>) {
-        let mut noted = Noted::default();
-        let delivered = self.send(&delivery, &mut noted).await;
-        let in_doubt =
-            |failure: Failure| if noted.is_in_doubt { failure.in_doubt() } else { failure };
-        (delivered.map_err(in_doubt), noted.units)
+    /// Delivers one message, and shows the head of the response.
+    async fn deliver_showing(
+        &self,
+        delivery: Delivery<'_>,
+        show: impl Fn(&Parts),
+    ) -> Result<(), Failure> {
+        let mut is_in_doubt = false;
+        let delivered = self.send(&delivery, &mut is_in_doubt, show).await;
+        delivered.map_err(|failure| if is_in_doubt { failure.in_doubt() } else { failure })
     }
 
-    /// Delivers one message.
-    async fn send(&self, delivery: &Delivery<'_>, noted: &mut Noted) -> Result<(), Failure> {
+    /// Delivers one message. It is in doubt if the target may still work on a request that it got.
+    async fn send(
+        &self,
+        delivery: &Delivery<'_>,
+        is_in_doubt: &mut bool,
+        show: impl Fn(&Parts),
+    ) -> Result<(), Failure> {
         let _underway = self.pool.underway();
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
@@ -212,13 +220,13 @@ impl<C: Connector> HttpTarget<C> {
             });
             let lost = match connection.send(request, self.pool.address(), until).await {
                 Ok(received) => {
-                    noted.units = units(&received.head.headers);
+                    show(&received.head);
                     return self.judge(connection, received, deadline).await;
                 }
                 Err(lost) => lost,
             };
             self.pool.forget(&connection);
-            noted.is_in_doubt |= matches!(lost.repeat, Repeat::Never | Repeat::WithKey);
+            *is_in_doubt |= matches!(lost.repeat, Repeat::Never | Repeat::WithKey);
             let is_possible = match lost.repeat {
                 Repeat::Never => false,
                 Repeat::WithKey => has_key,
@@ -266,8 +274,7 @@ impl<C: Connector> HttpTarget<C> {
         {
             self.pool.give_back(connection, None);
         }
-        let headers: Vec<(&str, &[u8])> =
-            head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let headers = values(&head.headers);
         let response = Response { status: head.status.as_u16(), headers: &headers, body: &bytes };
         let now = self.settings.clock.now();
         if is_success {
@@ -277,17 +284,21 @@ impl<C: Connector> HttpTarget<C> {
     }
 }
 
-/// What a request tells besides its result.
-#[derive(Default)]
-struct Noted {
-    /// The target may still work on a request that it got.
-    is_in_doubt: bool,
-    /// The units of a rate limit that the call used.
-    units: Option<u32>,
+/// Shows the head of a response to the rate limits of its message.
+fn show(head: &Parts, message: &Message, now: SystemTime) {
+    let units = || head.headers.get(UNITS)?.to_str().ok()?.trim().parse().ok();
+    if let Some(units) = units() {
+        message.used(units);
+    }
+    if message.is_rate_limited() {
+        let headers = values(&head.headers);
+        let status = head.status.as_u16();
+        message.note_response(&Response { status, headers: &headers, body: b"" }, now);
+    }
 }
 
-fn units(headers: &http::HeaderMap) -> Option<u32> {
-    headers.get(UNITS)?.to_str().ok()?.trim().parse().ok()
+fn values(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
 impl<C: Connector> Handler for HttpTarget<C> {
@@ -312,11 +323,8 @@ impl<C: Connector> Handler for HttpTarget<C> {
             headers: request_headers::of_message(&self.settings, &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
-        let (delivered, units) = self.deliver_counting(delivery).await;
-        if let Some(units) = units {
-            message.used(units);
-        }
-        delivered
+        let now = || self.settings.clock.now();
+        self.deliver_showing(delivery, |head| show(head, &message, now())).await
     }
 
     fn scope(&self, message: &Message) -> Scope {

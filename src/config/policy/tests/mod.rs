@@ -172,7 +172,7 @@ fn every_key_reaches_its_place() {
         "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
         "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
         "rateLimit": {"limit": 30, "periodSeconds": 60, "burst": 4, "maxReservationSeconds": 1.5,
-                      "adaptive": true, "units": "/tokens", "fairBy": "/tenant", "weights": {"acme": 3, "7.0": 255}},
+                      "adaptive": true, "headers": true, "units": "/tokens", "fairBy": "/tenant", "weights": {"acme": 3, "7.0": 255}},
         "idempotency": {"key": "/order/id", "keepSeconds": 3600, "whenUnavailable": "defer"},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
@@ -199,6 +199,7 @@ fn every_key_reaches_its_place() {
             burst: 4,
             max_reservation: Duration::from_millis(1_500),
             adaptive: true,
+            headers: true,
             has_units: false,
         }),
         units: Some("/tokens".parse().expect("a pointer")),
