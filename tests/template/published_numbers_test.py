@@ -1,6 +1,6 @@
 """`benches/aws/measure.py`: its dry run, its copy of the template, and that it deletes all that it made."""
 
-import os
+import json
 import re
 import signal
 import subprocess
@@ -84,9 +84,9 @@ class PublishedNumbers(unittest.TestCase):
         self.assertEqual([" ".join(words[1:3]) for words in commands[-3:]], DELETIONS)
         self.assertTrue(all(stack in " ".join(words) for words in commands[-3:]))
         rows = re.findall(r"^\| ([^|]+) \|  \|$", output, re.MULTILINE)
-        on_page = re.findall(r"^\| ([^|]+) \|(?: [\d.]+ \|| \|)* \|$", PAGE.read_text(), re.MULTILINE)
+        on_page = re.findall(r"^\| ([^|]+) \|(?: [\d./]+ \|| \|)* \|$", PAGE.read_text(), re.MULTILINE)
         self.assertEqual(sorted(rows), sorted(on_page))
-        self.assertIn("init ms, 1,024", rows)
+        self.assertIn("1,024 MB", rows)
 
     def test_its_copy_of_the_template_is_valid_and_leaves_nothing(self):
         copy = yaml_parse(measure.template("s3://bucket/key").replace(f"{ROOT}/infra/", "infra/"))
@@ -104,17 +104,17 @@ class PublishedNumbers(unittest.TestCase):
         self.assertEqual(code["handler"]({"Records": records}, None), {"batchItemFailures": [{"itemIdentifier": "a"}]})
 
     def test_the_log_gives_means_and_the_time_of_the_drain(self):
-        report = lambda size, duration, **more: {"memorySizeMB": size, "durationMs": duration, "maxMemoryUsedMB": 16, **more}
-        cold = [(1_000, report(size, 2, initDurationMs=init)) for size in measure.SIZES for init in (20, 30)]
-        batches = [(10_100, report(256, 60, initDurationMs=40)), (12_000, report(256, 40))]
+        report = lambda at, size, duration, **more: (at, json.dumps({"record": {"metrics": {"memorySizeMB": size, "durationMs": duration, "maxMemoryUsedMB": 16, **more}}}))
+        cold = [report(at, size, 2, initDurationMs=10 * at) for at in (2, 3) for size in measure.SIZES]
+        batches = [report(12_000, 256, 40), report(10_100, 256, 60, initDurationMs=40)]
         options = measure.argparse.Namespace(cold_starts=2, messages=20)
-        rows = dict(measure.rows(cold + batches, 10, options))
-        self.assertEqual(rows["init ms, 1,024"], "25.0")
-        self.assertEqual(rows["memory MB, 128"], "16.0")
+        rows = dict(measure.rows(batches + cold, options))
+        self.assertEqual(rows["1,024 MB"], "25.0/16.0")
         self.assertEqual(rows["drain"], "20 messages in 2.0 s")
         self.assertEqual(rows["batches"], "2 of 50.0 ms")
-        with self.assertRaisesRegex(SystemExit, "1 cold starts with 128 MB"):
-            dict(measure.rows(cold[1:] + batches, 10, options))
+        for incomplete in (cold, cold[1:] + batches[:1]):
+            with self.assertRaisesRegex(SystemExit, "not all of 8 cold starts"):
+                dict(measure.rows(incomplete, options))
 
     def test_it_deletes_all_after_an_error(self):
         self.refused("`aws cloudformation deploy`: no permission", "--yes", deploy="echo no permission >&2; exit 1")
@@ -133,6 +133,13 @@ class PublishedNumbers(unittest.TestCase):
             self.assertEqual(process.returncode, 1)
             self.assertIn(f"error: {number.name}", errors)
             self.assert_deleted()
+
+    def test_it_says_what_it_could_not_delete(self):
+        with self.start("--yes", deploy="exit 1 ;;\n\"cloudformation delete-stack\") exit 1") as process:
+            _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(errors, "Something is left, and may cost money. Repeat: aws cloudformation delete-stack --stack-name requeue-bench-")
+        self.assert_deleted()
 
     def test_it_makes_nothing_without_its_needs_or_consent(self):
         self.refused("the AWS CLI is not on the PATH", "--yes")
