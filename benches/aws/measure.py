@@ -10,12 +10,10 @@ It makes a bucket and a stack, and deletes both at the end, after an error, and 
 """
 
 import argparse
-import functools
 import json
 import os
 import secrets
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -68,7 +66,8 @@ DRY = {
 }
 
 
-say = functools.partial(print, file=sys.stderr)
+def say(message):
+    print(message, file=sys.stderr)
 
 
 def aws(*words, seconds=90):
@@ -78,6 +77,8 @@ def aws(*words, seconds=90):
         return DRY.get(name, {})
     try:
         done = subprocess.run(["aws", *words, "--output", "json"], capture_output=True, text=True, timeout=seconds)
+    except FileNotFoundError:
+        sys.exit("error: the AWS CLI is not on the PATH; install it: https://docs.aws.amazon.com/cli/")
     except subprocess.TimeoutExpired:
         sys.exit(f"error: `aws {name}` took more than {seconds} s")
     if done.returncode:
@@ -92,8 +93,6 @@ def prepare(options):
     if dry_run:
         options.cold_starts, options.messages = 1, 10
         return None
-    if not shutil.which("aws"):
-        sys.exit("error: the AWS CLI is not on the PATH; install it: https://docs.aws.amazon.com/cli/")
     try:
         with zipfile.ZipFile(options.zip) as archive:
             program = archive.read("bootstrap")
