@@ -695,6 +695,38 @@ class OnMoto(unittest.TestCase):
         self.assertIn("--filter-pattern NoConnection", found["remedies"][0])
 
 
+class StatusOnBoth(unittest.TestCase):
+    """`requeue status`, on each emulator."""
+
+    def test_a_function_and_its_queue_are_told_by_sqs_cloudwatch_and_the_log(self):
+        for endpoint in (MINISTACK, MOTO):
+            account = Account(endpoint)
+            account.good("standing")
+            account.sqs.send_message(QueueUrl=account.url("standing"), MessageBody="{}", DelaySeconds=600)
+            account.sent("standing", "Requeued")
+            group, now = "/aws/lambda/standing", int(time.time() * 1000)
+            failed = {"messageId": "m", "disposition": "requeue", "class": "temporary", "detail": "status 503"}
+            opened = {"message": "circuit opened: messages wait, and a few of them probe", "cause": "status 503"}
+            lines = ["START RequestId: 1", json.dumps({"fields": failed}), json.dumps({"fields": opened})]
+            account.logs.create_log_stream(logGroupName=group, logStreamName="one")
+            account.logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[{"timestamp": now, "message": line} for line in lines])
+            for subject in (["--function", "standing"], ["standing"]):
+                with self.subTest(endpoint=endpoint, subject=subject):
+                    command = [COMMAND, "status", *subject, "--json"]
+                    done = subprocess.run(command, env={**KEYS, "AWS_ENDPOINT_URL": endpoint}, capture_output=True, text=True)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertNotIn(SECRET, done.stdout)
+                    shown = json.loads(done.stdout)
+                    [queue, dead] = shown["queues"]
+                    self.assertEqual((queue["delayed"], queue["visible"], dead["visible"]), (1, 0, 0))
+                    [function] = shown["functions"]
+                    self.assertEqual((function["state"], function["counts"]["Requeued"]), ("Active", 1), done.stdout)
+                    self.assertEqual((function["circuit"]["state"], function["circuit"]["cause"]), ("open", "status 503"))
+                    self.assertEqual([failure["failure"] for failure in function["failures"]], ["status 503"])
+                    # No emulator measures the age of messages.
+                    self.assertTrue(all("oldest message" in line for line in shown["unknown"]), shown["unknown"])
+
+
 class OnDenials(unittest.TestCase):
     """Each permission of the doctor denied alone."""
 

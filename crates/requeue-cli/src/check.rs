@@ -1,4 +1,4 @@
-//! `requeue check`: checks a policy document before it is deployed. The library has the rules.
+//! `requeue check`: checks a policy document or settings. The library has the rules.
 
 use std::io::stdout;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use requeue::policy::{
 use requeue::{FailureClass, QueueConfig};
 use serde_json::{Value, json};
 
-use crate::Error;
+use crate::config::SettingsArguments;
 use crate::document::{
     Document, InvalidDocument, PolicyArgument, PolicyName, RETRIED_CLASSES, max_retries, retries,
 };
@@ -18,20 +18,30 @@ use crate::output::{self, outln};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::Head::Text;
 use crate::table::{Rows, columns, span, wrapped};
+use crate::{Error, config};
 
 mod limits;
 
 use limits::rate_limits;
 
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0; 1 if the document cannot be read; 3 if it has problems.")]
+#[command(
+    after_help = "With --settings, secrets, headers and the path of the target are not shown. A \
+                        secret or policy that is named by an ARN is not fetched.\n\n\
+                        Permissions: with --function, lambda:GetFunctionConfiguration.\n\n\
+                        Exit status: 0; 1 if the policy or the function cannot be read; 3 if the \
+                        policy or a setting has problems."
+)]
 pub(crate) struct Arguments {
     /// The policy, in the forms of --policy.
     #[arg(value_name = "POLICY", conflicts_with = "policy")]
     file: Option<PolicyName>,
     #[command(flatten)]
     policy: PolicyArgument,
-    /// Print JSON: whether the document is valid, its problems, and the resulting policy.
+    #[command(flatten)]
+    settings: SettingsArguments,
+    /// Print JSON: whether the document is valid, its problems, and the resulting policy; or the
+    /// settings.
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -60,7 +70,11 @@ const WARNING: &str = "warning: ";
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let name = arguments.file.clone().or_else(|| arguments.policy.name());
+    let given = arguments.file.clone().or_else(|| arguments.policy.given());
+    if arguments.settings.settings {
+        return config::run(&arguments.settings, given, arguments.json);
+    }
+    let name = given.or_else(|| arguments.policy.name());
     let name = name.unwrap_or(PolicyName::STANDARD);
     let text = name.text()?;
     match name.parse(&text) {

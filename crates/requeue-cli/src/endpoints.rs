@@ -32,6 +32,12 @@ pub(crate) fn shown_endpoint(service: &'static str, sdk: &SdkConfig) -> String {
     )
 }
 
+/// Whether the requests to SQS go to an endpoint of their own, such as an emulator of SQS alone. Those to
+/// the other services would go to AWS, with its keys.
+pub(crate) fn has_sqs_alone(sdk: &SdkConfig) -> bool {
+    set_endpoint("SQS", sdk).is_some() && set_endpoint("Lambda", sdk).is_none()
+}
+
 /// The endpoints that the environment or AWS's files name.
 pub(crate) struct Endpoints(Vec<(&'static str, String)>);
 

@@ -77,8 +77,18 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
             "requeue dlq redrive orders-dlq --attribute tenant=acme --to acme",
         ],
     ),
-    ("check", &["requeue check policy.json", "requeue check '{\"maxRetries\": 3}' --json"]),
-    ("config", &["requeue config", "requeue config --function orders --json"]),
+    (
+        "check",
+        &[
+            "requeue check policy.json",
+            "requeue check '{\"maxRetries\": 3}' --json",
+            "requeue check --settings --function orders",
+        ],
+    ),
+    (
+        "status",
+        &["requeue status", "requeue status orders", "requeue status --function orders --since 1h"],
+    ),
     (
         "doctor",
         &[

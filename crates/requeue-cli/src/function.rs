@@ -168,14 +168,19 @@ pub(crate) struct LogEvent {
     pub(crate) message: String,
 }
 
-/// The lines of a log group since this time, in milliseconds since 1970.
+/// The lines of a log group since this time, in milliseconds since 1970: those that match the filter
+/// pattern, or all.
 pub(crate) async fn log_events(
     sdk: &SdkConfig,
     group: &str,
     since: u64,
+    pattern: Option<&str>,
     token: Option<&str>,
 ) -> Result<LogEvents, CallError> {
     let mut parameters = json!({ "logGroupName": group, "startTime": since });
+    if let Some(pattern) = pattern {
+        parameters["filterPattern"] = pattern.into();
+    }
     if let Some(token) = token {
         parameters["nextToken"] = token.into();
     }

@@ -41,6 +41,7 @@ mod send;
 mod serve;
 mod silence;
 mod simulated;
+mod status;
 mod stop;
 mod table;
 mod terminal;
@@ -71,11 +72,11 @@ enum Command {
     /// List, show, export, import, discard and redrive the messages of a dead-letter queue.
     #[command(subcommand)]
     Dlq(dlq::Command),
-    /// Check a policy document, as the Lambda does at its start, and summarise it.
+    /// Check a policy document, as the Lambda does at its start, and summarise it; or check and show
+    /// the effective settings of a worker or function.
     Check(check::Arguments),
-    /// Show the effective settings of a worker in this environment, or of a deployed function, and
-    /// where each value comes from.
-    Config(config::Arguments),
+    /// Show a queue and its function now: depth, oldest message, dead letters, circuit, last failures.
+    Status(status::Arguments),
     /// Show the rate limits of a running function or worker, and set, pause, resume and reset them.
     Limits(limits::Arguments),
     /// Check a deployed function and its queues, and name the remedy for each problem.
@@ -147,7 +148,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments),
         Command::Ui(arguments) => ui::run(&arguments),
         Command::Event(arguments) => event::run(&arguments),
-        Command::Config(arguments) => config::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Generate(GenerateArguments { what, directory }) => match directory {
             Some(directory) if what == "man" => man(&directory),
             _ => completions(&what),

@@ -84,7 +84,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
     let to = match &arguments.queue {
         Some(queue) if arguments.is_at_sqs(queue) => at_sqs(arguments, queue).await?,
-        queue => served(arguments, queue.as_ref()).await?,
+        queue => served(arguments.sqs_port, queue.as_ref()).await?,
     };
     let is_fifo = to.url.strip_suffix(".fifo").is_some();
     arguments.check(&to.url, is_fifo)?;
@@ -140,13 +140,13 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     Ok(ended)
 }
 
-/// The queue of the messages.
-struct Destination {
-    client: Client,
-    url: String,
+/// The queue of a command.
+pub(crate) struct Destination {
+    pub(crate) client: Client,
+    pub(crate) url: String,
     /// Its ARN, or its URL if the ARN is unknown.
     queue: String,
-    endpoint: String,
+    pub(crate) endpoint: String,
 }
 
 impl Destination {
@@ -210,8 +210,11 @@ impl Arguments {
 }
 
 /// The queue of a running `requeue serve`.
-async fn served(arguments: &Arguments, queue: Option<&QueueName>) -> Result<Destination, Error> {
-    let port = arguments.sqs_port.unwrap_or(SQS_PORT);
+pub(crate) async fn served(
+    sqs_port: Option<u16>,
+    queue: Option<&QueueName>,
+) -> Result<Destination, Error> {
+    let port = sqs_port.unwrap_or(SQS_PORT);
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
         return Err(format!(
             "no SQS listens on port {port} of 127.0.0.1; start `requeue serve` in another \

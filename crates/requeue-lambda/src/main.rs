@@ -17,7 +17,7 @@ begin with REQUEUE_ are its settings.
 Deploy it:            sam build && sam deploy --guided, with the template of `requeue new --http`
 Run it on a laptop:   requeue serve --function PATH
 Run without Lambda:   requeue work --queue QUEUE --target-url URL
-Show its settings:    requeue config --function NAME";
+Show its settings:    requeue check --settings --function NAME";
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Error> {

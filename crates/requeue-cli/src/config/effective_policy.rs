@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Effective;
 use super::settings::Host;
 use crate::Error;
-use crate::document::{PolicyArgument, PolicyName};
+use crate::document::PolicyName;
 
 /// The policy of a program, as far as it can be read from here.
 pub(super) struct EffectivePolicy {
@@ -37,11 +37,11 @@ const OLDER: [(&str, [&str; 2]); 3] = [
 impl EffectivePolicy {
     pub(super) fn of(
         variables: &BTreeMap<String, String>,
-        option: &PolicyArgument,
+        given: Option<PolicyName>,
         host: &Host,
     ) -> Result<Self, Error> {
         let variable = variables.get("REQUEUE_POLICY");
-        let (name, place) = match (option.given(), variable) {
+        let (name, place) = match (given, variable) {
             (Some(name), _) => (name, "--policy"),
             (None, Some(text)) => {
                 let name: PolicyName = text.parse()?;

@@ -1,4 +1,4 @@
-//! `requeue config`: the effective settings, and where each comes from. It prints no secret.
+//! `requeue check --settings`: the effective settings, and where each comes from. It prints no secret.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ mod settings;
 use effective_policy::EffectivePolicy;
 use settings::Host;
 
-use crate::document::{InvalidDocument, PolicyArgument};
+use crate::document::{InvalidDocument, PolicyName};
 use crate::function::DeployedFunction;
 use crate::queue_argument::{RegionArgument, region_name};
 use crate::stop::Stop;
@@ -22,27 +22,20 @@ use crate::table::Head::Text;
 use crate::table::Rows;
 use crate::{Error, environment, output};
 
+/// The program whose settings are shown, and its policy.
 #[derive(clap::Args)]
-#[command(after_help = "A value comes from its default, from an environment variable, from the \
-                        policy document, or from a preset. Secrets, headers and the path of the \
-                        target are not shown. A secret or policy that is named by an ARN is not \
-                        fetched.\n\n\
-                        Permissions: with --function, lambda:GetFunctionConfiguration.\n\n\
-                        Exit status: 0; 1 if the policy or the function cannot be read; 3 if the \
-                        policy or a setting is invalid.")]
-pub(crate) struct Arguments {
-    /// A deployed function, by its name or ARN, instead of a worker in this environment.
-    #[arg(long, value_name = "NAME")]
+pub(crate) struct SettingsArguments {
+    /// Check the settings of a worker in this environment instead, and show each effective value and
+    /// where it comes from.
+    #[arg(long, help_heading = "Settings")]
+    pub(crate) settings: bool,
+    /// The settings of a deployed function, by its name or ARN, instead of a worker's.
+    #[arg(long, help_heading = "Settings", value_name = "NAME", requires = "settings")]
     function: Option<String>,
     /// The region of the function, if its ARN has none. [default: `AWS_REGION`, that of the AWS
     /// profile, or us-east-1]
-    #[arg(long, value_parser = region_name)]
+    #[arg(long, help_heading = "Settings", value_parser = region_name, requires = "settings")]
     region: Option<String>,
-    #[command(flatten)]
-    policy: PolicyArgument,
-    /// Print JSON instead of tables.
-    #[arg(long, help_heading = "Output")]
-    json: bool,
 }
 
 /// A setting, or a value of the policy, as it counts.
@@ -57,10 +50,15 @@ struct Effective {
 /// The prefix of all settings.
 pub(crate) const PREFIX: &str = "REQUEUE_";
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    match print(arguments) {
+/// Shows the settings; `policy` replaces theirs.
+pub(crate) fn run(
+    arguments: &SettingsArguments,
+    policy: Option<PolicyName>,
+    as_json: bool,
+) -> Result<ExitCode, Error> {
+    match print(arguments, policy, as_json) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // As in `check`.
+        // As for a document.
         Err(error) if error.is::<InvalidDocument>() || error.is::<InvalidConfig>() => {
             output::note(format_args!("error: {error}"));
             Ok(ExitCode::from(output::FINDING))
@@ -69,7 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-fn print(arguments: &Arguments) -> Result<(), Error> {
+fn print(
+    arguments: &SettingsArguments,
+    given: Option<PolicyName>,
+    as_json: bool,
+) -> Result<(), Error> {
     let (variables, host) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), Host::Worker),
         Some(name) => {
@@ -80,19 +82,15 @@ fn print(arguments: &Arguments) -> Result<(), Error> {
             (variables, Host::Function(name))
         }
     };
-    let policy = EffectivePolicy::of(&variables, &arguments.policy, &host)?;
     let mut checked = variables.clone();
-    if !policy.is_here() || arguments.policy.given().is_some() {
+    let is_replaced = given.is_some();
+    let policy = EffectivePolicy::of(&variables, given, &host)?;
+    if !policy.is_here() || is_replaced {
         checked.remove("REQUEUE_POLICY");
     }
     Config::from_vars_without_secrets(checked)?;
     let settings = settings::effective(&variables, &host);
-    if arguments.json {
-        output::json(&json(&host, &settings, &policy))?;
-    } else {
-        show(&settings, &policy)?;
-    }
-    Ok(())
+    if as_json { output::json(&json(&host, &settings, &policy)) } else { show(&settings, &policy) }
 }
 
 fn is_setting((name, value): &(String, String)) -> bool {

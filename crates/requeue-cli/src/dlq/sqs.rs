@@ -52,9 +52,14 @@ impl Sqs {
         Self { port: SqsQueue::new(&client), client, endpoint }
     }
 
+    /// With this client of this endpoint.
+    pub(crate) fn by(client: Client, endpoint: String) -> Self {
+        Self { endpoint, ..Self::new(client) }
+    }
+
     /// With these settings, which lead to this endpoint.
     pub(crate) fn of(sdk: &SdkConfig, endpoint: String) -> Self {
-        Self { endpoint, ..Self::new(Client::new(sdk)) }
+        Self::by(Client::new(sdk), endpoint)
     }
 
     /// The error of a call.

@@ -102,19 +102,23 @@ impl Skip {
 }
 
 impl From<&Unread> for Skip {
-    fn from(Unread { permission, resource, error }: &Unread) -> Self {
-        let (code, cause) = (&error.code, Cause::of(&error.code));
-        let asked = format!("{permission} on {resource}");
-        let found = match cause {
-            Cause::TooManyPages => format!("{asked} has too many pages"),
-            Cause::NotImplemented => format!("the server does not implement {asked} ({code})"),
-            _ if error.kind == CallErrorKind::Ambiguous => {
-                format!("{asked} had no response ({code})")
-            }
-            _ => format!("{asked} was refused ({code})"),
-        };
-        Self::not_checked(found, [cause.remedy(permission, resource)])
+    fn from(unread: &Unread) -> Self {
+        let (found, remedy) = unknown(unread);
+        Self::not_checked(found, [remedy])
     }
+}
+
+/// Why AWS did not give a fact, and the remedy.
+pub(crate) fn unknown(Unread { permission, resource, error }: &Unread) -> (String, String) {
+    let (code, cause) = (&error.code, Cause::of(&error.code));
+    let asked = format!("{permission} on {resource}");
+    let found = match cause {
+        Cause::TooManyPages => format!("{asked} has too many pages"),
+        Cause::NotImplemented => format!("the server does not implement {asked} ({code})"),
+        _ if error.kind == CallErrorKind::Ambiguous => format!("{asked} had no response ({code})"),
+        _ => format!("{asked} was refused ({code})"),
+    };
+    (found, cause.remedy(permission, resource))
 }
 
 pub(crate) type Checked = Result<Diagnosis, Skip>;

@@ -22,12 +22,15 @@ mod diagnosis;
 mod remedy;
 mod show;
 
+pub(crate) use arn::Arn;
+pub(crate) use calls::text;
 pub(crate) use checks::RECEIVES_OF_A_TARGET;
+pub(crate) use diagnosis::unknown;
+pub(crate) use facts::Known;
+pub(crate) use fetch::{Clients, Invoked};
 
-use arn::Arn;
 use diagnosis::{Finding, Level};
 use facts::Deployment;
-use fetch::Clients;
 
 use crate::endpoints::Endpoints;
 use crate::progress::{CommandProgress, NOTICEABLE};

@@ -64,6 +64,8 @@ pub(crate) struct LogLine {
     settlement: Option<String>,
     elapsed_ms: Option<u64>,
     code: Option<String>,
+    /// The failure that opened a circuit.
+    cause: Option<String>,
 }
 
 impl LogLine {
@@ -111,7 +113,8 @@ impl LogLine {
             (Some("dead-letter"), _) => Kind::DeadLettered,
             (Some("complete"), _) => Kind::Ended,
             (None, text) if text.starts_with("circuit") && text.contains(" opened") => {
-                return Some(Event::now(Kind::CircuitOpened, Ids::default()));
+                let opened = Event::now(Kind::CircuitOpened, Ids::default());
+                return Some(opened.reason(self.cause.as_deref()));
             }
             (None, text) if text.starts_with("circuit") && text.ends_with(" closed") => {
                 return Some(Event::now(Kind::CircuitClosed, Ids::default()));
@@ -156,6 +159,11 @@ impl LogLine {
             (event.kind, event.delay) = (Kind::DeadLettered, None);
         }
         Some(event)
+    }
+
+    /// Whether it tells of the circuit that all execution environments share.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.message.starts_with("circuit of all")
     }
 
     /// Whether SQS may have stored the copy of the message: it did not respond to the send.
@@ -250,8 +258,9 @@ impl Observer for WorkerEvents {
         let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
         let is_logged = match *event {
             Heard::Settled(outcome) => self.settled(outcome),
-            Heard::CircuitOpened { .. } => {
-                self.publish(Event::now(Kind::CircuitOpened, Ids::default()));
+            Heard::CircuitOpened { cause, .. } => {
+                let opened = Event::now(Kind::CircuitOpened, Ids::default());
+                self.publish(opened.reason(Some(cause)));
                 true
             }
             Heard::CircuitClosed { .. } => {

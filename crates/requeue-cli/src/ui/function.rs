@@ -87,7 +87,7 @@ impl FunctionLog {
         self.seen.retain(|_, at| *at >= since);
         let mut token = None;
         for _ in 0..MAX_REQUESTS {
-            match log_events(&self.function.sdk, &self.group, since, token.as_deref()).await {
+            match log_events(&self.function.sdk, &self.group, since, None, token.as_deref()).await {
                 Ok(lines) => {
                     lines.events.iter().for_each(|line| self.take(line));
                     token = Some(lines.next_token?);

@@ -1,11 +1,11 @@
-//! `requeue config`: the effective settings and their origins.
+//! `requeue check --settings`: the effective settings and their origins.
 
 use serde_json::{Value, json};
 
 use crate::run::{requeue, requeue_with};
 
 fn shown(variables: &[(&str, &str)], options: &[&str]) -> Value {
-    let run = requeue_with(variables, &[&["config", "--json"], options].concat());
+    let run = requeue_with(variables, &[&["check", "--settings", "--json"], options].concat());
     serde_json::from_str(&run.succeeded()).unwrap()
 }
 
@@ -55,14 +55,18 @@ fn an_option_names_another_policy_and_an_arn_is_not_fetched() {
 
 #[test]
 fn a_wrong_setting_is_an_error() {
-    let run = requeue_with(&[("REQUEUE_CONCURRENCY", "0")], &["config"]);
+    let settings = ["check", "--settings"];
+    let run = requeue_with(&[("REQUEUE_CONCURRENCY", "0")], &settings);
     assert!(run.status == 3 && run.stderr.contains("REQUEUE_CONCURRENCY is `0`"), "{run:?}");
-    for command in ["config", "check"] {
-        let run = requeue(&[command, "--policy", r#"{"maxRetries": -1}"#]);
+    for command in [&settings[..], &["check"]] {
+        let of = |policy| requeue(&[command, &["--policy", policy]].concat());
+        let run = of(r#"{"maxRetries": -1}"#);
         assert!(run.status == 3 && run.stderr.contains("has 1 problem:\n"), "{run:?}");
-        let run = requeue(&[command, "--policy", "none.json"]);
+        let run = of("none.json");
         assert!(run.status == 1 && run.stderr.contains("cannot be read"), "{run:?}");
     }
-    let text = requeue(&["config"]).succeeded();
+    let text = requeue(&settings).succeeded();
     assert!(text.contains("\npolicy: standard (default)\n"), "{text}");
+    let run = requeue(&["check", "--function", "orders"]);
+    assert!(run.status == 2 && run.stderr.contains("--settings"), "{run:?}");
 }

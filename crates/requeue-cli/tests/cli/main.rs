@@ -31,6 +31,7 @@ mod reference;
 mod schedule;
 mod serve;
 mod shell;
+mod status;
 mod terminal;
 mod ui_memory;
 mod unwritable;

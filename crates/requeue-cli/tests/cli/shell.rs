@@ -25,7 +25,7 @@ fn each_command_has_a_manual_page() {
     let _ = fs::remove_dir_all(&directory);
     let run = requeue(&["generate", "man", directory.to_str().unwrap()]);
     assert_eq!(run.status, 0, "{run:?}");
-    for name in ["requeue", "requeue-dlq-import", "requeue-simulate-rate", "requeue-config"] {
+    for name in ["requeue", "requeue-dlq-import", "requeue-simulate-rate", "requeue-status"] {
         let page = fs::read_to_string(directory.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
     }

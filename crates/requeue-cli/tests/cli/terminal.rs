@@ -15,18 +15,23 @@ use crate::dlq_world::{SEND, World, side_by_side};
 use crate::run::file;
 
 /// A command that was typed into a terminal, and its end.
-struct Typed {
-    status: Option<i32>,
+pub(crate) struct Typed {
+    pub(crate) status: Option<i32>,
     output: String,
 }
 
 /// Keys, and the text that is drawn before they are typed.
-type Keys = (&'static str, &'static str);
+pub(crate) type Keys = (&'static str, &'static str);
 
 const CTRL_C: &str = "\x03";
 
 /// Runs `requeue` in a terminal of so many columns, and types these keys in their order.
-fn typed(columns: usize, keys: &[Keys], variables: &[(&str, String)], line: &[&str]) -> Typed {
+pub(crate) fn typed(
+    columns: usize,
+    keys: &[Keys],
+    variables: &[(&str, String)],
+    line: &[&str],
+) -> Typed {
     let columns = columns.to_string();
     let [program, words @ ..] = in_terminal(&columns);
     let inherited = ["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default()));
@@ -75,7 +80,7 @@ async fn typed_at(world: &World, columns: usize, keys: &[Keys], line: &[&str]) -
 impl Typed {
     /// The lines that are left. Each fits, unless it is JSON or has a single word.
     #[track_caller]
-    fn fitting(&self, columns: usize) -> Vec<String> {
+    pub(crate) fn fitting(&self, columns: usize) -> Vec<String> {
         let lines = screen(&self.output);
         let words = |line: &String| {
             line.split_whitespace().filter(|word| !["\\", ">"].contains(word)).count()
@@ -199,8 +204,12 @@ fn a_wait_of_more_than_a_second_names_its_call() {
     variables.extend(
         ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name, "any".to_owned())),
     );
-    for line in [&["config", "--function", "f"][..], &["ui", "--port", "0", "--function", "f"]] {
-        let keys = [("waiting for lambda:GetFunctionConfiguration of f", CTRL_C)];
+    for line in [
+        &["check", "--settings", "--function", "f"][..],
+        &["status", "--function", "f"],
+        &["ui", "--port", "0", "--function", "f"],
+    ] {
+        let keys = [("waiting for lambda:GetFunctionConfiguration", CTRL_C)];
         let typed = typed(80, &keys, &variables, line);
         assert_eq!(typed.status, Some(130), "{}", typed.output);
     }

@@ -23,7 +23,7 @@ use crate::progress::{CommandProgress, NOTICEABLE};
 
 pub(crate) struct Clients {
     pub(super) region: String,
-    pub(in super::super) sdk: SdkConfig,
+    pub(crate) sdk: SdkConfig,
     pub(in super::super) sqs: aws_sdk_sqs::Client,
     progress: CommandProgress,
     /// The permissions that the waiting calls need, the oldest first.
@@ -58,7 +58,7 @@ impl Clients {
     }
 
     /// The fact in the response to a call that needs this permission.
-    pub(in super::super) async fn ask<T, E>(
+    pub(crate) async fn ask<T, E>(
         &self,
         permission: &'static str,
         resource: &str,
@@ -115,24 +115,44 @@ impl Clients {
 
     /// The sum of the values of a metric of Requeue from `start` on, in seconds of the epoch, for
     /// `span` seconds; `None` if it has none.
-    pub(in super::super) async fn metric_sum(
+    pub(crate) async fn metric_sum(
         &self,
         metric: &str,
         dimensions: [(&str, &str); 2],
         (start, span): (i64, u32),
     ) -> Known<Option<f64>> {
+        let of = (REQUEUE, metric, "Sum");
+        let points = self.statistic(of, &dimensions, (start, span), span).await?;
+        Ok(points.into_iter().map(|(_, sum)| sum).reduce(|sum, more| sum + more))
+    }
+
+    /// The values of a metric with their times, in seconds of the epoch: one for each period, the
+    /// latest last. `of` is its namespace, its name, and the statistic.
+    pub(crate) async fn statistic(
+        &self,
+        (namespace, metric, statistic): (&str, &str, &str),
+        dimensions: &[(&str, &str)],
+        (start, span): (i64, u32),
+        period: u32,
+    ) -> Known<Vec<(f64, f64)>> {
+        let dimensions =
+            dimensions.iter().map(|(name, value)| json!({ "Name": name, "Value": value }));
         let parameters = json!({
-            "Namespace": REQUEUE,
+            "Namespace": namespace,
             "MetricName": metric,
-            "Dimensions": dimensions.map(|(name, value)| json!({ "Name": name, "Value": value })),
+            "Dimensions": dimensions.collect::<Vec<_>>(),
             "StartTime": start,
             "EndTime": start + i64::from(span),
-            "Period": span,
-            "Statistics": ["Sum"],
+            "Period": period,
+            "Statistics": [statistic],
         });
         let output = self.ask_json(&self.sdk, METRIC, "*", parameters).await?;
-        let sums = list(&output["Datapoints"]).iter().filter_map(|point| point["Sum"].as_f64());
-        Ok(sums.reduce(|sum, more| sum + more))
+        let point = |point: &Value| {
+            Some((point["Timestamp"].as_f64().unwrap_or_default(), point[statistic].as_f64()?))
+        };
+        let mut points: Vec<_> = list(&output["Datapoints"]).iter().filter_map(point).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Ok(points)
     }
 
     /// Changes the waiting calls, and names the oldest: it has waited for longest.
@@ -158,7 +178,7 @@ impl Clients {
     }
 
     /// The error for a deployment that cannot be read.
-    pub(in super::super) fn told(&self, Unread { permission, resource, error }: &Unread) -> String {
+    pub(crate) fn told(&self, Unread { permission, resource, error }: &Unread) -> String {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);
         let endpoint = &endpoints::shown_endpoint(service, &self.sdk);

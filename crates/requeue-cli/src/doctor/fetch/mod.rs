@@ -44,6 +44,13 @@ struct Named {
     mapped: Vec<String>,
 }
 
+/// A deployed function, and the mappings that invoke the version or the alias that the user names.
+pub(crate) struct Invoked {
+    pub(crate) configuration: FunctionConfiguration,
+    pub(crate) mappings: Vec<Value>,
+    named: Named,
+}
+
 impl Clients {
     /// The function of this name or ARN, with all its queues.
     pub(crate) async fn function(
@@ -51,18 +58,28 @@ impl Clients {
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
+        let Invoked { configuration, mappings, named } = self.invoked(name).await?;
+        Ok(self.deployment(&configuration, named, &mappings, policy).await)
+    }
+
+    /// The configuration of the function of this name or ARN.
+    pub(crate) async fn configuration(&self, name: &str) -> Result<FunctionConfiguration, Error> {
         let configuration = deployed::function_configuration(&self.sdk, name);
         let configuration = self.ask(CONFIGURATION, name, configuration).await;
-        let configuration =
-            configuration.map_err(|unread| deployed::not_found(name, &self.sdk, &unread.error))?;
+        Ok(configuration.map_err(|unread| deployed::not_found(name, &self.sdk, &unread.error))?)
+    }
+
+    /// The function of this name or ARN, and its mappings.
+    pub(crate) async fn invoked(&self, name: &str) -> Result<Invoked, Error> {
+        let configuration = self.configuration(name).await?;
         let function = configuration.function_name.as_deref().unwrap_or_default();
-        let named = qualifier(name, function);
+        let own = qualifier(name, function);
         // Lambda lists the mappings of an alias by its whole ARN. Source: Lambda API reference,
         // `ListEventSourceMappings`.
-        let listed = match (named, &configuration.function_arn) {
-            (Some(named), Some(arn)) => {
+        let listed = match (own, &configuration.function_arn) {
+            (Some(qualifier), Some(arn)) => {
                 let arn: Vec<&str> = arn.splitn(8, ':').take(7).collect();
-                format!("{}:{named}", arn.join(":"))
+                format!("{}:{qualifier}", arn.join(":"))
             }
             _ => name.to_owned(),
         };
@@ -75,15 +92,21 @@ impl Clients {
             qualifier(&arn, function).map(str::to_owned)
         };
         let (mappings, others): (Vec<_>, Vec<_>) =
-            mappings.into_iter().partition(|mapping| of(mapping).as_deref() == named);
+            mappings.into_iter().partition(|mapping| of(mapping).as_deref() == own);
         let others = others.iter().map(|mapping| match of(mapping) {
             Some(qualifier) => format!("{function}:{qualifier}"),
             None => function.to_owned(),
         });
         let others: BTreeSet<String> = others.collect();
         let mapped = others.into_iter().collect();
-        let named = Named { qualifier: named.map(str::to_owned), mapped };
-        Ok(self.deployment(&configuration, named, &mappings, policy).await)
+        let named = Named { qualifier: own.map(str::to_owned), mapped };
+        Ok(Invoked { configuration, mappings, named })
+    }
+
+    /// The mappings from this queue.
+    pub(crate) async fn consumers(&self, queue: &str) -> Known<Vec<Value>> {
+        let mappings = calls::event_source_mappings(&self.sdk, "EventSourceArn", queue);
+        self.ask(MAPPINGS, queue, mappings).await
     }
 
     /// The functions that this queue invokes; or the queue alone, as a worker's.

@@ -7,13 +7,13 @@ use aws_sdk_sqs::types::QueueAttributeName as Name;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
-use super::super::calls::{event_source_mappings, list, simulate_principal_policy};
+use super::super::calls::{list, simulate_principal_policy};
 use super::super::checks::SENDING;
 use super::super::facts::{
     Access, AllowedSources, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached,
     RedriveSettings,
 };
-use super::{ATTRIBUTES, Clients, MAPPINGS, mapping};
+use super::{ATTRIBUTES, Clients, mapping};
 use crate::failed_call::Cause;
 use crate::redrive_policy;
 
@@ -45,11 +45,8 @@ impl Clients {
         let name = arn.to_string();
         let request = self.sqs.get_queue_attributes().queue_url(arn.url());
         let request = request.attribute_names(Name::All);
-        let consumers = event_source_mappings(&self.sdk, "EventSourceArn", &name);
-        let (attributes, consumers) = tokio::join!(
-            self.ask(ATTRIBUTES, &name, request.send()),
-            self.ask(MAPPINGS, &name, consumers)
-        );
+        let (attributes, consumers) =
+            tokio::join!(self.ask(ATTRIBUTES, &name, request.send()), self.consumers(&name));
         let attributes = match attributes {
             Ok(response) => Ok(Some(response.attributes.unwrap_or_default())),
             Err(unread) if Cause::of(&unread.error.code) == Cause::NoQueue => Ok(None),

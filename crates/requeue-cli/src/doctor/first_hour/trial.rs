@@ -195,7 +195,7 @@ impl Clients {
     async fn lines(&self, group: &str, since: u64) -> Result<Lines, Error> {
         let (mut lines, mut token) = (Lines::new(), None);
         for _ in 0..MOST_PAGES {
-            let page = log_events(&self.sdk, group, since, token.as_deref());
+            let page = log_events(&self.sdk, group, since, None, token.as_deref());
             let page = match self.ask("logs:FilterLogEvents", group, page).await {
                 Ok(page) => page,
                 // Lambda makes the group at the first invocation.

@@ -1,0 +1,264 @@
+//! Reads the facts of a status: each from the service that has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use requeue::Clock;
+use requeue::queue::{Description, QueueArn};
+use serde_json::Value;
+
+use super::log::{LogFacts, PATTERN};
+use super::{Age, Arguments, Counts, Depth, FunctionStatus, METRICS, Status};
+use crate::Error;
+use crate::config::PREFIX;
+use crate::dlq::sqs::Sqs;
+use crate::doctor::{Arn, Clients, Invoked, Known, text, unknown};
+use crate::function::{FunctionConfiguration, Readiness, log_events};
+use crate::observe::epoch_millis;
+use crate::table::span;
+
+/// SQS writes its metrics each minute, and late. Source: SQS developer guide, "Available CloudWatch
+/// metrics for Amazon SQS".
+const AGE_SPAN: u32 = 600;
+const AGE_PERIOD: u32 = 60;
+/// Requests for the lines of a log: up to 1 MB or 10,000 lines each.
+const MAX_PAGES: u32 = 10;
+/// An outage may fill the log, and its lines come the oldest first: the last ones are read alone then.
+const SHORT: Duration = Duration::from_secs(60);
+/// Functions of one queue.
+const MAX_FUNCTIONS: usize = 10;
+
+/// Reads the facts.
+pub(super) struct Reader {
+    sqs: Sqs,
+    /// `None` at an SQS without AWS's other services.
+    clients: Option<Clients>,
+    status: Status,
+}
+
+impl Reader {
+    pub(super) fn new(arguments: &Arguments, sqs: Sqs, clients: Option<Clients>) -> Self {
+        let (now, since) = (Clock::system().now(), arguments.since);
+        let (queues, functions, unknown) = Default::default();
+        Self { sqs, clients, status: Status { now, since, queues, functions, unknown } }
+    }
+
+    pub(super) async fn of_function(mut self, invoked: Invoked) -> Result<Status, Error> {
+        let queues = invoked.mappings.iter().filter_map(|mapping| text(&mapping["EventSourceArn"]));
+        let queues: BTreeSet<String> = queues.collect();
+        for queue in queues.iter().filter_map(|queue| queue.parse().ok()) {
+            self.queue(&queue).await?;
+        }
+        self.function(invoked.configuration, &invoked.mappings).await;
+        Ok(self.status)
+    }
+
+    pub(super) async fn of_queue(mut self, queue: &QueueArn) -> Result<Status, Error> {
+        self.queue(queue).await?;
+        let Some(clients) = &self.clients else {
+            self.tell(
+                "oldest message, circuit and failures: this endpoint is an SQS alone; `requeue serve` and \
+                 `requeue work` tell of them in their output, and on their page with --ui"
+                    .to_owned(),
+            );
+            return Ok(self.status);
+        };
+        let consumers = clients.consumers(&queue.to_string()).await;
+        let Some(consumers) = self.known("circuit and failures", consumers) else {
+            return Ok(self.status);
+        };
+        let mut functions: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for mapping in consumers {
+            if let Some(function) = text(&mapping["FunctionArn"]) {
+                functions.entry(function).or_default().push(mapping);
+            }
+        }
+        if functions.is_empty() {
+            let name = queue.name();
+            self.tell(format!(
+                "circuit and failures: {name} invokes no function; a worker tells of them in its \
+                 output, and on its page with --ui"
+            ));
+        }
+        for (function, mappings) in functions.into_iter().take(MAX_FUNCTIONS) {
+            let Some(clients) = &self.clients else { break };
+            match clients.configuration(&function).await {
+                Ok(configuration) => self.function(configuration, &mappings).await,
+                Err(error) => self.tell(error.to_string()),
+            }
+        }
+        Ok(self.status)
+    }
+
+    fn tell(&mut self, unknown: String) {
+        self.status.unknown.push(unknown);
+    }
+
+    /// The fact, or the reason for which it is unknown.
+    fn known<T>(&mut self, what: &str, fact: Known<T>) -> Option<T> {
+        fact.inspect_err(|unread| {
+            let (found, remedy) = unknown(unread);
+            self.status.unknown.push(format!("{what}: {found}; {remedy}"));
+        })
+        .ok()
+    }
+
+    /// A queue, and its dead-letter queue.
+    async fn queue(&mut self, queue: &QueueArn) -> Result<(), Error> {
+        let described = self.sqs.describe(queue).await?;
+        self.depth(&described, false).await;
+        let Some(dead_letters) = described.dead_letter_queue else { return Ok(()) };
+        match self.sqs.describe(&dead_letters).await {
+            Ok(described) => self.depth(&described, true).await,
+            Err(error) => {
+                self.tell(error.to_string());
+                let (queue, oldest) = (dead_letters, Age::Unknown);
+                let depth = Depth { queue, is_of_dead_letters: true, counts: None, oldest };
+                self.status.queues.push(depth);
+            }
+        }
+        Ok(())
+    }
+
+    async fn depth(&mut self, queue: &Description, is_of_dead_letters: bool) {
+        let Description { messages, in_flight, delayed, .. } = *queue;
+        let visible = messages.saturating_sub(in_flight + delayed);
+        let counts = Some(Counts { visible, in_flight, delayed });
+        let oldest = if messages == 0 { Age::Empty } else { self.oldest(queue.arn.name()).await };
+        let queue = queue.arn.clone();
+        self.status.queues.push(Depth { queue, is_of_dead_letters, counts, oldest });
+    }
+
+    async fn oldest(&mut self, queue: &str) -> Age {
+        let Some(clients) = &self.clients else { return Age::Unknown };
+        let metric = ("AWS/SQS", "ApproximateAgeOfOldestMessage", "Maximum");
+        let times = (self.epoch_secs() - i64::from(AGE_SPAN), AGE_SPAN);
+        let ages = clients.statistic(metric, &[("QueueName", queue)], times, AGE_PERIOD).await;
+        let what = format!("oldest message of {queue}");
+        match self.known(&what, ages).map(|ages| ages.last().copied()) {
+            Some(Some((_, secs))) => Age::Of(Duration::try_from_secs_f64(secs).unwrap_or_default()),
+            Some(None) => {
+                self.tell(format!("{what}: CloudWatch has no value of the last 10 min"));
+                Age::Unknown
+            }
+            None => Age::Unknown,
+        }
+    }
+
+    fn epoch_secs(&self) -> i64 {
+        i64::try_from(epoch_millis(self.status.now) / 1_000).unwrap_or_default()
+    }
+
+    async fn function(&mut self, configuration: FunctionConfiguration, mappings: &[Value]) {
+        let name = configuration.function_name.clone().unwrap_or_default();
+        let environment = configuration.environment.unwrap_or_default();
+        let variables: BTreeMap<String, String> =
+            environment.variables.unwrap_or_default().into_iter().collect();
+        let variable = |name: &str| variables.get(&format!("{PREFIX}{name}"));
+        let each = mappings.iter().map(|mapping| {
+            let arn = text(&mapping["EventSourceArn"]).unwrap_or_default();
+            let state = text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned());
+            (Arn::of(&arn).resource.to_owned(), state)
+        });
+        let mappings: Vec<_> = each.collect();
+        if mappings.is_empty() {
+            self.tell(format!(
+                "queues and counts: no event source mapping invokes {name}; if one invokes an alias, name it as \
+                 {name}:ALIAS"
+            ));
+        }
+        let service = variable("SERVICE").unwrap_or(&name);
+        let counts = if variable("METRICS").is_some_and(|metrics| metrics == "off") {
+            self.tell(format!("counts of {name}: REQUEUE_METRICS is off"));
+            None
+        } else {
+            self.counts(service, &mappings).await
+        };
+        let group = configuration.logging_config.unwrap_or_default().group_of(&name);
+        let (log, log_since) = self.log(&group).await;
+        let has_scopes = variable("SCOPE").is_some();
+        let state = state(&configuration.state);
+        let status = FunctionStatus { name, state, mappings, counts, log, log_since, has_scopes };
+        self.status.functions.push(status);
+    }
+
+    /// The counts of the function's queues together.
+    async fn counts(
+        &mut self,
+        service: &str,
+        mappings: &[(String, String)],
+    ) -> Option<[u64; METRICS.len()]> {
+        // Without a queue, the metrics have no name.
+        let clients = self.clients.as_ref().filter(|_| !mappings.is_empty())?;
+        let secs = u32::try_from(self.status.since.as_secs().next_multiple_of(60)).ok()?;
+        let times = (self.epoch_secs() - i64::from(secs), secs);
+        let sums = join_all(mappings.iter().flat_map(|(queue, _)| {
+            METRICS.iter().enumerate().map(move |(at, (_, metric))| async move {
+                let dimensions = [("Service", service), ("Queue", queue.as_str())];
+                clients.metric_sum(metric, dimensions, times).await.map(|sum| (at, sum))
+            })
+        }));
+        let what = format!("counts of {service}");
+        let sums = sums.await.into_iter().collect::<Known<Vec<_>>>();
+        let sums = self.known(&what, sums)?;
+        if sums.iter().all(|(_, sum)| sum.is_none()) {
+            self.tell(format!(
+                "{what}: CloudWatch has no metrics of the last {}; no batch ran, or they are late",
+                span(self.status.since)
+            ));
+            return None;
+        }
+        let mut counts = [0; METRICS.len()];
+        for (at, sum) in sums {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+            let sum = sum.unwrap_or_default() as u64;
+            counts[at] += sum;
+        }
+        Some(counts)
+    }
+
+    /// The lines of the log, and how far back they go.
+    async fn log(&mut self, group: &str) -> (Option<LogFacts>, Duration) {
+        let mut since = self.status.since;
+        for last in [since, SHORT] {
+            since = last;
+            let from = epoch_millis(self.status.now - since);
+            let (mut facts, mut token) = (LogFacts::default(), None);
+            for _ in 0..MAX_PAGES {
+                let Some(clients) = &self.clients else { return (None, since) };
+                let page = log_events(&clients.sdk, group, from, Some(PATTERN), token.as_deref());
+                let page = clients.ask("logs:FilterLogEvents", group, page).await;
+                let Some(page) = self.known("circuit and failures", page) else {
+                    return (None, since);
+                };
+                page.events.iter().for_each(|line| facts.take(line));
+                token = page.next_token;
+                if token.is_none() {
+                    return (Some(facts), since);
+                }
+            }
+            let read = span(since);
+            self.tell(format!(
+                "circuit and failures of the last {read}: {group} has more lines than {MAX_PAGES} \
+                 requests read; name a shorter time with --since"
+            ));
+        }
+        (None, since)
+    }
+}
+
+/// `Active`, or Lambda's words for a function that it cannot run.
+fn state(of: &Readiness) -> String {
+    let with_reason = |state: &str, reason: Option<&String>| match reason {
+        Some(reason) if !reason.is_empty() => format!("{state}: {reason}"),
+        _ => state.to_owned(),
+    };
+    let update = of.last_update_status.as_deref().unwrap_or("Successful");
+    let state = with_reason(of.state.as_deref().unwrap_or("unknown"), of.state_reason.as_ref());
+    if update == "Successful" {
+        return state;
+    }
+    let update = with_reason(update, of.last_update_status_reason.as_ref());
+    format!("{state}; last update {update}")
+}
