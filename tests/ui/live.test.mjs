@@ -127,9 +127,21 @@ test("a worker's messages are shown through pauses, failures and an outage of th
   await world.send(queues, queues.queue, Array.from({ length: 8 }, () => body({})));
   await page.getByText(/target http:\/\/127\.0\.0\.1.*: connection refused ×\d+/).waitFor(PATIENCE);
   await page.getByText("circuit open", { exact: true }).waitFor(PATIENCE);
+  const banner = page.getByText(/^Circuit open for all messages: .*connection refused.*\. (Messages wait until \d\d:\d\d:\d\d UTC; then one of them probes|The next message probes)\.$/);
+  await banner.waitFor(PATIENCE);
+  const backlog = page.getByRole("img", { name: /^Backlog: now [\d,]+, at most [\d,]+ since \d\d:\d\d:\d\d UTC$/ });
+  await backlog.waitFor(PATIENCE);
+  await page.getByLabel("Id", { exact: true }).fill("0");
+  const since = (name) => name.match(/since (.*) UTC/)[1];
+  const before = since(await backlog.getAttribute("aria-label"));
+  await page.reload();
+  assert.equal(await page.getByLabel("Id", { exact: true }).inputValue(), "0");
+  await page.waitForFunction((from) => document.querySelector("canvas[aria-label^='Backlog:']")?.getAttribute("aria-label").includes(from), before, PATIENCE);
+  await page.getByLabel("Id", { exact: true }).fill("");
   await page.getByText(/^The next one in \d+ s/).waitFor(PATIENCE);
   await target(shop.port);
   await page.getByText("None: each message may call.").waitFor(PATIENCE);
+  assert.equal(await banner.count(), 0, "the banner is gone with the circuit");
   await page.waitForFunction(() => [...document.querySelectorAll(".life")].filter(({ textContent }) => textContent.includes("done")).length === 11, null, PATIENCE);
   assert.equal(await page.getByText(/connection refused ×/).count(), 0, "the trouble is over");
   assert.ok(!(await page.content()).includes("secret-canary"), "no body is shown");
@@ -195,6 +207,40 @@ test("the log of a function in another language is read, and its texts are no ma
   await messages(page, "dead").click(PATIENCE);
   await page.locator(".steps").getByText("<b>not</b> today").first().waitFor(PATIENCE);
   assert.equal(await page.locator("main b").count(), 0);
+});
+
+// Machado, Oliveira and Fernandes 2009: how a colour looks without one of the three kinds of cones.
+const VISIONS = {
+  whole: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+};
+
+// The colour in CIELAB, whose distances are those of the eye. About 2 is the least that anybody sees.
+function lab(colour, vision) {
+  const linear = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = vision.map((row) => Math.min(1, Math.max(0, row.reduce((sum, part, at) => sum + part * linear[at], 0))));
+  const f = (value) => (value > 0.008856 ? Math.cbrt(value) : 7.787 * value + 16 / 116);
+  const [x, y, z] = [(0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505, 0.2126 * r + 0.7152 * g + 0.0722 * b, (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.089].map(f);
+  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+}
+
+test("the colours of results differ for every vision, in light and in dark", async () => {
+  const style = await readFile("crates/requeue-cli/src/ui/assets/style.css", "utf8");
+  const names = ["done", "class-rate-limit", "class-quota", "class-temporary", "class-non-retryable"];
+  for (const [number, scheme] of ["light", "dark"].entries()) {
+    const colours = names.map((name) => [...style.matchAll(new RegExp(`--${name}: (#[0-9a-f]{6});`, "g"))][number][1]);
+    for (const [vision, matrix] of Object.entries(VISIONS)) {
+      const seen = colours.map((colour) => lab(colour, matrix));
+      for (const [at, one] of seen.entries()) {
+        for (const [of, other] of seen.slice(0, at).entries()) {
+          const distance = Math.hypot(...one.map((part, index) => part - other[index]));
+          assert.ok(distance > 25, `${names[at]} and ${names[of]}, ${scheme}, ${vision}: ${Math.round(distance)}`);
+        }
+      }
+    }
+  }
 });
 
 test("thousands of messages have few rows", async () => {

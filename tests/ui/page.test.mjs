@@ -81,9 +81,9 @@ async function inRedrive() {
 }
 
 // The messages of each class, from these columns of a table.
-async function counts(table, named, columns) {
+async function counts(table, named, columns, rows = "tr") {
   const all = {};
-  for (const row of await table.locator("tbody tr").all()) {
+  for (const row of await table.locator(`tbody ${rows}`).all()) {
     const cells = await row.locator("td").allTextContents();
     const sum = columns.reduce((before, column) => before + Number(cells[column]), 0);
     all[cells[named]] = (all[cells[named]] ?? 0) + sum;
@@ -209,11 +209,21 @@ test("a look groups the messages, shows their history, and makes them visible ag
   const tab = await open(ui);
   await tab.getByText("its receive count grows by one").waitFor();
   await look(tab);
-  await tab.getByText("120 messages in 20 groups").waitFor();
+  await tab.getByText(/^120 messages of 5 tenants with 4 causes, looked at/).waitFor();
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 120, inFlight: 0 });
-  const shown = (await groups(tab).locator("tbody tr td:nth-child(2)").allTextContents()).map(Number);
+  const numbers = async (kind) => (await groups(tab).locator(`tbody tr.${kind} td:nth-child(2)`).allTextContents()).map(Number);
+  const shown = await numbers("cause");
   assert.equal(shown.reduce((all, one) => all + one, 0), 120);
-  assert.deepEqual(shown, [...shown].sort((one, other) => other - one), "the largest group comes first");
+  assert.deepEqual(shown, [...shown].sort((one, other) => other - one), "the largest cause comes first");
+  assert.equal((await numbers("tenant")).reduce((all, one) => all + one, 0), 120, "its tenants are below");
+  const [cause, tenant] = ["tbody tr.cause", "tbody tr.tenant"].map((rows) => groups(tab).locator(rows).first().getByRole("checkbox"));
+  await cause.check();
+  assert.equal(await tenant.isChecked(), true, "a cause has all its tenants");
+  await tenant.uncheck();
+  assert.equal(await cause.evaluate((box) => box.indeterminate), true);
+  await groups(tab).getByRole("button").first().click();
+  const rowsOf = (wanted) => tab.waitForFunction((number) => document.querySelectorAll("[aria-label='Messages of the group'] tbody tr:not(.details)").length === number, wanted);
+  await rowsOf(shown[0]);
   await tab.getByLabel("Class", { exact: true }).selectOption("temporary");
   await tab.getByLabel("Tenant", { exact: true }).selectOption("acme");
   const rows = groups(tab).locator("tbody tr");
@@ -221,8 +231,7 @@ test("a look groups the messages, shows their history, and makes them visible ag
   const first = groups(tab).getByRole("button").first();
   const count = Number(await first.textContent());
   await first.click();
-  await messages(tab).getByRole("button").first().waitFor();
-  assert.equal(await messages(tab).locator("tbody tr:not(.details)").count(), count);
+  await rowsOf(count);
   await messages(tab).getByRole("button").first().click();
   await tab.getByText("5: 1 × rate-limit, 4 × temporary").waitFor();
   await tab.getByText("retries-exhausted: status 503").waitFor();
@@ -359,7 +368,7 @@ test("the chosen messages stay in sight: behind a filter, in the question, and a
   const { sqs, ui } = await letters(some(40), "--allow-redrive");
   const [tab, other] = [await open(ui), await open(ui)];
   await look(tab);
-  const all = await counts(groups(tab), 2, [1]);
+  const all = await counts(groups(tab), 2, [1], "tr.cause");
   const classes = Object.keys(all);
   await tab.getByRole("combobox", { name: "Class" }).selectOption({ label: classes[0] });
   await tab.getByLabel("Choose all groups").check();
@@ -383,7 +392,7 @@ test("on a narrow screen a group shows its failure and tenant", async () => {
   const tab = await open(ui);
   await tab.setViewportSize({ width: 390, height: 800 });
   await look(tab);
-  for (const cell of await groups(tab).locator("tbody td").all()) {
+  for (const cell of await groups(tab).locator("tbody td:visible").all()) {
     const { x, width } = await cell.boundingBox();
     assert.ok(x >= 0 && x + width <= 390, `a cell from ${x} to ${x + width}`);
   }
@@ -429,7 +438,7 @@ test("the result tells what happened to each class, and the reason of each messa
   for (const { ReceiptHandle: handle } of received.filter((message) => !held.includes(message))) {
     await world.call(sqs, "ChangeMessageVisibility", { QueueUrl: sqs.deadLetters, ReceiptHandle: handle, VisibilityTimeout: 0 });
   }
-  const before = await counts(groups(tab), 2, [1]);
+  const before = await counts(groups(tab), 2, [1], "tr.cause");
   await tab.getByLabel("Choose all groups").check();
   await tab.getByLabel("fresh budget").check();
   await plan(tab, 500);
@@ -528,7 +537,7 @@ test("hostile bodies are shown as text, and a large one is cut", async () => {
   const tab = await open(ui);
   await look(tab);
   const shown = [];
-  for (const button of await groups(tab).getByRole("button").all()) {
+  for (const button of await groups(tab).locator("tr.tenant").getByRole("button").all()) {
     await button.click();
     await messages(tab).getByRole("button").waitFor();
     await messages(tab).getByRole("button").click();
@@ -557,7 +566,7 @@ test("five thousand dead letters do not make the page stutter", async () => {
   const tab = await open(ui);
   await observeTasks(tab);
   await look(tab);
-  await tab.getByText("5,000 messages in 20 groups").waitFor();
+  await tab.getByText(/^5,000 messages of 5 tenants with 4 causes, /).waitFor();
   await groups(tab).getByRole("button").first().click();
   await tab.getByRole("button", { name: /^Show more of/ }).click();
   await tab.waitForFunction(() => document.querySelectorAll("section tbody tr:not(.details)").length === 200);
@@ -644,6 +653,24 @@ test("texts have enough contrast in light and dark, on wide and narrow screens",
   await tab.close();
 });
 
+test("typed texts and filters survive a reload", async () => {
+  const { ui } = await letters(some(30));
+  const tab = await open(ui);
+  await look(tab);
+  await tab.getByLabel("Tenant", { exact: true }).selectOption("acme");
+  const summary = await tab.getByText(/^\d+ messages of 1 tenant/).textContent();
+  await tab.reload();
+  await tab.getByText(summary, { exact: true }).waitFor();
+  assert.equal(await tab.getByLabel("Tenant", { exact: true }).locator("option:checked").textContent(), "acme");
+  await tab.evaluate(() => { location.hash = "#policy"; });
+  const text = tab.getByLabel("Policy A: the document");
+  await text.fill('{"preset": "critical"}');
+  await tab.getByText("✓ valid").waitFor();
+  await tab.reload();
+  assert.equal(await text.inputValue(), '{"preset": "critical"}');
+  await tab.close();
+});
+
 test("the policy's errors have their line, and its schedule follows the text", async () => {
   const ui = await world.page(null);
   const tab = await open(ui, "#policy");
@@ -720,7 +747,7 @@ test("serve and its page know the same queue", async () => {
   const tab = await open({ url: sqs.page });
   await tab.getByRole("link", { name: "Dead letters" }).click();
   await look(tab);
-  await tab.getByText(/^5 messages in/).waitFor();
+  await tab.getByText(/^5 messages with/).waitFor();
   await tab.getByText("orders-dlq of orders").waitFor();
   await tab.getByText("read-only", { exact: true }).waitFor();
   await tab.close();

@@ -13,9 +13,10 @@ try {
   await tab.goto(ui.url);
   await tab.getByRole("button", { name: "Look at the queue" }).click();
   const groups = tab.getByRole("table", { name: "Groups of messages" });
-  await groups.getByRole("checkbox").nth(1).check();
-  await groups.getByRole("checkbox").nth(3).check();
+  await groups.locator("tr.cause").nth(0).getByRole("checkbox").check();
+  await groups.locator("tr.tenant").nth(5).getByRole("checkbox").check();
   await tab.mouse.move(1, 1);
+  await tab.evaluate(() => scrollTo(0, 0));
   await tab.screenshot({ path: process.argv[2] });
 } finally {
   await world.end(browser);

@@ -17,7 +17,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [(&str, &str, &str); 15] = files! {
+const FILES: [(&str, &str, &str); 16] = files! {
     "/": HTML "index.html",
     "/style.css": CSS "style.css",
     "/icon.svg": SVG "icon.svg",
@@ -27,6 +27,7 @@ const FILES: [(&str, &str, &str); 15] = files! {
     "/job.js": JAVASCRIPT "job.js",
     "/result.js": JAVASCRIPT "result.js",
     "/selection.js": JAVASCRIPT "selection.js",
+    "/dead_letter.js": JAVASCRIPT "dead_letter.js",
     "/dead_letters.js": JAVASCRIPT "dead_letters.js",
     "/live.css": CSS "live.css",
     "/live.js": JAVASCRIPT "live.js",

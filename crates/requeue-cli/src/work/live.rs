@@ -18,7 +18,7 @@ fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static st
              receives. Until then it is in this queue."
         }
         DeadLetterMode::Annotate => {
-            "Requeue sends a copy of a dead-lettered message, with the reason, with the reason. SQS moves this \
+            "Requeue sends a copy of a dead-lettered message, with the reason. SQS moves this \
              copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
              queue."
         }

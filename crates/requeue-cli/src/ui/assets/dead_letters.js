@@ -1,17 +1,23 @@
 // The screen "Dead letters": groups, messages and their history.
 
 import { read, send } from "/api.js";
-import { ago, announce, count, h, span, time } from "/dom.js";
+import { bytes, fillDetails } from "/dead_letter.js";
+import { ago, announce, count, h, kept, time } from "/dom.js";
 import { follow } from "/job.js";
 import { earlier, notesOf, problem, resultOf, title, totals } from "/result.js";
 import { selectionBar } from "/selection.js";
 
 const ROOT = "/api/dead-letters";
-const GROUPS_AT_ONCE = 200;
+const CAUSES_AT_ONCE = 100;
+// The messages of a group come in such parts, each with two rows.
+const MESSAGES_AT_ONCE = 100;
+// Tenants below a cause, until the others are asked for.
+const TENANTS_AT_ONCE = 5;
 // How often the page asks for a job that another browser started.
 const WATCH = 2000;
 // The columns by which groups are told apart.
 const KEYS = [["class", "Class"], ["reason", "Reason"], ["code", "Failure"], ["tenant", "Tenant"]];
+const nameOf = (group) => [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(", ");
 const SOME_FIRST = "redrive or discard some of those below, then look again";
 // Why a look did not reach messages, and what to do.
 const MISSED = {
@@ -184,12 +190,14 @@ class Screen {
     }
     this.groups = snapshot.groups.map((group, at) => ({ ...group, at }));
     this.groups.sort((one, other) => other.count - one.count);
-    this.shown = GROUPS_AT_ONCE;
+    this.shown = CAUSES_AT_ONCE;
     const filters = KEYS.map(([key, name]) => this.filter(key, name)).filter(Boolean);
     this.body = h("tbody");
     this.all = h("input", { type: "checkbox", "aria-label": "Choose all groups that are shown", change: () => this.chooseAll() });
     this.summary = h("p", { class: "muted" });
     this.more = h("p");
+    // The causes with all their tenants.
+    this.whole = new Set();
     this.hasTenants = this.groups.some((group) => group.tenant !== null);
     this.list.append(h("div", {},
       h("div", { class: "filters" }, filters),
@@ -216,52 +224,92 @@ class Screen {
   filter(key, name) {
     const values = [...new Set(this.groups.map((group) => group[key]))].sort();
     if (values.length < 2) return null;
-    const select = h("select", { "aria-label": name, "data-key": key, change: () => { this.shown = GROUPS_AT_ONCE; this.fill(); } },
+    const select = h("select", { "aria-label": name, "data-key": key, change: () => { this.shown = CAUSES_AT_ONCE; this.fill(); } },
       h("option", { value: "" }, "all"),
-      values.slice(0, 500).map((value, at) => h("option", { value: String(at + 1) }, value ?? "none")),
+      values.slice(0, 500).map((value) => h("option", { value: JSON.stringify(value) }, value ?? "none")),
     );
-    select.values = values;
-    return h("label", {}, name, select);
+    return h("label", {}, name, kept(`groups-${key}`, select));
   }
 
   filtered() {
     const wanted = [...this.list.querySelectorAll("select")].filter((select) => select.value !== "");
-    return this.groups.filter((group) => wanted.every((select) => group[select.dataset.key] === select.values[Number(select.value) - 1]));
+    return this.groups.filter((group) => wanted.every((select) => JSON.stringify(group[select.dataset.key]) === select.value));
+  }
+
+  // The groups with the same class, reason and failure, the largest cause first.
+  causes(groups) {
+    const causes = new Map();
+    for (const group of groups) {
+      const key = JSON.stringify([group.class, group.reason, group.code]);
+      if (!causes.has(key)) causes.set(key, { key, ...group, count: 0, groups: [] });
+      const cause = causes.get(key);
+      cause.groups.push(group);
+      cause.count += group.count;
+      if (cause.oldest === null || (group.oldest !== null && group.oldest < cause.oldest)) cause.oldest = group.oldest;
+    }
+    return [...causes.values()].sort((one, other) => other.count - one.count);
   }
 
   fill() {
     const groups = this.filtered();
     const total = groups.reduce((all, group) => all + group.count, 0);
+    const causes = this.causes(groups);
     const taken = time(this.queue.snapshot.taken);
-    this.summary.textContent = `${count(total, "message")} in ${count(groups.length, "group")}, looked at ${taken} UTC`;
-    this.body.replaceChildren(...groups.slice(0, this.shown).map((group) => this.group(group)));
-    const left = groups.length - this.shown;
-    this.more.replaceChildren(...(left > 0 ? [h("button", { type: "button", click: () => { this.shown += GROUPS_AT_ONCE; this.fill(); } }, `Show ${Math.min(left, GROUPS_AT_ONCE)} more groups`)] : []));
+    const tenants = new Set(groups.map((group) => group.tenant)).size;
+    const of = this.hasTenants ? ` of ${count(tenants, "tenant")}` : "";
+    this.summary.textContent = `${count(total, "message")}${of} with ${count(causes.length, "cause")}, looked at ${taken} UTC`;
+    this.body.replaceChildren(...causes.slice(0, this.shown).flatMap((cause) => this.cause(cause)));
+    const left = causes.length - this.shown;
+    this.more.replaceChildren(...(left > 0 ? [h("button", { type: "button", click: () => { this.shown += CAUSES_AT_ONCE; this.fill(); } }, `Show ${Math.min(left, CAUSES_AT_ONCE)} more causes`)] : []));
     this.tell();
   }
 
-  group(group) {
-    const name = [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(", ");
+  // A row for a cause, and one for each of its tenants below.
+  cause(cause) {
+    const { groups } = cause;
+    const [only, ...others] = groups;
+    const tenant = others.length === 0 ? only.tenant : count(groups.length, "tenant");
+    const name = others.length === 0 ? nameOf(only) : nameOf({ ...cause, tenant: null });
+    const row = h("tr", { class: "cause" },
+      ...this.choice(cause, name),
+      h("td", {}, h("span", { class: `class ${cause.class}` }, cause.class)),
+      h("td", {}, cause.reason),
+      h("td", { class: "text" }, cause.code ?? h("span", { class: "muted" }, "none")),
+      this.hasTenants ? h("td", { class: "text", "data-name": "Tenant" }, tenant ?? h("span", { class: "muted" }, "none")) : null,
+      this.age(cause));
+    if (others.length === 0) return [row];
+    const isOpen = this.whole.has(cause.key);
+    const below = groups.slice(0, isOpen ? undefined : TENANTS_AT_ONCE).map((group) => h("tr", { class: "tenant" },
+      ...this.choice({ ...group, groups: [group] }, nameOf(group)),
+      h("td"), h("td"), h("td"), h("td", { class: "text", "data-name": "Tenant" }, group.tenant ?? "none"), this.age(group)));
+    const left = groups.length - below.length;
+    if (left > 0) {
+      const more = h("button", { type: "button", class: "link", click: () => { this.whole.add(cause.key); this.fill(); } }, `${count(left, "more tenant")}`);
+      below.push(h("tr", { class: "tenant" }, h("td", { class: "choice" }), h("td"), h("td"), h("td"), h("td"), h("td", { class: "text" }, more), h("td")));
+    }
+    return [row, ...below];
+  }
+
+  // The box that chooses these groups, and the button that shows their messages.
+  choice({ count: number, groups }, name) {
     const box = h("input", {
       type: "checkbox",
-      "aria-label": `Choose ${count(group.count, "message")}: ${name}`,
+      "aria-label": `Choose ${count(number, "message")}: ${name}`,
       change: () => {
-        if (box.checked) this.chosen.groups.add(group.at);
-        else this.chosen.groups.delete(group.at);
+        for (const { at } of groups) {
+          if (box.checked) this.chosen.groups.add(at);
+          else this.chosen.groups.delete(at);
+        }
         this.tell();
       },
     });
-    box.checked = this.chosen.groups.has(group.at);
-    const open = h("button", { type: "button", class: "link", "aria-label": `Show ${count(group.count, "message")}: ${name}`, click: () => this.open(group) }, group.count.toLocaleString("en"));
-    return h("tr", {},
-      h("td", { class: "choice" }, box),
-      h("td", { class: "number" }, open),
-      h("td", {}, h("span", { class: `class ${group.class}` }, group.class)),
-      h("td", {}, group.reason),
-      h("td", { class: "text" }, group.code ?? h("span", { class: "muted" }, "none")),
-      this.hasTenants ? h("td", { class: "text", "data-name": "Tenant" }, group.tenant ?? h("span", { class: "muted" }, "none")) : null,
-      h("td", { "data-name": "Oldest" }, h("time", { datetime: group.oldest ?? "", title: group.oldest ?? "" }, ago(group.oldest))),
-    );
+    box.groups = groups;
+    const show = h("button", { type: "button", class: "link", "aria-label": `Show ${count(number, "message")}: ${name}`, click: () => this.open(groups, name) }, number.toLocaleString("en"));
+    return [h("td", { class: "choice" }, box), h("td", { class: "number" }, show)];
+  }
+
+  age({ oldest }) {
+    return h("td", { "data-name": "Oldest" }, h("time", { datetime: oldest ?? "", title: oldest ?? "" }, ago(oldest)));
   }
 
   chooseAll() {
@@ -289,6 +337,11 @@ class Screen {
       if (!shown.has(group)) hidden += number;
     }
     this.all.checked = groups.size > 0 && [...shown].every((group) => groups.has(group.at));
+    for (const box of this.body.querySelectorAll(".choice input")) {
+      const number = box.groups.filter(({ at }) => groups.has(at)).length;
+      box.checked = number === box.groups.length;
+      box.indeterminate = number > 0 && !box.checked;
+    }
     const lines = [...kinds].map(([kind, number]) => `${number.toLocaleString("en")} × ${kind}`);
     this.selection.update(all, {
       snapshot: this.queue.snapshot.number,
@@ -303,30 +356,37 @@ class Screen {
     }
   }
 
-  async open(group) {
+  // Shows the messages of these groups, one group after the other.
+  async open(groups, name) {
+    const total = groups.reduce((all, group) => all + group.count, 0);
     const rows = h("tbody");
     const more = h("p");
     const close = h("button", { type: "button", click: () => { this.messages.replaceChildren(); this.list.querySelector("table").focus(); } }, "Close");
     this.messages.replaceChildren(
-      h("div", { class: "row" }, h("h2", {}, count(group.count, "message")), close),
-      h("p", { class: "muted" }, [group.class, group.reason, group.code, group.tenant].filter(Boolean).join(" · ")),
+      h("div", { class: "row" }, h("h2", {}, count(total, "message")), close),
+      h("p", { class: "muted" }, name),
       h("div", { class: "scroll" }, h("table", { "aria-label": "Messages of the group" },
         h("thead", {}, h("tr", {}, ["", "Message", "First sent", "Retries", "Receives", "Size"].map((name, at) => h("th", { scope: "col", class: at > 2 ? "number" : null }, name)))), rows)),
       more,
     );
     const load = async (from) => {
       const { number } = this.queue.snapshot;
+      let [before, at] = [0, 0];
+      while (before + groups[at].count <= from) before += groups[at++].count;
+      const group = groups[at];
       let part;
       try {
-        part = await read(`${ROOT}/looks/${number}/groups/${group.at}/${from}`);
+        part = await read(`${ROOT}/looks/${number}/groups/${group.at}/${from - before}`);
       } catch (error) {
         more.replaceChildren(problem(error.message));
         return;
       }
       rows.append(...part.flatMap((message) => this.message(group, message)));
       const seen = from + part.length;
-      more.replaceChildren(...(seen < group.count ? [h("button", { type: "button", click: () => load(seen) }, `Show more of ${(group.count - seen).toLocaleString("en")}`)] : []));
+      more.replaceChildren(...(seen < total ? [h("button", { type: "button", click: () => load(seen) }, `Show more of ${(total - seen).toLocaleString("en")}`)] : []));
       this.tell();
+      // Groups of few messages fill no page.
+      if (seen < total && from + part.length === before + group.count && rows.childElementCount < 2 * MESSAGES_AT_ONCE) await load(seen);
     };
     await load(0);
     this.messages.focus({ preventScroll: true });
@@ -354,7 +414,7 @@ class Screen {
       click: async () => {
         below.hidden = !below.hidden;
         open.setAttribute("aria-expanded", String(!below.hidden));
-        if (!details.hasChildNodes()) await this.fillDetails(details, message);
+        if (!details.hasChildNodes()) await fillDetails(details, `${ROOT}/looks/${this.queue.snapshot.number}/messages/${message.at}`, message.sizeBytes);
       },
     }, message.messageId);
     return [
@@ -369,68 +429,4 @@ class Screen {
       below,
     ];
   }
-
-  async fillDetails(root, message) {
-    const path = `${ROOT}/looks/${this.queue.snapshot.number}/messages/${message.at}`;
-    let facts;
-    try {
-      facts = await read(path);
-    } catch (error) {
-      root.replaceChildren(problem(error.message));
-      return;
-    }
-    const body = h("div");
-    const reveal = h("button", { type: "button", click: () => showBody(body, path) }, "Show the body");
-    root.replaceChildren(h("div", { class: "history" }, known(facts)), body);
-    body.append(h("p", {}, reveal, " ", h("a", { href: `${path}/download`, download: "" }, `Download (${bytes(message.sizeBytes)})`)));
-  }
-}
-
-// The attempts of a message, as far as its body tells them.
-function known(facts) {
-  const retries = facts.retries.map(([name, number]) => `${number} × ${name}`).join(", ");
-  const rows = [
-    ["Class", facts.class],
-    ["Reason", facts.detail ? `${facts.reason}: ${facts.detail}` : facts.reason],
-    ["Retries", facts.retryCount === null ? null : `${facts.retryCount}${retries ? `: ${retries}` : ""}`],
-    ["Last delay", facts.lastDelaySeconds === null ? null : span(facts.lastDelaySeconds * 1000)],
-    ["Deferrals", facts.deferrals || null],
-    ["Redrives", facts.redrives || null],
-    ["First sent", facts.firstSent],
-    ["First received", facts.firstReceived],
-    ["Dead-lettered", facts.failedAt],
-    ["Receives", facts.receiveCount],
-    ["Moved by SQS from", facts.movedFrom],
-    ["Claims to come from", facts.claimedSource],
-    ["Original id", facts.originalMessageId],
-    ["Message group", facts.groupId],
-    ["Attributes", facts.attributeNames.join(", ") || null],
-  ];
-  const shown = rows.filter(([, value]) => value !== null && value !== undefined);
-  const list = h("dl", {}, shown.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]));
-  return facts.isOfLaterVersion ? [list, h("p", { class: "warning" }, "A later version of Requeue wrote this message, so its history cannot be read.")] : list;
-}
-
-async function showBody(root, path) {
-  let body;
-  try {
-    body = await read(`${path}/body`);
-  } catch (error) {
-    root.append(problem(error.message));
-    return;
-  }
-  const notes = [];
-  if (body.isCut) notes.push(`The first ${bytes(new Blob([body.text]).size)} of ${bytes(body.bytes)}; the download has all of it.`);
-  if (body.hasHidden) notes.push("A name such as [U+202E] stands for a control character or a character that changes the direction of text. The download has the character itself.");
-  root.replaceChildren(
-    notes.map((note) => h("p", { class: "muted" }, note)).reduce((all, note) => (all.append(note), all), h("div")),
-    h("pre", { tabindex: "0", class: "body", "aria-label": "Body" }, body.text),
-    h("p", {}, h("a", { href: `${path}/download`, download: "" }, "Download the body")),
-  );
-  root.querySelector("pre").focus({ preventScroll: true });
-}
-
-function bytes(number) {
-  if (number < 1024) return `${number} B`;
-  return number < 1048576 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / 1048576).toFixed(1)} MiB`;
 }

@@ -11,6 +11,24 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Keeps what a field has over a reload of the page: in this tab alone,.
+export function kept(name, field) {
+  const before = sessionStorage.getItem(name);
+  if (before !== null) field.value = before;
+  // The menu has other values now.
+  if (field.localName === "select" && field.selectedIndex < 0) field.value = "";
+  field.addEventListener("input", () => keep(name, field.value));
+  return field;
+}
+
+export function keep(name, text) {
+  try {
+    sessionStorage.setItem(name, text);
+  } catch {
+    // The browser has no more room. The page works without.
+  }
+}
+
 // Reads a short text to people who cannot see the page.
 export function announce(text) {
   document.getElementById("status").textContent = text;

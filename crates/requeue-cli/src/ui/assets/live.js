@@ -1,13 +1,15 @@
 // The screen "Live": the events of the worker or the function that runs in the same process.
 
 import { read } from "/api.js";
-import { announce, count, h, span, time } from "/dom.js";
-import { colours, drawLife, drawRates } from "/live_chart.js";
-import { CLASSES, Messages } from "/live_messages.js";
+import { announce, count, h, keep, kept, span, time } from "/dom.js";
+import { colours, drawBacklog, drawLife, drawRates } from "/live_chart.js";
+import { CLASSES, Messages, SECONDS } from "/live_messages.js";
 
 // The least time between two drawings, and the most when nothing happens: countdowns go on.
 const DRAW = 100;
 const TICK = 500;
+// The least time between two depths of the backlog.
+const SAMPLE = 1000;
 const ROW = 30;
 const STATES = ["waiting", "received", "in a call", "failed", "waits for a retry", "deferred", "left to SQS", "done", "dead-lettered", "dead"];
 const KINDS = {
@@ -44,6 +46,8 @@ class Screen {
     this.selected = null;
     this.colour = colours();
     this.rows = [];
+    // Times and depths.
+    this.depths = [];
     this.build(root);
     this.ticks = setInterval(() => this.schedule(), TICK);
     this.theme = matchMedia("(prefers-color-scheme: dark)");
@@ -57,6 +61,7 @@ class Screen {
     const panel = (title, ...children) => h("section", {}, h("h2", {}, title), ...children);
     this.intro = h("p", { class: "muted" }, "Waiting for the first event.");
     this.partial = h("p", { class: "muted", hidden: true }, "Partial: the log of the function comes seconds later, and has no line for a message that completed. The counts are of its metrics, since ten minutes before the start of this page.");
+    this.banner = h("div", { "aria-live": "polite" });
     this.troubles = h("div", { "aria-live": "polite" });
     this.figures = h("dl", { class: "figures" });
     this.deadLettered = h("p", { class: "muted", hidden: true });
@@ -65,17 +70,20 @@ class Screen {
     this.failures = h("div");
     this.chart = h("canvas", { class: "rates", role: "img", "aria-label": "Calls by second" });
     this.sums = h("div");
-    this.stateFilter = h("select", { change: () => this.schedule() }, h("option", { value: "" }, "All"), STATES.map((state) => h("option", {}, state)));
-    this.idFilter = h("input", { type: "text", size: 12, spellcheck: "false", autocomplete: "off", input: () => this.schedule() });
+    this.curve = h("canvas", { class: "rates", role: "img", "aria-label": "Backlog" });
+    this.depth = h("p", { class: "muted" });
+    this.backlog = h("section", { hidden: true }, h("h2", {}, "Backlog: messages in the queue"), this.curve, this.depth);
+    this.stateFilter = kept("live-state", h("select", { change: () => this.schedule() }, h("option", { value: "" }, "All"), STATES.map((state) => h("option", {}, state))));
+    this.idFilter = kept("live-id", h("input", { type: "text", size: 12, spellcheck: "false", autocomplete: "off", input: () => this.schedule() }));
     this.hold = h("input", { type: "checkbox" });
     this.shown = h("span", { class: "shown" });
     this.all = h("div", { class: "all" });
     this.lives = h("div", { class: "lives", tabindex: "0", role: "group", "aria-label": "Messages", scroll: () => this.schedule() }, this.all);
     this.details = h("div");
     root.append(
-      this.intro, this.partial, this.troubles, this.figures, this.deadLettered,
+      this.intro, this.partial, this.banner, this.troubles, this.figures, this.deadLettered,
+      h("div", { class: "charts" }, panel(`Calls, last ${SECONDS / 60} minutes`, this.chart, this.sums), this.backlog),
       h("div", { class: "live-columns" },
-        panel("Calls, last 2 minutes", this.chart, this.sums),
         panel("Pauses and circuits", this.pauses),
         panel("Next retries", this.retries)),
       panel("Messages",
@@ -113,19 +121,39 @@ class Screen {
   take(data) {
     if (data.state) {
       this.state = data.state;
+      const now = Date.now();
+      // The server tells the time that is left.
+      for (const pause of data.state.pauses ?? []) pause.until = now + pause.restMs;
+      this.sample(now);
       this.messages.keepsFailures = typeof data.state.counts?.left === "number";
     } else {
       // Another start of the command has other events.
       if (this.run !== null && this.run !== data.run) {
         const { keepsFailures } = this.messages;
         this.messages = Object.assign(new Messages(), { keepsFailures });
+        this.depths = [];
       }
+      if (this.run === null) this.restore(data.run);
       this.run = data.run;
       this.next = data.next;
       this.messages.missed += data.missed;
       this.pending.push(...data.events);
     }
     this.schedule();
+  }
+
+  // The depth is known only while this page is open, so a reload keeps it.
+  sample(now) {
+    const { waiting, delayed, inFlight } = this.state;
+    if (waiting === null || now - (this.depths.at(-1)?.[0] ?? 0) < SAMPLE) return;
+    this.depths.push([now, waiting + (delayed ?? 0) + (inFlight ?? 0)]);
+    while (this.depths[0][0] < now - SECONDS * 1000) this.depths.shift();
+    if (this.run) keep("live-depths", JSON.stringify([this.run, this.depths]));
+  }
+
+  restore(run) {
+    const [of, depths] = JSON.parse(sessionStorage.getItem("live-depths") ?? "[]");
+    if (of === run) this.depths = [...depths, ...this.depths];
   }
 
   schedule() {
@@ -173,6 +201,23 @@ class Screen {
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
     this.drawPauses(clock);
+    this.drawBanner(clock);
+  }
+
+  // An open circuit: of which scope, why, and until when.
+  drawBanner(clock) {
+    const { pauses, hasEnded } = this.state;
+    const { circuitOpen } = this.messages;
+    let texts = [];
+    if (hasEnded) texts = [];
+    else if (pauses) {
+      texts = pauses.filter(({ why }) => why === "circuit-open").slice(0, 3).map(({ scope, reason, restMs, until }) =>
+        `Circuit open for ${scope === "-" ? "all messages" : `the scope ${scope}`}${reason ? `: ${reason}` : ""}. ${restMs > 0 ? `Messages wait until ${time(until)} UTC; then one of them probes.` : "The next message probes."}`);
+    } else if (circuitOpen) {
+      const due = this.messages.deferral ? this.messages.deferral.at + (this.messages.deferral.delay ?? 0) * 1000 : 0;
+      texts = [`Circuit open since ${time(circuitOpen.at)} UTC${circuitOpen.reason ? `: ${circuitOpen.reason}` : ""}. ${due > clock ? `A deferred message is due at ${time(due)} UTC.` : "The log does not tell its scope and its end."}`];
+    }
+    replace(this.banner, texts.map((text) => h("p", { class: "banner" }, text)));
   }
 
   drawPauses(clock) {
@@ -201,7 +246,7 @@ class Screen {
   pausedByLog(clock) {
     if (this.state.source === "queue") return ["Not known: no function of this command handles the messages."];
     const { circuitOpen, deferral } = this.messages;
-    const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen)}.`] : [];
+    const texts = circuitOpen ? [`Circuit open since ${time(circuitOpen.at)} UTC.`] : [];
     const [since, delay] = deferral ? [clock - deferral.at, (deferral.delay ?? 0) * 1000] : [Infinity, 0];
     const due = since < delay ? ` It is due in ${seconds(delay - since)}.` : "";
     if (since < Math.max(delay, 10_000)) texts.push(`A message was deferred ${span(since)} ago: ${deferral.reason ?? "no reason given"}.${due}`);
@@ -209,14 +254,18 @@ class Screen {
   }
 
   drawSums(clock) {
-    const { messages, colour } = this;
+    const { messages, colour, depths } = this;
     const most = drawRates(this.chart, messages, clock, colour);
     const [minute, ten] = [messages.sums(clock, 60), messages.sums(clock, 10)];
-    const rows = ["done", ...CLASSES].map((name) => h("tr", {},
-      h("td", {}, h("span", { class: `legend of-${name}` }), name),
-      h("td", { class: "number" }, ten[name].toLocaleString("en")), h("td", { class: "number" }, minute[name].toLocaleString("en"))));
+    const parts = ["done", ...CLASSES].map((name) => h("span", {},
+      h("span", { class: `legend of-${name}` }), `${name} ${minute[name].toLocaleString("en")} in 1 min, ${ten[name].toLocaleString("en")} in 10 s`));
     this.chart.setAttribute("aria-label", `Calls by second, at most ${most} in a second`);
-    replace(this.sums, [table(["result", "10 s", "1 min"], rows, [1, 2])]);
+    replace(this.sums, [h("p", { class: "key muted" }, parts)]);
+    this.backlog.hidden = depths.length === 0;
+    if (depths.length === 0) return;
+    const deepest = drawBacklog(this.curve, depths, clock, colour);
+    set(this.depth, `now ${depths.at(-1)[1].toLocaleString("en")}, at most ${deepest.toLocaleString("en")} since ${time(depths[0][0])} UTC`);
+    this.curve.setAttribute("aria-label", `Backlog: ${this.depth.textContent}`);
   }
 
   drawRetries(clock) {

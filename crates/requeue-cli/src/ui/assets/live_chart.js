@@ -9,7 +9,7 @@ export function colours() {
   const style = getComputedStyle(document.documentElement);
   const of = (name) => style.getPropertyValue(name).trim();
   return {
-    done: of("--good"), line: of("--line"), muted: of("--muted"), ink: of("--ink"), dead: of("--danger"), warn: of("--warn"),
+    done: of("--done"), backlog: of("--accent"), line: of("--line"), muted: of("--muted"), ink: of("--ink"), dead: of("--danger"), warn: of("--warn"),
     "rate-limit": of("--class-rate-limit"), quota: of("--class-quota"), temporary: of("--class-temporary"), "non-retryable": of("--class-non-retryable"),
   };
 }
@@ -44,12 +44,36 @@ export function drawRates(canvas, messages, now, colour) {
       bottom -= part;
     }
   }
+  scale(context, width, height, `${most.toLocaleString("en")}/s`, colour);
+  return most;
+}
+
+// The depth over the same time: each value counts until the next one.
+export function drawBacklog(canvas, depths, now, colour) {
+  const { context, width, height } = prepared(canvas);
+  const most = Math.max(1, ...depths.map(([, depth]) => depth));
+  const x = (at) => width - ((now - at) / (SECONDS * 1000)) * width;
+  const y = (depth) => height - 1 - (depth / most) * (height - 14);
+  context.fillStyle = colour.backlog;
+  for (const [at, [from, depth]] of depths.entries()) {
+    const to = depths[at + 1]?.[0] ?? now;
+    if (to < now - SECONDS * 1000) continue;
+    const left = Math.max(0, x(from));
+    context.globalAlpha = 0.25;
+    context.fillRect(left, y(depth), x(to) - left, height - y(depth));
+    context.globalAlpha = 1;
+    context.fillRect(left, y(depth) - 1, Math.max(1, x(to) - left), 2);
+  }
+  scale(context, width, height, most.toLocaleString("en"), colour);
+  return most;
+}
+
+function scale(context, width, height, most, colour) {
   context.fillStyle = colour.line;
   context.fillRect(0, height - 1, width, 1);
   context.fillStyle = colour.muted;
   context.font = "11px system-ui, sans-serif";
-  context.fillText(`${most}/s`, 2, 10);
-  return most;
+  context.fillText(most, 2, 10);
 }
 
 // The life of one message: calls as bars, waits as lines, and its end as a mark.

@@ -5,7 +5,7 @@ const MAX_MESSAGES = 5000;
 const MAX_EVENTS = 60;
 const MAX_FAILURES = 50;
 // Seconds of which the rates are kept.
-export const SECONDS = 120;
+export const SECONDS = 300;
 
 export const CLASSES = ["rate-limit", "quota", "temporary", "non-retryable"];
 const OVER = new Set(["done", "dead-lettered", "dead"]);
@@ -18,6 +18,7 @@ export class Messages {
     this.byId = new Map();
     this.failures = [];
     this.seconds = [];
+    // The event that opened the circuit of the function.
     this.circuitOpen = null;
     this.deferral = null;
     this.missed = 0;
@@ -28,7 +29,7 @@ export class Messages {
 
   add(event) {
     this.received += 1;
-    if (event.kind === "circuit-opened") this.circuitOpen = event.at;
+    if (event.kind === "circuit-opened") this.circuitOpen = event;
     if (event.kind === "circuit-closed") this.circuitOpen = null;
     const id = event.originalMessageId ?? event.messageId;
     if (!id) return;

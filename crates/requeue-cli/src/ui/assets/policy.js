@@ -1,7 +1,7 @@
 // The screen "Policy": documents with their errors, schedules, costs and simulations.
 
 import { send } from "/api.js";
-import { announce, count, h, span } from "/dom.js";
+import { announce, count, h, keep, kept, span } from "/dom.js";
 import { follow } from "/job.js";
 
 const ROOT = "/api/policy";
@@ -59,9 +59,6 @@ const SIMULATIONS = {
   },
 };
 
-// The documents as they were left, by the editor's name.
-const drafts = new Map();
-
 export function policy(root) {
   const editors = [];
   // The charts share their axes, so a change of one document draws both.
@@ -114,7 +111,7 @@ class Options {
       const input = Array.isArray(kind)
         ? h("select", { name, change: changed }, kind.map((value) => h("option", {}, value)))
         : h("input", { name, type: "number", input: changed, ...kind });
-      return h("label", {}, label, input);
+      return h("label", {}, label, kept(`policy-${name}`, input));
     });
     this.root = h("details", { class: "options" }, h("summary", {}, "Queue and settings"), h("div", { class: "filters" }, this.inputs));
   }
@@ -140,7 +137,8 @@ class Editor {
       maxlength: "65536",
       input: () => this.changed(),
     });
-    this.text.value = drafts.get(name) ?? JSON.stringify(document, null, 2);
+    this.text.value = JSON.stringify(document, null, 2);
+    kept(`policy-${name}`, this.text);
     this.problems = h("div", { id: `problems-${name}`, class: "problems", role: "status" });
     this.ends = h("div", { class: "outcome" });
     this.outcome = h("div", { class: "outcome" });
@@ -172,7 +170,7 @@ class Editor {
   }
 
   changed() {
-    drafts.set(this.name, this.text.value);
+    keep(`policy-${this.name}`, this.text.value);
     this.around.changed();
   }
 
@@ -312,7 +310,7 @@ class Simulation {
   }
 
   form(path, { name, text, fields }) {
-    const inputs = fields.map(([key, label, value, min, max]) => h("label", {}, label, h("input", { type: "number", name: key, value, min, max, required: true })));
+    const inputs = fields.map(([key, label, value, min, max]) => h("label", {}, label, kept(`simulation-${path}-${key}`, h("input", { type: "number", name: key, value, min, max, required: true }))));
     const form = h("form", {
       "aria-label": name,
       submit: (event) => {

@@ -1,12 +1,9 @@
 // The bar of the chosen messages: export, redrive by a plan, and discard.
 
 import { send } from "/api.js";
-import { count, h, span } from "/dom.js";
+import { count, h, kept, span } from "/dom.js";
 
 const ROOT = "/api/dead-letters";
-// Kept from one list to the next.
-let lastRate = "10";
-
 // Fills the element, which is hidden while nothing is chosen. `act` is called with an action that the
 // user accepted, and the number of its selection.
 export function selectionBar(root, queue, act) {
@@ -15,7 +12,7 @@ export function selectionBar(root, queue, act) {
   let kinds;
   const saved = h("span", { class: "muted", role: "status" });
   const status = h("strong", { role: "status" });
-  const rate = h("input", { type: "number", min: "1", max: "500", value: lastRate, id: "rate", input: () => { lastRate = rate.value; }, keydown: (event) => { if (event.key === "Enter") plan(); } });
+  const rate = kept("redrive-rate", h("input", { type: "number", min: "1", max: "500", value: "10", id: "rate", keydown: (event) => { if (event.key === "Enter") plan(); } }));
   const fresh = h("input", { type: "checkbox" });
   const failed = h("p", { class: "problem", role: "alert", hidden: true });
   const link = h("a", { hidden: true, download: "" });
