@@ -10,6 +10,7 @@
 pub mod bodies;
 pub mod certificate;
 pub mod dice;
+pub mod dynamodb;
 pub mod emf;
 pub mod environment;
 pub mod events;

@@ -8,13 +8,10 @@ mod faults;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use futures_util::{StreamExt, stream};
-use requeue::aws::SdkConfig;
 use requeue::table::{DynamoTable, Field, Item, Key, MemoryTable, Table, TableError, Update};
-use requeue_aws::{Service, call_json};
+use requeue_testkit::dynamodb::{config, create_table};
 use requeue_testkit::tools::tool;
-use serde_json::{Value, json};
 
 use crate::AT_ONCE;
 
@@ -73,7 +70,7 @@ async fn a_table_of_dynalite_keeps_the_rules_of_the_port() {
 async fn of_dynamodb(name: &str, variable: &str) {
     let Some(url) = tool(variable) else { return };
     let (config, table) = (config(&url), format!("check-{}", uuid::Uuid::new_v4()));
-    create(&config, &table).await;
+    create_table(&config, &table).await;
     let table: Arc<dyn Table> = Arc::new(DynamoTable::new(&table, &config));
     judge(name, &table).await;
 
@@ -91,37 +88,6 @@ async fn of_dynamodb(name: &str, variable: &str) {
     let refused = Err(TableError::Unavailable("ResourceNotFoundException".into()));
     assert_eq!(missing.update(&key, &update).await.map(drop), refused);
     assert_eq!(missing.read(&key).await.map(drop), refused);
-}
-
-fn config(url: &str) -> SdkConfig {
-    let credentials = Credentials::new("test", "test", None, None, "test");
-    SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .endpoint_url(url)
-        .build()
-}
-
-async fn create(config: &SdkConfig, table: &str) {
-    let create = json!({
-        "TableName": table,
-        "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{ "AttributeName": "id", "AttributeType": "S" }],
-        "KeySchema": [{ "AttributeName": "id", "KeyType": "HASH" }],
-    });
-    let call = async |operation, parameters| -> Value {
-        let done = call_json(config, Service::DynamoDb, operation, parameters).await;
-        done.expect("DynamoDB does it")
-    };
-    call("DynamoDB_20120810.CreateTable", &create).await;
-    let describe = json!({ "TableName": table });
-    while call("DynamoDB_20120810.DescribeTable", &describe).await["Table"]["TableStatus"]
-        != "ACTIVE"
-    {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// An implementation that breaks a rule, and how. moto 5.2.5 needs an `UpdateExpression`, which is

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use ::http::Response;
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use http_body_util::Full;
 use requeue::Clock;
-use requeue::aws::SdkConfig;
 use requeue::embedded::EmbeddedSqs;
-use requeue_aws::{Service, call_json};
+use requeue_testkit::dynamodb::{config, create_table};
 use requeue_testkit::http;
 use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
@@ -22,24 +20,8 @@ const POLICY: &str = r#"{"limits": [
 
 /// A new table of an emulator.
 async fn create(url: &str) -> String {
-    let credentials = Credentials::new("test", "test", None, None, "test");
-    let config = SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("us-east-1"))
-        .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .endpoint_url(url)
-        .build();
     let table = format!("limits-{}", uuid::Uuid::new_v4());
-    let create = json!({
-        "TableName": table,
-        "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{ "AttributeName": "id", "AttributeType": "S" }],
-        "KeySchema": [{ "AttributeName": "id", "KeyType": "HASH" }],
-    });
-    let created: Result<Value, _> =
-        call_json(&config, Service::DynamoDb, "DynamoDB_20120810.CreateTable", &create).await;
-    created.expect("a table");
+    create_table(&config(url), &table).await;
     table
 }
 
