@@ -6,9 +6,9 @@ use std::time::Duration;
 use requeue::duration_secs;
 
 /// The units of a shown duration, in seconds.
-const UNITS: [(char, u64); 3] = [('h', 3_600), ('m', 60), ('s', 1)];
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-const FORM: &str = "write a duration as in 45s, 10m or 1h30m; a bare number is seconds";
+const FORM: &str = "write a duration as in 45s, 10m, 1h30m or 2d; a bare number is seconds";
 
 /// Reads a duration within these seconds.
 pub(crate) fn within(
@@ -83,5 +83,8 @@ mod tests {
             assert_eq!(read(text).is_ok(), is_within, "{text}");
         }
         assert!(read("20m").expect_err("too long").starts_with("it must be 1s to 15m; write"));
+        let days = within(60..=30 * 86_400)("31d").expect_err("too long");
+        assert!(days.starts_with("it must be 1m to 30d; write"), "{days}");
+        assert_eq!(shown(31 * 86_400 + 3_600), "31d1h");
     }
 }
